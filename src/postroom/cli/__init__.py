@@ -1,0 +1,7 @@
+"""The command line: `postroom …`. Commands only read what was typed and call flow and roles."""
+
+from __future__ import annotations
+
+from postroom.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,276 @@
+"""A delivery is one message for one subscriber; a batch of them travels together.
+
+Delivery rows are written once and never changed. Where each one stands is one letter in its
+batch's ledger, so that any step of a whole slice is the write of a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from postroom.domain.message import Books, OnDoubt
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
+from postroom.domain.retry import RetryRules, retry_after_s
+
+BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
+GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
+FRUITLESS_TAKES_MAX = 5
+
+
+class State(StrEnum):
+    """The letter in the ledger; `sending` is the announcement that makes doubt visible."""
+
+    QUEUED = "q"
+    SENDING = "a"
+    SENT = "s"
+    FAILED = "f"
+    HELD = "h"
+    SKIPPED = "k"
+
+
+OPEN = frozenset({State.QUEUED, State.SENDING})
+FINAL = frozenset({State.SENT, State.FAILED, State.SKIPPED})
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """All that is needed to mail one person."""
+
+    position: int
+    key: str  # identity of the address, as a storage key
+    address: str
+    guid: str
+    attributes: dict[str, str] = {}
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a delivery ended: what its archive row says."""
+
+    state: State
+    words: str
+    ended_at: datetime
+
+
+class Deferral(msgspec.Struct, frozen=True, array_like=True):
+    """Why and until when one queued delivery waits."""
+
+    attempts: int
+    retry_at: float  # seconds since the epoch, as all times inside a ledger
+    since: float  # the first refusal: the retry window counts from here
+    words: str
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every delivery of a batch stands, and who is at it."""
+
+    ref: str
+    batch: int
+    states: str
+    first: str  # address key of the first delivery, for the work item
+    last: str  # and of the last: where the next batch goes on
+    owner: str = ""  # the sender that announced; "" when nobody is sending
+    revived: int = 0  # how often failed ones were brought back: archive rows of before do not count
+    fruitless: int = 0  # announcements since the last recorded outcome
+    doubts: int = 0
+    touched_at: float = 0.0
+    deferred: dict[int, Deferral] = {}
+
+    def positions(self, state: State) -> list[int]:
+        return [at for at, letter in enumerate(self.states) if letter == state]
+
+    @property
+    def is_open(self) -> bool:
+        return State.QUEUED in self.states or State.SENDING in self.states
+
+    @property
+    def is_final(self) -> bool:
+        """Nobody queued, sending or held: the delivery rows are no longer needed."""
+        return not self.is_open and State.HELD not in self.states
+
+    def books(self) -> Books:
+        count = self.states.count
+        return Books(count("q"), count("a"), count("s"), count("f"), count("h"), count("k"),
+                     self.doubts)  # fmt: skip
+
+    def next_retry_at(self) -> float:
+        """When the earliest queued delivery may be tried; 0.0 means now."""
+        waiting = self.positions(State.QUEUED)
+        return min((self.deferred[at].retry_at if at in self.deferred else 0.0 for at in waiting),
+                   default=0.0)  # fmt: skip
+
+
+def with_states(ledger: Ledger, changed: Mapping[int, State]) -> str:
+    letters = list(ledger.states)
+    for at, state in changed.items():
+        letters[at] = state.value
+    return "".join(letters)
+
+
+def due_positions(ledger: Ledger, now_s: float) -> list[int]:
+    """Queued deliveries whose time has come, in order."""
+    deferred = ledger.deferred
+    return [
+        at
+        for at in ledger.positions(State.QUEUED)
+        if at not in deferred or deferred[at].retry_at <= now_s
+    ]
+
+
+def announced(ledger: Ledger, slice_: Iterable[int], *, owner: str, now_s: float) -> Ledger:
+    """From this write on, the slice may be on the wire."""
+    return msgspec.structs.replace(
+        ledger,
+        states=with_states(ledger, dict.fromkeys(slice_, State.SENDING)),
+        owner=owner,
+        fruitless=ledger.fruitless + 1,
+        touched_at=now_s,
+    )
+
+
+def skipped(ledger: Ledger, positions: Iterable[int], *, now_s: float) -> Ledger:
+    gone = set(positions)
+    return msgspec.structs.replace(
+        ledger,
+        states=with_states(ledger, dict.fromkeys(gone, State.SKIPPED)),
+        deferred={at: wait for at, wait in ledger.deferred.items() if at not in gone},
+        touched_at=now_s,
+    )
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one outcome means for its delivery."""
+
+    state: State
+    words: str = ""
+    deferral: Deferral | None = None
+    doubt: bool = False
+
+
+def judge(
+    outcome: Outcome, before: Deferral | None, *, on_doubt: OnDoubt, rules: RetryRules, now_s: float
+) -> Verdict:
+    """What to do after an attempt; the only place where that is decided."""
+    match outcome:
+        case Sent(words=words):
+            return Verdict(State.SENT, words)
+        case Rejected(words=words):
+            return Verdict(State.FAILED, words)
+        case Untried():
+            return Verdict(State.QUEUED, deferral=before)
+        case Deferred(scope=Scope.PROVIDER):  # nobody's fault: no attempt used up, no trace left
+            return Verdict(State.QUEUED, deferral=before)
+        case Unknown(words=words) if on_doubt is OnDoubt.HOLD:
+            return Verdict(State.HELD, words, doubt=True)
+        case Unknown(words=words):
+            return _wait(words, before, rules, now_s, doubt=True)
+        case Deferred(words=words):
+            return _wait(words, before, rules, now_s)
+        case _:
+            assert_never(outcome)
+
+
+def _wait(
+    words: str, before: Deferral | None, rules: RetryRules, now_s: float, doubt: bool = False
+) -> Verdict:
+    """Queue it again, or give up once its window is over."""
+    attempts = before.attempts + 1 if before else 1
+    since = before.since if before else now_s
+    retry_at = now_s + retry_after_s(attempts, rules)
+    if retry_at > since + rules.window_s:
+        return Verdict(State.FAILED, words, doubt=doubt)
+    return Verdict(State.QUEUED, words, Deferral(attempts, retry_at, since, words), doubt)
+
+
+def judged(
+    ledger: Ledger, verdicts: Mapping[int, Verdict], *, now_s: float, fruitful: bool = True
+) -> Ledger:
+    """The ledger after an attempt: letters, waits and doubts."""
+    deferred = {at: wait for at, wait in ledger.deferred.items() if at not in verdicts}
+    deferred |= {at: v.deferral for at, v in verdicts.items() if v.deferral}
+    return msgspec.structs.replace(
+        ledger,
+        states=with_states(ledger, {at: verdict.state for at, verdict in verdicts.items()}),
+        deferred=deferred,
+        doubts=ledger.doubts + sum(verdict.doubt for verdict in verdicts.values()),
+        fruitless=0 if fruitful else ledger.fruitless,
+        touched_at=now_s,
+    )
+
+
+class StillAlive(msgspec.Struct, frozen=True):
+    """The sender that was asked about holds its journal: it is at work on this machine."""
+
+
+class Recollection(msgspec.Struct, frozen=True):
+    """What a dead sender's ack journal tells of one batch."""
+
+    handed: frozenset[int] = frozenset()
+    answered: dict[int, Outcome] = {}
+    whole: bool = False  # nothing that was handed over can be missing
+
+
+def judge_in_hindsight(
+    ledger: Ledger,
+    ends: Mapping[int, Ended],
+    memory: Recollection | None,
+    *,
+    on_doubt: OnDoubt,
+    rules: RetryRules,
+    now_s: float,
+) -> dict[int, Verdict]:
+    """What became of every announced delivery whose sender is gone.
+
+    The archive knows, or the sender's journal does; else it is in doubt.
+    """
+    verdicts: dict[int, Verdict] = {}
+    for at in ledger.positions(State.SENDING):
+        if at in ends:
+            verdicts[at] = Verdict(ends[at].state, ends[at].words)
+            continue
+        before = ledger.deferred.get(at)
+        verdict = judge(
+            _outcome_in_hindsight(at, memory), before, on_doubt=on_doubt, rules=rules, now_s=now_s
+        )
+        if verdict.doubt and verdict.deferral:  # the dead sender's fault: no reason to wait
+            at_once = msgspec.structs.replace(verdict.deferral, retry_at=now_s)
+            verdict = msgspec.structs.replace(verdict, deferral=at_once)
+        verdicts[at] = verdict
+    return verdicts
+
+
+def _outcome_in_hindsight(position: int, memory: Recollection | None) -> Outcome:
+    if memory and position in memory.answered:
+        return memory.answered[position]
+    if memory and memory.whole and position not in memory.handed:
+        return Untried("its sender died before its turn")
+    return Unknown("its sender died between handing over and writing down")
+
+
+def held_for_people(ledger: Ledger, *, now_s: float) -> Ledger:
+    """A dead letter: whoever is still open waits for a person to decide."""
+    stuck = ledger.positions(State.QUEUED) + ledger.positions(State.SENDING)
+    return msgspec.structs.replace(
+        ledger,
+        states=with_states(ledger, dict.fromkeys(stuck, State.HELD)),
+        owner="",
+        deferred={},
+        fruitless=0,
+        touched_at=now_s,
+    )
+
+
+def revived(ledger: Ledger, states: Iterable[State], *, now_s: float) -> Ledger:
+    """Failed or held deliveries queued again, with a fresh count of attempts."""
+    back = [at for state in states for at in ledger.positions(state)]
+    return msgspec.structs.replace(
+        ledger,
+        states=with_states(ledger, dict.fromkeys(back, State.QUEUED)),
+        deferred={at: wait for at, wait in ledger.deferred.items() if at not in back},
+        revived=ledger.revived + 1,
+        fruitless=0,
+        touched_at=now_s,
+    )

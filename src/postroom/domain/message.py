@@ -1,0 +1,163 @@
+"""A message: what it says, when it is due, how far it got, and its books."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.errors import BadInput, WrongState
+
+TICKS_PER_S = 10_000_000
+_TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
+SUBJECT_CHARS_MAX = 500
+
+
+class Status(StrEnum):
+    DRAFT = "draft"
+    PENDING = "pending"
+    QUEUING = "queuing"  # the scheduler is going over it: writing batches, putting work items
+    PROCESSING = "processing"  # every batch is written and has its work item
+    PAUSED = "paused"
+    COMPLETED = "completed"  # nothing queued, nothing being sent
+    CANCELLED = "cancelled"
+
+
+class OnDoubt(StrEnum):
+    """What happens to a delivery when nobody can tell whether it went out."""
+
+    RESEND = "resend"  # never lost, rarely a second copy with the same Message-ID
+    HOLD = "hold"  # never twice; a person decides
+
+
+class Revive(StrEnum):
+    """What the scheduler is to bring back while it goes over the batches."""
+
+    NOTHING = ""
+    FAILED = "failed"  # send them again
+    HELD = "held"  # send them again
+    HELD_AS_SENT = "held-as-sent"  # somebody looked: they arrived
+
+
+class Books(msgspec.Struct, frozen=True):
+    """Where everyone of the audience is. `doubts` counts events, not people."""
+
+    queued: int = 0
+    sending: int = 0
+    sent: int = 0
+    failed: int = 0
+    held: int = 0
+    skipped: int = 0
+    doubts: int = 0
+
+    @property
+    def open(self) -> int:
+        return self.queued + self.sending
+
+    @property
+    def total(self) -> int:
+        return self.queued + self.sending + self.sent + self.failed + self.held + self.skipped
+
+    def __add__(self, other: Books) -> Books:
+        return Books(
+            self.queued + other.queued,
+            self.sending + other.sending,
+            self.sent + other.sent,
+            self.failed + other.failed,
+            self.held + other.held,
+            self.skipped + other.skipped,
+            self.doubts + other.doubts,
+        )
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    ref: str
+    list_name: str
+    subject: str
+    sender: str  # the list's From when the message was written
+    status: Status
+    on_doubt: OnDoubt = OnDoubt.RESEND
+    created_at: datetime
+    due_at: datetime | None = None
+    queuing_at: datetime | None = None  # who left since then is skipped
+    completed_at: datetime | None = None  # the books are closed, also those of a cancelled one
+    has_html: bool = False
+    has_text: bool = False
+    # Fan-out: how far it got. Saved now and then; the rows written since are found again.
+    cursor: str = ""  # the last address key of the last batch counted below
+    batches: int = 0
+    audience: int = 0
+    fanned_out: bool = False  # the audience is complete
+    walked: int = 0  # batches gone over (item put, revived) since queuing was last entered
+    restarts: int = 0  # how often queuing was entered again: the restart flag of its items
+    revive: Revive = Revive.NOTHING
+    # Books of ledger groups that are closed, so that a report reads only the others.
+    folded: str = "0"  # hexadecimal bitmap of groups
+    folded_books: Books = Books()
+    books: Books = Books()  # as of the last report
+
+
+EDITABLE = frozenset({Status.DRAFT, Status.PENDING})
+GOING_OUT = frozenset({Status.QUEUING, Status.PROCESSING})
+
+
+def ticks(now: datetime) -> int:
+    """100-nanosecond ticks since the year 1: what a message ref starts from."""
+    return (now.replace(tzinfo=None) - _TICKS_EPOCH) // timedelta(microseconds=1) * 10
+
+
+def check_subject(subject: str) -> str:
+    subject = subject.strip()
+    if not subject:
+        raise BadInput("The subject is empty: say what the message is about.")
+    if len(subject) > SUBJECT_CHARS_MAX:
+        raise BadInput(f"The subject is longer than {SUBJECT_CHARS_MAX} characters.")
+    if not subject.isprintable():
+        raise BadInput("The subject must be one line without control characters.")
+    return subject
+
+
+def paused(message: Message) -> Message:
+    if message.status not in GOING_OUT:
+        raise WrongState(
+            f"Message {message.ref} is {message.status}: only one going out can pause."
+        )
+    return msgspec.structs.replace(message, status=Status.PAUSED)
+
+
+def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
+    """Back to queuing: the scheduler goes over every batch again and puts its items anew."""
+    return msgspec.structs.replace(
+        message,
+        status=Status.QUEUING,
+        walked=0,
+        restarts=message.restarts + 1,
+        revive=revive,
+        folded="0",
+        folded_books=Books(),
+        completed_at=None,
+    )
+
+
+def resumed(message: Message) -> Message:
+    if message.status is not Status.PAUSED:
+        raise WrongState(f"Message {message.ref} is {message.status}, not paused.")
+    return requeued(message, message.revive)
+
+
+def revived(message: Message, revive: Revive) -> Message:
+    if message.status not in (Status.COMPLETED, Status.PROCESSING):
+        raise WrongState(
+            f"Message {message.ref} is {message.status}: wait until it is processing or completed."
+        )
+    return requeued(message, revive)
+
+
+def cancelled(message: Message) -> Message:
+    """Whoever is still queued will be skipped; who was sent to, was sent to."""
+    if message.status in (Status.COMPLETED, Status.CANCELLED):
+        raise WrongState(f"Message {message.ref} is {message.status} already.")
+    if message.status is Status.DRAFT:
+        raise WrongState(f"Message {message.ref} is a draft: nothing would be sent anyway.")
+    return msgspec.structs.replace(requeued(message), status=Status.CANCELLED)

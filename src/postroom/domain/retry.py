@@ -1,0 +1,22 @@
+"""When a temporarily refused delivery is tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RetryRules:
+    first_s: float = 60.0
+    longest_s: float = 3600.0
+    window_s: float = 24 * 3600.0  # give up when the next try would come later than this
+    jitter: float = 0.25  # so that a thousand refused together do not come back together
+    chance: Callable[[], float] = random.random
+
+
+def retry_after_s(attempt: int, rules: RetryRules) -> float:
+    """Doubles with every attempt up to a bound, spread by the jitter."""
+    calm: float = min(rules.first_s * 2 ** min(attempt - 1, 30), rules.longest_s)
+    return calm * (1 + rules.jitter * (2 * rules.chance() - 1))

@@ -1,0 +1,60 @@
+"""A subscriber: one address on one list. Only verified ones who are not gone are mailed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.errors import BadInput
+
+ATTRIBUTES_MAX = 30  # a subscriber, so that a delivery row stays small
+ATTRIBUTE_CHARS_MAX = 500  # a value, so that a merged line stays within SMTP's 998 octets
+_ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_RESERVED = frozenset({"email", "unsubscribe_url"})
+
+
+class Gone(StrEnum):
+    """Why somebody is no longer a subscriber."""
+
+    LEFT = "left"  # by the link, by one click
+    REMOVED = "removed"  # by an administrator
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+
+
+class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
+    list_name: str
+    address: str  # the spelling typed
+    key: str  # identity of the address, as a storage key
+    guid: str  # stands in links; new every time somebody joins
+    verified: bool
+    since: datetime
+    gone: Gone | None = None  # the row stays, so that no import brings anybody back
+    attributes: dict[str, str] = {}
+    asked_at: datetime | None = None  # when a confirmation was last queued
+
+
+def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Attributes as they are stored: empty values left out, names and lengths checked."""
+    kept = {name: value.strip() for name, value in attributes.items() if value.strip()}
+    if len(kept) > ATTRIBUTES_MAX:
+        raise BadInput(f"{len(kept)} attributes; at most {ATTRIBUTES_MAX} are kept.")
+    for name, value in kept.items():
+        _check_attribute(name, value)
+    return kept
+
+
+def _check_attribute(name: str, value: str) -> None:
+    if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
+        raise BadInput(
+            f"“{name}” cannot be an attribute: use lower-case letters, digits and underscores, "
+            "starting with a letter, and neither email nor unsubscribe_url."
+        )
+    if len(value) > ATTRIBUTE_CHARS_MAX:
+        raise BadInput(f"{name} is longer than {ATTRIBUTE_CHARS_MAX} characters.")
+    if not value.isprintable():
+        raise BadInput(f"{name} has a line break or a control character in it.")

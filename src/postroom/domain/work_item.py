@@ -1,0 +1,46 @@
+"""Work items: keys only, never bodies, so that a queue stays small and a row decides."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class BadItem(ValueError):
+    """A body that is none of ours: it goes to the dead letters."""
+
+
+class BatchItem(msgspec.Struct, frozen=True):
+    """`date,ref,first address,restart,batch`: send one batch."""
+
+    date: str
+    ref: str
+    first: str
+    restart: bool
+    batch: int
+
+    def body(self) -> str:
+        return f"{self.date},{self.ref},{self.first},{int(self.restart)},{self.batch}"
+
+
+class ConfirmItem(msgspec.Struct, frozen=True):
+    """`guid,list`: mail a confirmation link."""
+
+    guid: str
+    list_name: str
+
+    def body(self) -> str:
+        return f"{self.guid},{self.list_name}"
+
+
+def parse_batch_item(body: str) -> BatchItem:
+    match body.split(","):
+        case [date, ref, first, ("0" | "1") as restart, batch] if batch.isdigit() and ref.isdigit():
+            return BatchItem(date, ref, first, restart == "1", int(batch))
+    raise BadItem("a mail work item is date,ref,first address,restart,batch")
+
+
+def parse_confirm_item(body: str) -> ConfirmItem:
+    match body.split(","):
+        case [guid, list_name] if guid and list_name:
+            return ConfirmItem(guid, list_name)
+    raise BadItem("a subscribe work item is guid,list")

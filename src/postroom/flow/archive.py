@@ -1,0 +1,31 @@
+"""Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
+
+Before: report.py found nobody queued and nobody being sent; people have decided on the held.
+After: ledgers and message stand in the archive, the due entry is gone; age makes sweep.py delete
+them.
+Dies half-way: every part is copied before it is deleted, and all is done again from the start; a
+reader looks among the living first, so that the message is never missing.
+Commit point: the deletion of the live message row.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from postroom.domain.message import Message
+from postroom.records import batches, messages
+from postroom.storage.port import Tables
+
+
+def is_ready(message: Message) -> bool:
+    """Held deliveries keep a message among the living: a person has to decide on them."""
+    return message.completed_at is not None and not message.books.held
+
+
+async def put_away(tables: Tables, message: Message, etag: str, now: datetime) -> None:
+    """Conflict if the message was revived meanwhile; what was moved is found and moved back."""
+    for group in batches.groups(message.batches):
+        await batches.move_group_to_archive(tables, message.ref, group)
+    await messages.put_archived(tables, message, now)
+    await messages.delete_live(tables, message.ref, etag)
+    await messages.delete_due(tables, message)

@@ -1,0 +1,92 @@
+"""Stage 0a of 7, confirm: mail the link by which somebody says yes.
+
+Before: subscribe.py stored the subscriber unverified and put an item on the subscribe queue.
+After: the person has a mail; following its link verifies them.
+Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, goes twice.
+Commit point: the completion of the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, assert_never
+
+from postroom.clock import Clock
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, Untried
+from postroom.domain.retry import RetryRules, retry_after_s
+from postroom.domain.subscriber import Subscriber
+from postroom.domain.work_item import BadItem, parse_confirm_item
+from postroom.records import lists, subscribers
+from postroom.storage.port import Claim, ClaimLost, Storage
+from postroom.transport.port import Lane, Mail
+
+DEAD_LETTERS = "azuremaildeadletter"
+TAKES_MAX = 5
+RULES = RetryRules(first_s=30.0, longest_s=1800.0)
+
+
+class Writer(Protocol):
+    def confirmation(self, mailing_list: MailingList, subscriber: Subscriber) -> Mail: ...
+
+
+class _NoWatch:
+    """A confirmation needs no journal: a second copy harms nobody."""
+
+    def __init__(self, may_send: bool) -> None:
+        self._may_send = may_send
+
+    def may_hand_over(self) -> bool:
+        return self._may_send
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        return
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        return
+
+
+async def mail_confirmation(
+    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock
+) -> Outcome | None:
+    """All the steps of one item; the outcome, or None if there was nobody to ask."""
+    try:
+        item = parse_confirm_item(claim.body)
+    except BadItem:
+        await _bury(storage, claim)
+        return None
+    mailing_list = await lists.find(storage.tables, item.list_name)
+    found = await subscribers.find_by_guid(storage.tables, item.list_name, item.guid)
+    if mailing_list is None or found is None or found[0].verified:
+        await _complete(storage, claim)
+        return None
+    mail = writer.confirmation(mailing_list, found[0])
+    [outcome] = await lane.send([mail], _NoWatch(True))
+    await _conclude(storage, claim, outcome)
+    return outcome
+
+
+async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
+    match outcome:
+        case Sent() | Rejected():  # refused for good: nobody to ask
+            await _complete(storage, claim)
+        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
+            await _bury(storage, claim)
+        case Deferred() | Unknown():
+            await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
+        case Untried():
+            await storage.queues.release(claim)
+        case _:
+            assert_never(outcome)
+
+
+async def _complete(storage: Storage, claim: Claim) -> None:
+    try:
+        await storage.queues.complete(claim)
+    except ClaimLost:
+        return  # it was taken again: one mail more, with the same Message-ID
+
+
+async def _bury(storage: Storage, claim: Claim) -> None:
+    await storage.queues.put(DEAD_LETTERS, claim.body)
+    await _complete(storage, claim)

@@ -1,0 +1,219 @@
+"""Stage 3 of 7, fan out: turn the audience into batches of deliveries, a page at a time.
+
+Before: schedule.py left a message queuing; or it was resumed, retried or cancelled, and its batches
+must be gone over again.
+After: send.py finds a work item for every open batch; the message is processing.
+Dies half-way: the next step adopts the batches that were written whole but not yet counted, puts
+their items again, and goes on after the last address of the last batch. Whoever joined or left
+meanwhile changes nothing about what was written: nobody is in two batches, nobody is passed over.
+    before a batch's rows     nothing happened
+    before its ledger         adopted: the ledger is made from the batch's header
+    before its item           adopted: the item is put, with the restart flag
+    before the count          adopted again: the second item finds the batch taken or finished
+Commit point: the batch's rows, all or nothing, with a header that only the first writer can insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.delivery import (
+    BATCH_DELIVERIES_MAX,
+    GROUP_BATCHES,
+    Delivery,
+    Ended,
+    Ledger,
+    State,
+    revived,
+    with_states,
+)
+from postroom.domain.message import Message, Revive, Status
+from postroom.domain.subscriber import Subscriber
+from postroom.domain.work_item import BatchItem
+from postroom.records import archive, batches, messages, subscribers
+from postroom.storage.port import Storage
+
+MAIL_QUEUE = "azuremailqueue"
+PAGE_BATCHES = 10  # written between two counts on the message row
+PAGE_PEOPLE = PAGE_BATCHES * BATCH_DELIVERIES_MAX
+
+
+async def go_on(
+    storage: Storage, message: Message, etag: str, now: datetime
+) -> tuple[Message, str]:
+    """One bounded step of a queuing (or cancelled) message; its new row and etag.
+
+    Conflict means that a person or another scheduler changed the message: look again.
+    """
+    if message.walked < message.batches:
+        step = await _walk_group(storage, message, now)
+    elif not message.fanned_out:
+        step = await _next_page(storage, message, now)
+    else:
+        step = msgspec.structs.replace(message, status=Status.PROCESSING, revive=Revive.NOTHING)
+    return step, await messages.replace(storage.tables, step, etag)
+
+
+def is_gone_over(message: Message) -> bool:
+    """Every batch is counted and has had its item put."""
+    return message.fanned_out and message.walked >= message.batches
+
+
+async def _next_page(storage: Storage, message: Message, now: datetime) -> Message:
+    """Adopt what an earlier step wrote, then write the next batches, then count them."""
+    message = await _adopt(storage, message, now)
+    if message.status is Status.CANCELLED:
+        return msgspec.structs.replace(message, fanned_out=True)
+    people, was_last = await subscribers.verified_after(
+        storage.tables, message.list_name, message.cursor, limit=PAGE_PEOPLE
+    )
+    message = await _write_batches(storage, message, people, now)
+    return msgspec.structs.replace(message, fanned_out=was_last)
+
+
+async def _adopt(storage: Storage, message: Message, now: datetime) -> Message:
+    """Count batches that were written before their scheduler died."""
+    while ledger := await _uncounted(storage, message, now):
+        await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
+        message = _counted(message, ledger)
+    return message
+
+
+async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledger | None:
+    """The next batch, if it was written already.
+
+    The ledger is asked first: when a batch is finished its header goes, but not its ledger.
+    """
+    found = await batches.find_ledger(storage.tables, message.ref, message.batches)
+    if found:
+        return found[0]
+    header = await batches.find_header(storage.tables, message.ref, message.batches)
+    if header is None:
+        return None
+    ledger = _new_ledger(message, header, now)
+    await batches.insert_ledgers(storage.tables, [ledger])
+    return ledger
+
+
+async def _write_batches(
+    storage: Storage, message: Message, people: Sequence[Subscriber], now: datetime
+) -> Message:
+    ledgers: list[Ledger] = []
+    for at in range(0, len(people), BATCH_DELIVERIES_MAX):
+        deliveries = _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
+        header = await batches.write_batch(
+            storage.tables, message.ref, message.batches, deliveries
+        )  # Commit point. A Conflict here means that another scheduler is at it.
+        ledgers.append(_new_ledger(message, header, now))
+        message = _counted(message, ledgers[-1])
+    for group in _by_group(ledgers):
+        await batches.insert_ledgers(storage.tables, group)
+    if ledgers:
+        restart = message.restarts > 0
+        items = [_item(message, ledger, restart=restart) for ledger in ledgers]
+        await storage.queues.put(MAIL_QUEUE, *items)
+    return message
+
+
+async def _walk_group(storage: Storage, message: Message, now: datetime) -> Message:
+    """Put the items of one group of batches again, reviving who is to be revived."""
+    group = message.walked // GROUP_BATCHES
+    known = await batches.load_group(storage.tables, message.ref, group)
+    if message.revive is not Revive.NOTHING:
+        known = await _revive_group(storage, message, group, known, now)
+    items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
+    if items:
+        await storage.queues.put(MAIL_QUEUE, *items)
+    walked = min((group + 1) * GROUP_BATCHES, message.batches)
+    return msgspec.structs.replace(message, walked=walked)
+
+
+async def _revive_group(
+    storage: Storage, message: Message, group: int, known: list[tuple[Ledger, str]], now: datetime
+) -> list[tuple[Ledger, str]]:
+    """Bring ledgers back from the archive where they are there, then the deliveries in them."""
+    live = {ledger.batch for ledger, _ in known}
+    archived = await batches.load_group(storage.tables, message.ref, group, table=batches.ARCHIVE)
+    missing = [ledger for ledger, _ in archived if ledger.batch not in live]
+    if missing:
+        await batches.insert_ledgers(storage.tables, missing)
+        known = await batches.load_group(storage.tables, message.ref, group)
+    return [await _revive(storage, message.revive, *entry, now) for entry in known]
+
+
+async def _revive(
+    storage: Storage, revive: Revive, ledger: Ledger, etag: str, now: datetime
+) -> tuple[Ledger, str]:
+    """Rows first, then the ledger: a ledger never queues somebody whose row is missing."""
+    state = State.FAILED if revive is Revive.FAILED else State.HELD
+    if state not in ledger.states:
+        return ledger, etag
+    if revive is Revive.FAILED:
+        failed = [
+            old.delivery
+            async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
+            if old.ended.state is State.FAILED
+        ]
+        await batches.restore_deliveries(storage.tables, ledger.ref, ledger.batch, failed)
+        changed = revived(ledger, [State.FAILED], now_s=now.timestamp())
+    elif revive is Revive.HELD:
+        changed = revived(ledger, [State.HELD], now_s=now.timestamp())
+    else:
+        changed = await _held_as_sent(storage, ledger, now)
+    etag = await batches.replace_ledger(storage.tables, changed, etag)
+    if changed.is_final:
+        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch)
+    return changed, etag
+
+
+async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
+    """Somebody looked and found that they had arrived."""
+    held = ledger.positions(State.HELD)
+    deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
+    ended = Ended(State.SENT, "counted as sent by a person", now)
+    await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(held, ended))
+    states = with_states(ledger, dict.fromkeys(held, State.SENT))
+    return msgspec.structs.replace(ledger, states=states, touched_at=now.timestamp())
+
+
+def _deliveries(people: Sequence[Subscriber]) -> list[Delivery]:
+    return [
+        Delivery(at, one.key, one.address, one.guid, one.attributes)
+        for at, one in enumerate(people)
+    ]
+
+
+def _new_ledger(message: Message, header: batches.Header, now: datetime) -> Ledger:
+    return Ledger(
+        ref=message.ref,
+        batch=message.batches,
+        states=State.QUEUED.value * header.size,
+        first=header.first,
+        last=header.last,
+        touched_at=now.timestamp(),
+    )
+
+
+def _by_group(ledgers: Sequence[Ledger]) -> list[list[Ledger]]:
+    groups: dict[int, list[Ledger]] = {}
+    for ledger in ledgers:
+        groups.setdefault(ledger.batch // GROUP_BATCHES, []).append(ledger)
+    return list(groups.values())
+
+
+def _counted(message: Message, ledger: Ledger) -> Message:
+    return msgspec.structs.replace(
+        message,
+        cursor=ledger.last,
+        batches=message.batches + 1,
+        walked=message.batches + 1,
+        audience=message.audience + len(ledger.states),
+    )
+
+
+def _item(message: Message, ledger: Ledger, *, restart: bool) -> str:
+    date = messages.date_of(message)
+    return BatchItem(date, message.ref, ledger.first, restart, ledger.batch).body()

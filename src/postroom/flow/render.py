@@ -1,0 +1,211 @@
+"""Stage 4a of 7, render: a message as mails, compiled once and spliced per recipient.
+
+Before: send.py has loaded a batch.   After: its lane has the bytes of each mail.
+Dies half-way: nothing is kept but a cache; the Message-ID is the same at every try.
+Commit point: none; rendering writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from postroom.clock import Clock
+from postroom.domain.address import Address, parse_mailbox
+from postroom.domain.delivery import Delivery
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.message import Message
+from postroom.domain.subscriber import Subscriber
+from postroom.domain.token import sign
+from postroom.mail.footer import with_footer
+from postroom.mail.mime import CompiledMail, MailParts, compile_mail, format_date, message_id
+from postroom.records import lists
+from postroom.storage.port import Storage
+
+MESSAGES_CACHED_MAX = 8  # compiled ones of a few messages going out at once, up to 4 MiB each
+FEEDBACK_SENDER = "postroom"  # stable for life (Gmail's feedback loop)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What links and identifiers of every mail start with."""
+
+    url: str  # public base URL, without a slash at the end
+    secret: str
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or "localhost"
+
+    def unsubscribe_url(self, list_name: str, guid: str) -> str:
+        return f"{self.url}/u/{list_name}/{guid}"
+
+    def confirm_url(self, list_name: str, guid: str) -> str:
+        token = sign(self.secret, "confirm", list_name, guid)
+        return f"{self.url}/c/{list_name}/{guid}/{token}"
+
+
+class RenderedMail(msgspec.Struct, frozen=True):
+    """One mail; its bytes are made when the lane knows what the server takes."""
+
+    position: int
+    sender: str
+    address: Address
+    compiled: CompiledMail
+    values: dict[str, str]
+    message_id: str
+    date: str
+    unsubscribe_url: str | None
+
+    @property
+    def recipient(self) -> str:
+        return self.address.typed
+
+    @property
+    def needs_utf8(self) -> bool:
+        return self.address.needs_utf8
+
+    def source(self, *, eight_bit: bool) -> bytes:
+        return self.compiled.splice(
+            self.address,
+            self.values,
+            message_id=self.message_id,
+            date=self.date,
+            unsubscribe_url=self.unsubscribe_url,
+            eight_bit=eight_bit,
+        )
+
+
+@dataclass(frozen=True)
+class CompiledMessage:
+    message: Message
+    compiled: CompiledMail
+    sender: Address
+    site: Site
+    clock: Clock
+
+    def mail_for(self, delivery: Delivery) -> RenderedMail:
+        # The stored spelling was parsed when its owner joined; the key is not needed for sending.
+        address = Address(delivery.address, delivery.key)
+        return RenderedMail(
+            delivery.position,
+            self.sender.typed,
+            address,
+            self.compiled,
+            delivery.attributes,
+            message_id(
+                self.site.secret.encode(), self.message.ref, delivery.key, self.sender.domain
+            ),
+            format_date(self.clock.now()),
+            self.site.unsubscribe_url(self.message.list_name, delivery.guid),
+        )
+
+
+class Renderer:
+    def __init__(self, storage: Storage, site: Site, clock: Clock) -> None:
+        self._storage = storage
+        self._site = site
+        self._clock = clock
+        self._cache: OrderedDict[str, CompiledMessage] = OrderedDict()
+
+    async def compiled(self, message: Message) -> CompiledMessage:
+        """The message ready to be spliced; bodies cannot change once it is going out."""
+        known = self._cache.get(message.ref)
+        if known is None:
+            known = self._cache[message.ref] = await self._compile(message)
+            if len(self._cache) > MESSAGES_CACHED_MAX:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(message.ref)
+        return known
+
+    async def _compile(self, message: Message) -> CompiledMessage:
+        mailing_list = await lists.find(self._storage.tables, message.list_name)
+        html = await self._body(message, "htm") if message.has_html else None
+        text = await self._body(message, "txt") if message.has_text else None
+        try:
+            parts = message_parts(message, mailing_list, html, text, self._site)
+            compiled = compile_mail(parts)
+        except ValueError as error:  # it was checked when it was written: somebody changed it
+            raise BadInput(f"Message {message.ref} cannot be compiled: {error}") from error
+        sender = parts.sender.address
+        return CompiledMessage(message, compiled, sender, self._site, self._clock)
+
+    async def _body(self, message: Message, ending: str) -> str:
+        content = await self._storage.blobs.get(f"{message.ref}.{ending}")
+        if content is None:
+            raise NotFound(f"The body {message.ref}.{ending} is missing from the storage.")
+        return content.decode(errors="replace")
+
+    def confirmation(self, mailing_list: MailingList, subscriber: Subscriber) -> RenderedMail:
+        """One sentence, one button, the plain link, what happens if it is ignored."""
+        site = self._site
+        parts = MailParts(
+            sender=parse_mailbox(mailing_list.sender),
+            subject=f"Please confirm: {mailing_list.description or mailing_list.name}",
+            html=_CONFIRM_HTML,
+            text=_CONFIRM_TEXT,
+            precedence_bulk=False,
+            auto_submitted=True,
+        )
+        sender = parts.sender.address
+        return RenderedMail(
+            0,
+            sender.typed,
+            Address(subscriber.address, subscriber.key),
+            compile_mail(parts),
+            {
+                "list": mailing_list.description or mailing_list.name,
+                "confirm_url": site.confirm_url(mailing_list.name, subscriber.guid),
+                "site": site.host,
+            },
+            message_id(site.secret.encode(), "confirm", subscriber.guid, sender.domain),
+            format_date(self._clock.now()),
+            None,
+        )
+
+
+def message_parts(
+    message: Message,
+    mailing_list: MailingList | None,
+    html: str | None,
+    text: str | None,
+    site: Site,
+) -> MailParts:
+    """Everything about a message that is the same in all its mails."""
+    name = mailing_list.description if mailing_list else ""
+    postal = mailing_list.postal_address if mailing_list else ""
+    html, text = with_footer(html, text, list_title=name or message.list_name, postal=postal)
+    return MailParts(
+        sender=parse_mailbox(message.sender),
+        subject=message.subject,
+        html=html,
+        text=text,
+        list_id=(name or message.list_name, f"{message.list_name.lower()}.{site.host}"),
+        feedback_id=f"{message.ref}:{message.list_name}:list:{FEEDBACK_SENDER}",
+    )
+
+
+_CONFIRM_TEXT = """\
+You, or somebody for you, asked to join {{ list }}. To confirm, open this link:
+
+{{ confirm_url }}
+
+If you did not ask for this, do nothing: you will not be mailed.
+
+Asked for at {{ site }}.
+"""
+
+_CONFIRM_HTML = """\
+<!doctype html><html lang="en">
+<body style="font-family:sans-serif;max-width:32rem;margin:2rem auto">
+<p>You, or somebody for you, asked to join <strong>{{ list }}</strong>.</p>
+<p><a href="{{ confirm_url }}" style="display:inline-block;padding:.8rem 1.4rem;\
+background:#1f7a5c;color:#fff;border-radius:.4rem;text-decoration:none">Yes, I want to join</a></p>
+<p>Or open this link: {{ confirm_url }}</p>
+<p>If you did not ask for this, do nothing: you will not be mailed.</p>
+<p style="color:#667">Asked for at {{ site }}.</p></body></html>
+"""

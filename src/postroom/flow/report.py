@@ -1,0 +1,65 @@
+"""Stage 7 of 7, report: the books of a message, added up from its ledgers.
+
+Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
+After: the message row has the books of this moment; a message with nobody queued and nobody being
+sent is completed, and archive.py takes it from there.
+Dies half-way: nothing was added up into anything; the next report counts again.
+Commit point: the message row.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.delivery import GROUP_BATCHES
+from postroom.domain.message import Books, Message, Status
+from postroom.records import batches, messages
+from postroom.storage.port import Tables
+
+
+async def books_of(tables: Tables, message: Message) -> Message:
+    """The message with its books as of now, closed groups folded so that they are read once.
+
+    Only batches that fan-out has counted: so the books balance with the audience at any moment.
+    Closed books stay as they are, because their ledgers may be on the way to the archive.
+    """
+    if message.completed_at:
+        return message
+    folded, folded_books, books = int(message.folded, 16), message.folded_books, Books()
+    for group in batches.groups(message.batches):
+        if folded >> group & 1:
+            continue
+        counted, is_closed = await _group_books(tables, message, group)
+        if is_closed:
+            folded |= 1 << group
+            folded_books += counted
+        else:
+            books += counted
+    return msgspec.structs.replace(
+        message, folded=f"{folded:x}", folded_books=folded_books, books=folded_books + books
+    )
+
+
+async def report(tables: Tables, message: Message, etag: str, now: datetime) -> tuple[Message, str]:
+    """Count, complete if nobody is open, write. Conflict if the message changed meanwhile."""
+    counted = await books_of(tables, message)
+    if not counted.books.open:
+        is_cancelled = message.status is Status.CANCELLED
+        status = Status.CANCELLED if is_cancelled else Status.COMPLETED
+        counted = msgspec.structs.replace(counted, status=status, completed_at=now)
+    if counted == message:
+        return message, etag
+    return counted, await messages.replace(tables, counted, etag)
+
+
+async def _group_books(tables: Tables, message: Message, group: int) -> tuple[Books, bool]:
+    ledgers = [
+        ledger
+        for ledger, _ in await batches.load_group(tables, message.ref, group)
+        if ledger.batch < message.batches
+    ]
+    books = sum((ledger.books() for ledger in ledgers), Books())
+    is_closed = len(ledgers) == GROUP_BATCHES and not books.open and not books.held
+    return books, is_closed

@@ -1,0 +1,62 @@
+"""Stage 2 of 7, schedule: find the messages that are due and set the first step going.
+
+Before: compose.py left a message pending, with a due entry under its date.
+After: fan_out.py finds it queuing.
+Dies half-way: before the write the message is still pending and found again; after it, queuing.
+Commit point: the message's status. A due entry only says where to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.message import Message, Status
+from postroom.records import messages
+from postroom.storage.port import Tables
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A message the scheduler has to do something about."""
+
+    message: Message
+    etag: str
+
+
+async def due_messages(tables: Tables, now: datetime) -> AsyncIterator[Due]:
+    """Every live message whose time has come and that is not waiting for a person."""
+    async for entry in messages.due_entries(tables, now):
+        if entry.due_at > now.timestamp():
+            continue
+        found = await messages.find_live(tables, entry.ref)
+        if found is None or _moved(found[0], entry):
+            await _forget(tables, entry)
+        elif found[0].status not in (Status.DRAFT, Status.PAUSED):
+            yield Due(*found)
+
+
+async def next_due_at(tables: Tables, now: datetime) -> float | None:
+    """When the next message of today is due, so that the scheduler sleeps no longer than that."""
+    later = [
+        entry.due_at
+        async for entry in messages.due_entries(tables, now)
+        if entry.due_at > now.timestamp()
+    ]
+    return min(later, default=None)
+
+
+async def start(tables: Tables, due: Due, now: datetime) -> Due:
+    """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile."""
+    started = msgspec.structs.replace(due.message, status=Status.QUEUING, queuing_at=now)
+    return Due(started, await messages.replace(tables, started, due.etag))
+
+
+def _moved(message: Message, entry: messages.DueEntry) -> bool:
+    return message.due_at is None or message.due_at.timestamp() != entry.due_at
+
+
+async def _forget(tables: Tables, entry: messages.DueEntry) -> None:
+    """An entry left behind by a message that is archived, deleted or due at another time."""
+    await messages.delete_due_entry(tables, entry)

@@ -1,0 +1,73 @@
+"""Beside the path, steer: what people may do to a message on its way.
+
+Before: any stage.   After: the scheduler and the senders find the new status within seconds.
+Dies half-way: each act is one guarded write, retried if the message moved meanwhile.
+Commit point: the message row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain import message as rules
+from postroom.domain.errors import WrongState
+from postroom.domain.message import Message, Revive
+from postroom.records import messages
+from postroom.storage.port import Conflict, Tables
+
+_TRIES_MAX = 20  # the scheduler writes the row about once a second
+
+
+async def pause(tables: Tables, ref: str) -> Message:
+    return await _change(tables, ref, rules.paused)
+
+
+async def resume(tables: Tables, ref: str) -> Message:
+    return await _change(tables, ref, rules.resumed)
+
+
+async def cancel(tables: Tables, ref: str) -> Message:
+    return await _change(tables, ref, rules.cancelled)
+
+
+async def retry_failed(tables: Tables, ref: str, now: datetime) -> Message:
+    """Queue the failed again, out of the archive if need be."""
+    return await _revive(tables, ref, Revive.FAILED, now)
+
+
+async def decide_held(tables: Tables, ref: str, *, send_again: bool, now: datetime) -> Message:
+    return await _revive(tables, ref, Revive.HELD if send_again else Revive.HELD_AS_SENT, now)
+
+
+async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Message:
+    if await messages.find_live(tables, ref):
+        return await _change(tables, ref, lambda message: rules.revived(message, revive))
+    archived = await messages.read(tables, ref)
+    if revive is not Revive.FAILED or not archived.books.failed:
+        raise WrongState(f"Message {ref} has nobody to decide on or to send to again.")
+    back = msgspec.structs.replace(rules.revived(archived, revive), due_at=archived.due_at or now)
+    await messages.put_due(tables, back)  # first: an entry without a message is passed over
+    try:
+        await messages.insert_live(tables, back)
+    except Conflict:
+        return await _change(tables, ref, lambda message: message)  # somebody else was faster
+    return back
+
+
+async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]) -> Message:
+    for _ in range(_TRIES_MAX):
+        found = await messages.find_live(tables, ref)
+        if found is None:
+            archived = await messages.read(tables, ref)
+            raise WrongState(f"Message {ref} is {archived.status}: it is on nobody's way any more.")
+        message, etag = found
+        try:
+            changed = change(message)
+            await messages.replace(tables, changed, etag)
+            return changed
+        except Conflict:
+            continue
+    raise WrongState(f"Message {ref} changes too fast: try again.")

@@ -1,0 +1,201 @@
+"""The ack journal: what a sender handed over and what was answered, known even after kill -9.
+
+    <folder>/<owner>/lock      held (flock) by the sender as long as it lives
+    <folder>/<owner>/<lane>    one page: the batch in hand, a line for each hand-over and answer
+
+A line is one write(2) and no fsync: the kernel keeps it when the process dies, not when the machine
+does. So "not in the journal" means "not handed over" only within the boot that wrote it. If a
+line cannot be written (full disk) the page is removed: no page, no claim; the announcement decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.delivery import Recollection, StillAlive
+from postroom.domain.outcome import Outcome
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_encode = msgspec.json.encode
+
+
+class _Batch(msgspec.Struct, frozen=True, tag="batch"):
+    ref: str
+    batch: int
+    boot: str
+
+
+class _Handed(msgspec.Struct, frozen=True, tag="handed"):
+    positions: list[int]
+
+
+class _Answered(msgspec.Struct, frozen=True, tag="answered"):
+    position: int
+    outcome: Outcome
+
+
+_line = msgspec.json.Decoder(_Batch | _Handed | _Answered)
+
+
+class FileJournal:
+    """The page of one lane."""
+
+    def __init__(self, path: Path, boot: str) -> None:
+        self._path = path
+        self._boot = boot
+        self._file: int | None = None
+
+    def begin(self, ref: str, batch: int) -> None:
+        """Before the announcement: an announced batch without a page is in doubt as a whole."""
+        try:
+            if self._file is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._file = os.open(self._path, flags, 0o600)
+            os.ftruncate(self._file, 0)
+        except OSError:
+            return self._give_up()
+        return self._write(_Batch(ref, batch, self._boot))
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        self._write(_Handed(list(positions)))
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        self._write(_Answered(position, outcome))
+
+    def end(self) -> None:
+        """Everything is recorded in storage: the page is blank again."""
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, line: msgspec.Struct) -> None:
+        if self._file is None:
+            return
+        content = _encode(line) + b"\n"
+        try:
+            if os.write(self._file, content) == len(content):
+                return
+        except OSError:
+            pass
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """A page with a gap would tell lies; an error here ends the sender before it sends."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+
+class FileJournals:
+    """The journals of this machine, and the place of our own among them."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        self._folder = folder
+        self._owner = owner
+        self._boot = _boot_id()
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make our place; it appears only once it is locked, so nobody takes us for dead."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        hidden = self._folder / f".{self._owner}"
+        hidden.mkdir(mode=0o700)
+        self._lock = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hidden.rename(self._folder / self._owner)
+
+    def lane(self, number: int) -> FileJournal:
+        return FileJournal(self._folder / self._owner / str(number), self._boot)
+
+    def close(self) -> None:
+        """After a planned stop nothing is in doubt, so nothing is kept."""
+        if self._lock is not None:
+            if not any(True for _ in self.pages(self._owner)):
+                self.forget(self._owner)
+            os.close(self._lock)
+            self._lock = None
+
+    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+        if not (self._folder / owner).is_dir():
+            return None
+        if not self._is_dead(owner):
+            return StillAlive()
+        for lines in self._read(owner):
+            head = lines[0]
+            if isinstance(head, _Batch) and (head.ref, head.batch) == (ref, batch):
+                return _recollection(lines, whole=bool(self._boot) and head.boot == self._boot)
+        return Recollection()  # dead, and no page for this batch: everything announced is in doubt
+
+    def dead_owners(self) -> list[str]:
+        """Senders of this machine that ended without closing their journal."""
+        if not self._folder.is_dir():
+            return []
+        owners = sorted(path.name for path in self._folder.iterdir() if path.name[0] != ".")
+        return [owner for owner in owners if owner != self._owner and self._is_dead(owner)]
+
+    def pages(self, owner: str) -> Iterator[tuple[str, int]]:
+        """(ref, batch) of the batches a sender had in hand."""
+        for lines in self._read(owner):
+            if isinstance(lines[0], _Batch):
+                yield lines[0].ref, lines[0].batch
+
+    def forget(self, owner: str) -> None:
+        shutil.rmtree(self._folder / owner, ignore_errors=True)
+
+    def _is_dead(self, owner: str) -> bool:
+        try:
+            lock = os.open(self._folder / owner / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True  # being forgotten
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    def _read(self, owner: str) -> Iterator[list[_Batch | _Handed | _Answered]]:
+        folder = self._folder / owner
+        paths = sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in paths:
+            if path.name != "lock":
+                with contextlib.suppress(FileNotFoundError):
+                    lines = _parse(path.read_bytes())
+                    if lines:
+                        yield lines
+
+
+def _parse(content: bytes) -> list[_Batch | _Handed | _Answered]:
+    """Whole lines only: the last one may be torn."""
+    return [_line.decode(line) for line in content.split(b"\n")[:-1]]
+
+
+def _recollection(lines: Sequence[_Batch | _Handed | _Answered], *, whole: bool) -> Recollection:
+    handed: set[int] = set()
+    answered: dict[int, Outcome] = {}
+    for line in lines:
+        match line:
+            case _Handed(positions=positions):
+                handed.update(positions)
+            case _Answered(position=position, outcome=outcome):
+                answered[position] = outcome
+    return Recollection(frozenset(handed), answered, whole)
+
+
+def _boot_id() -> str:
+    """Empty where the system does not tell: then a journal proves only what is in it."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

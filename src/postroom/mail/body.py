@@ -1,0 +1,322 @@
+"""The text part made from the HTML part, and the links in it.
+
+Merge fields pass through untouched: for the HTML parser each is one word that no text can hold.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from postroom.mail.merge import escape_braces, spans
+
+WIDTH = 78  # RFC 5322 2.1.1
+DEPTH_MAX = 100  # of nested elements; text deeper down is taken flat, to spare the stack
+RULE = "-" * 40
+
+_SKIPPED = frozenset(
+    (
+        *("head", "title", "script", "style", "template", "noscript", "iframe", "object"),
+        *("svg", "math", "select", "textarea", "audio", "video", "map"),
+    )
+)
+_CELLS = frozenset(("td", "th"))
+# Elements that keep a blank line around them, and those that only begin a line.
+_PARAGRAPHS = frozenset(("p", "h3", "h4", "h5", "h6", "dl", "table"))
+_BLOCKS = frozenset(
+    (
+        *("body", "div", "section", "article", "header", "footer", "main", "nav", "aside"),
+        *("center", "figure", "figcaption", "address", "form", "fieldset", "details", "summary"),
+        *("h1", "h2", "ul", "ol", "li", "dt", "dd", "blockquote", "pre", "hr", "tr", "caption"),
+        *_PARAGRAPHS,
+    )
+)
+_ANY_BLOCK = ", ".join(sorted(_BLOCKS))
+_UNDERLINES = {"h1": "=", "h2": "-"}
+
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all", re.I)
+_SPACES = re.compile(r"[\s\xa0]+")
+_FILLERS = re.compile("[\u200b\ufeff\xad\u034f]")  # invisible: preview texts are padded with them
+_BLANK_LINES = re.compile(r"\n(?:[ ]*\n)+")
+_SCHEME = re.compile(r"^(?:https?://|mailto:)", re.I)
+# Noncharacters, which never travel in text (Unicode 23.7): a mark is no author's.
+_MARK = re.compile("\ufdd0([0-9]+)\ufdd1")
+_MARK_ENDS = re.compile("[\ufdd0\ufdd1]")
+
+
+def text_from_html(template: str) -> str:
+    """The HTML template as a plain text template, in reading order."""
+    marked, fields = _mark_fields(template)
+    body = LexborHTMLParser(marked).body
+    page = _Page()
+    if body is not None:
+        _write_children(body, page, 0)
+    return _unmark(page.text(), fields)
+
+
+def links(template: str) -> list[str]:
+    """Where the links of an HTML template lead, each once, in order."""
+    marked, fields = _mark_fields(template)
+    nodes = LexborHTMLParser(marked).css("a[href], area[href]")
+    found = (_unmark(_url(node), fields) for node in nodes)
+    return list(dict.fromkeys(link for link in found if link and not link.startswith("#")))
+
+
+class _Page:
+    """Plain text under way: finished lines, and the paragraph that is being filled."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._inline: list[str] = []
+        self._gap = 0
+        self._gap_indent: str | None = None
+        self._indent = ""
+        self._marker = ""  # stands once in place of the indent, as "* " does
+
+    def write(self, text: str) -> None:
+        self._inline.append(text)
+
+    def end_block(self, gap: int = 0) -> None:
+        """End the paragraph; at least `gap` blank lines stand before whatever comes next."""
+        text = self.inline_text()
+        if text:
+            lines = _BLANK_LINES.sub("\n\n", text).split("\n")
+            width = WIDTH - len(self._indent)
+            self.add_lines(line for long in lines for line in _wrapped(long, width))
+        self._gap = max(self._gap, gap)
+        if self._gap_indent is None or len(self._indent) < len(self._gap_indent):
+            self._gap_indent = self._indent  # the blank lines before a quotation are not quoted
+
+    def add_lines(self, lines: Iterable[str]) -> None:
+        """Lines as they are, after the blank lines that were asked for."""
+        for line in lines:
+            if self._lines:
+                self._lines += [(self._gap_indent or "").rstrip()] * self._gap
+            self._gap, self._gap_indent = 0, None
+            self._lines.append(((self._marker or self._indent) + line).rstrip())
+            self._marker = ""
+
+    def inline_text(self) -> str:
+        """What was written since the last block, taken off the page."""
+        text, self._inline = "".join(self._inline), []
+        return text.strip(" \n")
+
+    @contextmanager
+    def indented(self, indent: str, marker: str = "") -> Iterator[None]:
+        """Lines within stand further to the right, the first after the marker if there is one."""
+        outer = self._indent
+        self._indent, self._marker = outer + indent, outer + marker if marker else ""
+        yield
+        self.end_block()
+        self._indent, self._marker = outer, ""
+
+    def text(self) -> str:
+        self.end_block()
+        return "\n".join(self._lines) + "\n" if self._lines else ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of whole words; a word longer than a line, such as a URL, stays whole."""
+    lines = [""]
+    for word in text.split():
+        if not lines[-1]:
+            lines[-1] = word
+        elif len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _write_children(node: LexborNode, page: _Page, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        page.write(_squeezed(node.text()))
+        return
+    for child in node.iter(include_text=True):
+        if child.is_text_node:
+            page.write(_squeezed(child.text_content or ""))
+        elif child.is_element_node and not _is_hidden(child):
+            _writer(child.tag or "")(child, page, depth + 1)
+
+
+_Writer = Callable[[LexborNode, _Page, int], None]
+
+
+def _writer(tag: str) -> _Writer:
+    if tag in _PARAGRAPHS:
+        return _write_paragraph
+    return _WRITERS.get(tag) or (_write_block if tag in _BLOCKS else _write_children)
+
+
+def _write_block(node: LexborNode, page: _Page, depth: int) -> None:
+    page.end_block()
+    _write_children(node, page, depth)
+    page.end_block()
+
+
+def _write_paragraph(node: LexborNode, page: _Page, depth: int) -> None:
+    page.end_block(1)
+    _write_children(node, page, depth)
+    page.end_block(1)
+
+
+def _write_heading(node: LexborNode, page: _Page, depth: int) -> None:
+    page.end_block(1)
+    _write_children(node, page, depth)
+    page.end_block()
+    length = min(len(_squeezed(node.text()).strip()), WIDTH)
+    page.add_lines([_UNDERLINES[node.tag or ""] * length] if length else [])
+    page.end_block(1)
+
+
+def _write_break(_node: LexborNode, page: _Page, _depth: int) -> None:
+    page.write("\n")
+
+
+def _write_rule(_node: LexborNode, page: _Page, _depth: int) -> None:
+    page.end_block(1)
+    page.add_lines([RULE])
+    page.end_block(1)
+
+
+def _write_image(node: LexborNode, page: _Page, _depth: int) -> None:
+    page.write(_squeezed(node.attributes.get("alt") or ""))
+
+
+def _write_preformatted(node: LexborNode, page: _Page, _depth: int) -> None:
+    page.end_block(1)
+    page.add_lines(node.text().strip("\n").split("\n"))
+    page.end_block(1)
+
+
+def _write_link(node: LexborNode, page: _Page, depth: int) -> None:
+    """`text <url>`, or only the URL where the text says nothing else."""
+    url = _url(node)
+    if not url or url.startswith("#"):
+        _write_children(node, page, depth)
+        return
+    shown = url.removeprefix("mailto:").partition("?")[0] if url.startswith("mailto:") else url
+    label = _label(node)
+    if not label or _bare(label) == _bare(shown):
+        page.write(shown)
+        return
+    _write_children(node, page, depth)
+    page.write(f" <{shown}>")
+
+
+def _write_quotation(node: LexborNode, page: _Page, depth: int) -> None:
+    page.end_block(1)
+    with page.indented("> "):
+        _write_children(node, page, depth)
+    page.end_block(1)
+
+
+def _write_list(node: LexborNode, page: _Page, depth: int) -> None:
+    parent = node.parent
+    gap = 0 if parent is not None and parent.tag == "li" else 1
+    start = node.attributes.get("start") or "1"
+    number = int(start) if start.isdecimal() and len(start) < 6 else 1
+    page.end_block(gap)
+    for item in node.iter():
+        if item.tag != "li" or _is_hidden(item):
+            continue
+        marker = f"{number}. " if node.tag == "ol" else "* "
+        number += 1
+        with page.indented(" " * len(marker), marker):
+            _write_children(item, page, depth + 1)
+    page.end_block(gap)
+
+
+def _write_definition(node: LexborNode, page: _Page, depth: int) -> None:
+    page.end_block()
+    with page.indented("  "):
+        _write_children(node, page, depth)
+
+
+def _write_row(node: LexborNode, page: _Page, depth: int) -> None:
+    """A row of plain cells on one line; cells of a layout one after the other."""
+    page.end_block()
+    cells = [cell for cell in node.iter() if cell.tag in _CELLS and not _is_hidden(cell)]
+    if any(cell.css_first(_ANY_BLOCK) is not None for cell in cells):
+        for cell in cells:
+            _write_block(cell, page, depth + 1)
+        return
+    texts = (_inline_text(cell, depth + 1) for cell in cells)
+    page.write(" | ".join(text for text in texts if text))
+    page.end_block()
+
+
+_WRITERS: dict[str, _Writer] = {
+    "h1": _write_heading,
+    "h2": _write_heading,
+    "br": _write_break,
+    "hr": _write_rule,
+    "img": _write_image,
+    "pre": _write_preformatted,
+    "a": _write_link,
+    "blockquote": _write_quotation,
+    "ul": _write_list,
+    "ol": _write_list,
+    "dd": _write_definition,
+    "tr": _write_row,
+}
+
+
+def _inline_text(node: LexborNode, depth: int) -> str:
+    aside = _Page()
+    _write_children(node, aside, depth)
+    return _squeezed(aside.text()).strip()
+
+
+def _label(node: LexborNode) -> str:
+    text = _squeezed(node.text()).strip()
+    image = None if text else node.css_first("img[alt]")
+    return text if image is None else (image.attributes["alt"] or "").strip()
+
+
+def _is_hidden(node: LexborNode) -> bool:
+    attributes = node.attributes
+    return (
+        node.tag in _SKIPPED
+        or "hidden" in attributes
+        or _HIDDEN.search(attributes.get("style") or "") is not None
+    )
+
+
+def _url(node: LexborNode) -> str:
+    return _SPACES.sub("%20", (node.attributes.get("href") or "").strip())
+
+
+def _bare(url: str) -> str:
+    return _SCHEME.sub("", url).rstrip("/").lower()
+
+
+def _squeezed(text: str) -> str:
+    return _SPACES.sub(" ", _FILLERS.sub("", text))
+
+
+def _mark_fields(template: str) -> tuple[str, list[str]]:
+    """The template with a mark in place of each field, and what the marks stand for."""
+    pieces: list[str] = []
+    fields: list[str] = []
+    position = 0
+    for span in spans(template):
+        pieces += [
+            _MARK_ENDS.sub("", template[position : span.start]),
+            f"\ufdd0{len(fields)}\ufdd1",
+        ]
+        fields.append(html.unescape(template[span.start : span.stop]))
+        position = span.stop
+    return "".join([*pieces, _MARK_ENDS.sub("", template[position:])]), fields
+
+
+def _unmark(text: str, fields: list[str]) -> str:
+    """The template: each mark its field again, each other piece of text only itself."""
+    pieces = _MARK.split(text)  # text and number in turn
+    pieces[::2] = map(escape_braces, pieces[::2])
+    pieces[1::2] = (fields[int(number)] for number in pieces[1::2])
+    return "".join(pieces)

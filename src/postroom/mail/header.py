@@ -1,0 +1,205 @@
+"""Header lines: how a value is encoded and folded, and which values are refused.
+
+Nothing is ever stripped: a value that could begin a line of its own is refused, because whoever
+typed it should know (standards F7). Text that looks like an encoded-word is encoded itself, so that
+a reader sees what was typed and no parser decodes it to something else (CVE-2024-6923).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+
+from postroom.domain.address import CONTROL, Mailbox
+
+LINE_OCTETS_MAX = 998  # RFC 5322 2.1.1: must
+LINE_OCTETS_AIM = 78  # RFC 5322 2.1.1: should
+WORD_CHARS_MAX = 75  # an encoded-word (RFC 2047 2)
+WORD_LINE_MAX = 76  # a line that holds an encoded-word (RFC 2047 2)
+NAME_CHARS_MAX = 50  # leaves room for one encoded character on the first line of any header
+CUSTOM_VALUE_CHARS_MAX = 2000  # a header is for machines; more belongs in the body
+LIST_ID_CHARS_MAX = 255  # RFC 2919 3
+
+# What makes a mail ours, what the writer sets itself, and what only servers may add.
+_RESERVED = frozenset(
+    (
+        *("from", "to", "cc", "bcc", "date", "message-id", "subject", "mime-version"),
+        *("sender", "reply-to", "in-reply-to", "references", "errors-to"),
+        *("received", "return-path", "delivered-to", "x-original-to", "authentication-results"),
+        *("precedence", "feedback-id", "auto-submitted", "x-auto-response-suppress"),
+    )
+)
+_RESERVED_PREFIXES = ("dkim-", "content-", "list-", "resent-", "arc-", "received-", "domainkey-")
+
+_NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 2.2
+_WORD = re.compile(" *[^ ]+")
+_ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_LIST_ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
+_Q_LITERAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/")
+_WORD_FRAME = len("=?utf-8?q??=")
+
+
+class BadHeader(ValueError):
+    """A header that may not be written; the message is a sentence for the person who typed it."""
+
+
+def unstructured(name: str, value: str) -> bytes:
+    """A header of free text, such as Subject."""
+    check_name(name)
+    check_text(name, value)
+    if _stands_as_typed(value):
+        lines = _folded(f"{name}: {value}" if value else f"{name}:")
+        if max(map(len, lines)) <= LINE_OCTETS_MAX:
+            return _joined(lines)
+    return _joined(_in_words(name, value))
+
+
+def structured(name: str, value: str) -> bytes:
+    """A header whose syntax machines read: ASCII as it stands, folded only where it has spaces.
+
+    Encoded-words have no place here: a mailbox provider would take them for part of the URL.
+    """
+    check_name(name)
+    check_text(name, value)
+    if not value.isascii() or value != value.strip():
+        raise BadHeader(f"{name} takes plain ASCII without spaces at its ends; change its value.")
+    lines = _folded(f"{name}: {value}")
+    if max(map(len, lines)) > LINE_OCTETS_MAX:
+        raise BadHeader(f"{name} has a line over {LINE_OCTETS_MAX} characters; shorten it.")
+    return _joined(lines)
+
+
+def mailbox(name: str, value: Mailbox) -> bytes:
+    """A header with one name and address, such as From."""
+    if value.address.needs_utf8:
+        raise BadHeader(f"{name} needs an address in ASCII: not every server takes another.")
+    if not value.name:
+        return structured(name, value.address.typed)
+    return _phrase_and_angle(name, value.name, value.address.typed)
+
+
+def list_id(list_name: str, identifier: str) -> bytes:
+    """The List-Id of a list (RFC 2919): its name for people, its identifier for filters."""
+    if len(identifier) > LIST_ID_CHARS_MAX or not _LIST_ID.fullmatch(identifier):
+        raise BadHeader("A List-Id looks like weekly.lists.example.org; change it.")
+    if not list_name:
+        return structured("List-Id", f"<{identifier}>")
+    return _phrase_and_angle("List-Id", list_name, identifier)
+
+
+def check_custom_header(name: str, value: str) -> None:
+    """Refuse a header that people may not add to their mails."""
+    check_name(name)
+    check_text(name, value)
+    lowered = name.lower()
+    if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
+        raise BadHeader(f"{name} is written by Postroom or by mail servers; choose another name.")
+    if len(value) > CUSTOM_VALUE_CHARS_MAX:
+        raise BadHeader(f"{name} is longer than {CUSTOM_VALUE_CHARS_MAX} characters; shorten it.")
+
+
+def check_name(name: str) -> None:
+    if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
+        raise BadHeader(
+            f"A header's name has up to {NAME_CHARS_MAX} ASCII characters without spaces or colons."
+        )
+
+
+def check_text(name: str, value: str) -> None:
+    """Refuse whatever could end the line, whichever software reads it."""
+    found = CONTROL.search(value)
+    if found:
+        raise BadHeader(
+            f"{name} contains a line break or control character (U+{ord(found[0]):04X}) "
+            f"at position {found.start() + 1}; remove it."
+        )
+
+
+def _stands_as_typed(value: str) -> bool:
+    """Can every parser be trusted to give this back as it is, outside an encoded-word?"""
+    return value.isascii() and "=?" not in value and value == value.strip(" ")
+
+
+def _folded(line: str) -> list[str]:
+    """Break before spaces, so that unfolding gives the same text; never right after the name."""
+    if len(line) <= LINE_OCTETS_AIM:
+        return [line]
+    first, *words = _WORD.findall(line)
+    lines = [first + words.pop(0)] if words else [first]
+    for word in words:
+        if len(lines[-1]) + len(word) <= LINE_OCTETS_AIM:
+            lines[-1] += word
+        else:
+            lines.append(word)
+    return lines
+
+
+def _phrase_and_angle(name: str, phrase: str, inner: str) -> bytes:
+    check_name(name)
+    check_text(name, phrase)
+    lines = _phrase_lines(name, phrase)
+    angle = f" <{inner}>"
+    if len(lines[-1]) + len(angle) <= LINE_OCTETS_AIM:
+        lines[-1] += angle
+    else:
+        lines.append(angle)
+    return _joined(lines)
+
+
+def _phrase_lines(name: str, phrase: str) -> list[str]:
+    """The display name as atoms, as one quoted string or as encoded-words, whichever it takes."""
+    if _stands_as_typed(phrase) and "  " not in phrase:
+        if not _ATOMS.fullmatch(phrase):
+            phrase_as_is = '"' + phrase.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        else:
+            phrase_as_is = phrase
+        line = f"{name}: {phrase_as_is}"
+        if len(line) <= LINE_OCTETS_AIM:
+            return [line]
+    return _in_words(name, phrase)
+
+
+def _in_words(name: str, text: str) -> list[str]:
+    """One encoded-word a line; the breaks between them are no part of the text (RFC 2047 6.2)."""
+    words = _encoded_words(text, WORD_LINE_MAX - len(name) - len(": "))
+    return [f"{name}: {words[0]}", *(f" {word}" for word in words[1:])]
+
+
+def _encoded_words(text: str, first_room: int) -> list[str]:
+    """`text` as encoded-words of whole characters, in the shorter of the two encodings."""
+    quoted = {character: _q(character) for character in set(text)}
+    q_cost = {character: len(code) for character, code in quoted.items()}
+    b_cost = {character: len(character.encode()) for character in quoted}
+    if sum(map(q_cost.__getitem__, text)) * 3 <= sum(map(b_cost.__getitem__, text)) * 4:
+        chunks = _chunks(text, q_cost, first_room, lambda room: room - _WORD_FRAME)
+        return [f"=?utf-8?q?{''.join(map(quoted.__getitem__, chunk))}?=" for chunk in chunks]
+    chunks = _chunks(text, b_cost, first_room, lambda room: (room - _WORD_FRAME) // 4 * 3)
+    return [f"=?utf-8?b?{base64.b64encode(chunk.encode()).decode()}?=" for chunk in chunks]
+
+
+def _chunks(
+    text: str, cost: dict[str, int], first_room: int, capacity: Callable[[int], int]
+) -> list[str]:
+    """`text` cut into pieces whose characters cost no more than a word of that room can hold."""
+    chunks: list[str] = []
+    start, left = 0, capacity(min(first_room, WORD_CHARS_MAX))
+    for position, character in enumerate(text):
+        if cost[character] > left:
+            chunks.append(text[start:position])
+            start, left = position, capacity(WORD_CHARS_MAX)
+        left -= cost[character]
+    return [*chunks, text[start:]]
+
+
+def _q(character: str) -> str:
+    """The Q encoding in the characters allowed everywhere, phrases included (RFC 2047 5)."""
+    if character in _Q_LITERAL:
+        return character
+    if character == " ":
+        return "_"
+    return "".join(f"={byte:02X}" for byte in character.encode())
+
+
+def _joined(lines: list[str]) -> bytes:
+    return ("\r\n".join(lines) + "\r\n").encode("ascii")

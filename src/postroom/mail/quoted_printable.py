@@ -1,0 +1,41 @@
+"""Quoted-printable (RFC 2045 6.7) for texts that are put together from pieces."""
+
+from __future__ import annotations
+
+import re
+
+LINE_MAX = 76  # RFC 2045 6.7 (5), with the "=" of a soft line break
+SOFT_BREAK = b"=\r\n"
+
+_ENCODED = re.compile(rb"[^\t -<>-~]")
+_EQUALS = ord("=")
+
+
+def whole_line(line: bytes) -> bytes:
+    """A line and its end, which is part of the text."""
+    encoded = _ENCODED.sub(_code, line)
+    if line[-1:] in (b" ", b"\t"):
+        encoded = encoded[:-1] + b"=%02X" % line[-1]  # servers may cut blanks at a line's end
+    return _wrapped(encoded, LINE_MAX) + b"\r\n"
+
+
+def open_line(line: bytes) -> bytes:
+    """A piece that goes on: what comes next begins a line of the encoded text, not of ours."""
+    encoded = _ENCODED.sub(_code, line)
+    return _wrapped(encoded, LINE_MAX - 1) + SOFT_BREAK if encoded else b""
+
+
+def _code(found: re.Match[bytes]) -> bytes:
+    return b"=%02X" % ord(found[0])
+
+
+def _wrapped(encoded: bytes, last_line_max: int) -> bytes:
+    lines: list[bytes] = []
+    start = 0
+    while len(encoded) - start > last_line_max:
+        cut = start + LINE_MAX - 1
+        # Never within the three characters that stand for one byte.
+        cut -= 1 if encoded[cut - 1] == _EQUALS else 2 if encoded[cut - 2] == _EQUALS else 0
+        lines.append(encoded[start:cut])
+        start = cut
+    return SOFT_BREAK.join([*lines, encoded[start:]])

@@ -1,0 +1,1 @@
+"""Our nouns as rows: the only place that knows keys and properties."""

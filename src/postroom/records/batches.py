@@ -1,0 +1,170 @@
+"""Batches as rows.
+
+    message / b<hh>-<ref>-<batch> / batch          header: size, last address key. Never changed
+    message / b<hh>-<ref>-<batch> / to:<key>       a delivery. Never changed, deleted when final
+    message / l<hh>-<ref>-<group> / ledger<batch>  where each delivery of a batch stands
+
+<hh> spreads partitions over storage servers. Ledgers stand by the hundred in a partition of their
+own, so that the books of a million recipients are read in a hundred calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
+from postroom.records.deliveries import TO, of_row, to_row
+from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.storage.port import Change, Conflict, Delete, Insert, Row, Tables, Upsert, Within
+
+LIVE, ARCHIVE = "message", "messagearchive"
+_HEADER, _LEDGER = "batch", "ledger"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The composition of a batch is what was written first, whatever the audience is now."""
+
+    size: int
+    first: str
+    last: str
+
+
+async def write_batch(
+    tables: Tables, ref: str, batch: int, deliveries: Sequence[Delivery]
+) -> Header:
+    """All rows of a batch or none; Conflict if the batch was written before."""
+    header = Header(len(deliveries), deliveries[0].key, deliveries[-1].key)
+    changes: list[Change] = [Insert(_HEADER, to_properties(header))]
+    changes += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+    await tables.batch(LIVE, partition(ref, batch), changes)
+    return header
+
+
+async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:
+    row = await tables.get(LIVE, partition(ref, batch), _HEADER)
+    return from_properties(row.properties, Header) if row else None
+
+
+async def restore_deliveries(
+    tables: Tables, ref: str, batch: int, deliveries: Sequence[Delivery]
+) -> None:
+    """Bring back rows that were deleted when they were final."""
+    if deliveries:
+        rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        await tables.batch(LIVE, partition(ref, batch), rows)
+
+
+async def load_deliveries(tables: Tables, ref: str, batch: int) -> dict[int, Delivery]:
+    """The deliveries of a batch by position."""
+    rows = await _delivery_rows(tables, ref, batch)
+    return {delivery.position: delivery for delivery in map(of_row, rows)}
+
+
+async def delete_deliveries(
+    tables: Tables, ref: str, batch: int, known: Iterable[Delivery] = ()
+) -> None:
+    """Header and deliveries, in one write; what is gone already is fine."""
+    where = partition(ref, batch)
+    keys = [TO + delivery.key for delivery in known]
+    try:
+        await _delete_all(tables, LIVE, where, [_HEADER, *keys] if keys else [])
+    except Conflict:  # not all of them are there any more
+        keys = []
+    if not keys:
+        keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
+        with contextlib.suppress(Conflict):  # another sender was faster
+            await _delete_all(tables, LIVE, where, keys)
+
+
+async def _delete_all(tables: Tables, table: str, where: str, keys: Sequence[str]) -> None:
+    if keys:
+        await tables.batch(table, where, [Delete(key) for key in keys])
+
+
+async def insert_ledgers(tables: Tables, ledgers: Sequence[Ledger]) -> None:
+    """If absent: a ledger that is there already knows more. All of one group in one write."""
+    where = _group_partition(ledgers[0].ref, ledgers[0].batch // GROUP_BATCHES)
+    rows = [Insert(_ledger_key(ledger.batch), to_properties(ledger)) for ledger in ledgers]
+    try:
+        await tables.batch(LIVE, where, rows)
+    except Conflict:
+        for row in rows:
+            await _insert_if_absent(tables, where, row)
+
+
+async def _insert_if_absent(tables: Tables, where: str, row: Insert) -> None:
+    try:
+        await tables.insert(LIVE, where, row.key, row.properties)
+    except Conflict:
+        return
+
+
+async def find_ledger(tables: Tables, ref: str, batch: int) -> tuple[Ledger, str] | None:
+    row = await tables.get(LIVE, *_ledger_keys(ref, batch))
+    return (_ledger_of(row), row.etag) if row else None
+
+
+async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
+    """The new etag; Conflict if another sender has taken the batch."""
+    keys = _ledger_keys(ledger.ref, ledger.batch)
+    return await tables.replace(LIVE, *keys, to_properties(ledger), etag)
+
+
+async def load_group(
+    tables: Tables, ref: str, group: int, *, table: str = LIVE
+) -> list[tuple[Ledger, str]]:
+    """The ledgers of a group in order, at most GROUP_BATCHES."""
+    rows = all_rows(tables, table, Within(_group_partition(ref, group)))
+    return [(_ledger_of(row), row.etag) async for row in rows]
+
+
+async def move_group_to_archive(tables: Tables, ref: str, group: int) -> None:
+    """Copy, then delete: dying between leaves both, and both say the same."""
+    where = _group_partition(ref, group)
+    rows = [row async for row in all_rows(tables, LIVE, Within(where))]
+    if rows:
+        await tables.batch(ARCHIVE, where, [Upsert(row.key, row.properties) for row in rows])
+        await tables.batch(LIVE, where, [Delete(row.key, row.etag) for row in rows])
+
+
+async def delete_archived_group(tables: Tables, ref: str, group: int) -> None:
+    where = _group_partition(ref, group)
+    keys = [row.key async for row in all_rows(tables, ARCHIVE, Within(where))]
+    await _delete_all(tables, ARCHIVE, where, keys)
+
+
+def groups(batches: int) -> Iterable[int]:
+    return range(-(-batches // GROUP_BATCHES))
+
+
+def partition(ref: str, batch: int) -> str:
+    return f"b{_spread(ref, batch)}-{ref}-{batch:07d}"
+
+
+def _group_partition(ref: str, group: int) -> str:
+    return f"l{_spread(ref, group)}-{ref}-{group:05d}"
+
+
+def _ledger_keys(ref: str, batch: int) -> tuple[str, str]:
+    return _group_partition(ref, batch // GROUP_BATCHES), _ledger_key(batch)
+
+
+def _ledger_key(batch: int) -> str:
+    return f"{_LEDGER}{batch:07d}"
+
+
+def _spread(ref: str, number: int) -> str:
+    return f"{zlib.crc32(f'{ref}-{number}'.encode()) & 0xFF:02x}"
+
+
+async def _delivery_rows(tables: Tables, ref: str, batch: int) -> list[Row]:
+    keys = Within(partition(ref, batch), TO, "to;")
+    return [row async for row in all_rows(tables, LIVE, keys)]
+
+
+def _ledger_of(row: Row) -> Ledger:
+    return from_properties(row.properties, Ledger)

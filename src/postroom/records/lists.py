@@ -1,0 +1,70 @@
+"""Mailing lists as rows: `mailinglist`, partition = list name, row `mailinglist`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.mailing_list import MailingList
+from postroom.records.rows import FORMAT, all_rows, from_properties, to_properties
+from postroom.storage.port import Conflict, Tables, Within
+
+TABLE = "mailinglist"
+KEY = "mailinglist"
+# A directory of the lists, so that showing them never reads past their subscribers. List names
+# have no "-", so this partition is nobody's.
+DIRECTORY = "-lists"
+
+
+async def create(tables: Tables, mailing_list: MailingList) -> None:
+    """Directory first: a name in it without a list is passed over, a list not in it would hide."""
+    name = mailing_list.name
+    if await is_being_deleted(tables, name):
+        raise AlreadyThere(f"The old list {name} is still being deleted: try again in a minute.")
+    await tables.upsert(TABLE, DIRECTORY, name, {"v": FORMAT})
+    try:
+        await tables.insert(TABLE, name, KEY, to_properties(mailing_list))
+    except Conflict:
+        raise AlreadyThere(f"There is a list {name} already.") from None
+
+
+async def find(tables: Tables, name: str) -> MailingList | None:
+    row = await tables.get(TABLE, name, KEY)
+    return from_properties(row.properties, MailingList) if row else None
+
+
+async def read(tables: Tables, name: str) -> MailingList:
+    found = await find(tables, name)
+    if found is None:
+        raise NotFound(
+            f"There is no list {name}: make it with “postroom list create {name} --from ADDRESS”."
+        )
+    return found
+
+
+async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
+    async for row in all_rows(tables, TABLE, Within(DIRECTORY)):
+        found = await find(tables, row.key)
+        if found:
+            yield found
+
+
+async def start_deleting(tables: Tables, name: str) -> None:
+    """From here on nobody joins and nobody is mailed; the sweep deletes the rest."""
+    await tables.upsert(TABLE, DIRECTORY, name, {"v": FORMAT, "deleting": True})
+    await tables.delete(TABLE, name, KEY)
+
+
+async def being_deleted(tables: Tables) -> AsyncIterator[str]:
+    async for row in all_rows(tables, TABLE, Within(DIRECTORY), where={"deleting": True}):
+        yield row.key
+
+
+async def is_being_deleted(tables: Tables, name: str) -> bool:
+    row = await tables.get(TABLE, DIRECTORY, name)
+    return row is not None and "deleting" in row.properties
+
+
+async def forget(tables: Tables, name: str) -> None:
+    """Last step of a deletion, when no row of the list is left."""
+    await tables.delete(TABLE, DIRECTORY, name)

@@ -1,0 +1,144 @@
+"""Messages as rows.
+
+    message / m-<ref>     / message         the message itself, while it is alive
+    message / yyyy-mm-dd  / message<ref>    due entry: only says where to look, the message decides
+    messagearchive / m-<ref> / message      the message once everyone's fate is known
+    messagearchive / yyyy-mm-dd / message<ref>   when it was archived, so that age finds it
+
+Dates sort apart from every other partition (m-, b, l), so looking for due messages is one cheap
+range query that never touches deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from postroom.domain.errors import NotFound
+from postroom.domain.message import Message, ticks
+from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.storage.port import Across, Conflict, Tables, Value
+
+LIVE, ARCHIVE = "message", "messagearchive"
+_KEY = "message"
+_REF_TRIES_MAX = 1000
+
+
+async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
+    """Insert under the next free ref: two made in the same tick cannot collide."""
+    number = ticks(message.created_at)
+    for tried in range(_REF_TRIES_MAX):
+        candidate = msgspec.structs.replace(message, ref=f"{number + tried:018d}")
+        try:
+            return candidate, await tables.insert(
+                LIVE, _partition(candidate.ref), _KEY, to_properties(candidate)
+            )
+        except Conflict:
+            continue
+    raise Conflict(f"no free message ref within {_REF_TRIES_MAX} ticks")
+
+
+async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
+    row = await tables.get(LIVE, _partition(ref), _KEY)
+    return (from_properties(row.properties, Message), row.etag) if row else None
+
+
+async def find_archived(tables: Tables, ref: str) -> Message | None:
+    row = await tables.get(ARCHIVE, _partition(ref), _KEY)
+    return from_properties(row.properties, Message) if row else None
+
+
+async def read(tables: Tables, ref: str) -> Message:
+    """Alive or archived. Alive first: the move writes the archive before it deletes."""
+    if not ref.isdigit():
+        raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
+    live = await find_live(tables, ref)
+    found = live[0] if live else await find_archived(tables, ref)
+    if found is None:
+        raise NotFound(f"There is no message {ref}.")
+    return found
+
+
+async def replace(tables: Tables, message: Message, etag: str) -> str:
+    """The new etag; Conflict if somebody changed the message meanwhile."""
+    return await tables.replace(LIVE, _partition(message.ref), _KEY, to_properties(message), etag)
+
+
+async def insert_live(tables: Tables, message: Message) -> str:
+    return await tables.insert(LIVE, _partition(message.ref), _KEY, to_properties(message))
+
+
+async def delete_live(tables: Tables, ref: str, etag: str) -> None:
+    await tables.delete(LIVE, _partition(ref), _KEY, etag)
+
+
+async def put_due(tables: Tables, message: Message) -> None:
+    assert message.due_at is not None
+    entry: dict[str, Value] = {"v": 1, "ref": message.ref, "due_at": message.due_at.timestamp()}
+    await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, entry)
+
+
+async def delete_due(tables: Tables, message: Message) -> None:
+    if message.due_at:
+        await tables.delete(LIVE, _date(message.due_at), _KEY + message.ref)
+
+
+class DueEntry(msgspec.Struct, frozen=True):
+    """Where to look for a message, and when at the earliest."""
+
+    ref: str
+    due_at: float
+
+
+async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
+    """Entries up to the end of today, oldest day first; later ones of today included."""
+    keys = Across("0", _date(now + timedelta(days=1)))
+    async for row in all_rows(tables, LIVE, keys):
+        yield from_properties(row.properties, DueEntry)
+
+
+async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
+    day = _date(datetime.fromtimestamp(entry.due_at, UTC))
+    await tables.delete(LIVE, day, _KEY + entry.ref)
+
+
+async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
+    """Entry by date first, so that age finds whatever follows."""
+    entry: dict[str, Value] = {"v": 1, "ref": message.ref}
+    await tables.upsert(ARCHIVE, _date(now), _KEY + message.ref, entry)
+    await tables.upsert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
+
+
+async def archived_before(tables: Tables, day: datetime) -> AsyncIterator[tuple[str, str]]:
+    """(date, ref) of messages archived before that day."""
+    async for row in all_rows(tables, ARCHIVE, Across("0", _date(day))):
+        yield row.partition, str(row.properties["ref"])
+
+
+async def delete_archived(tables: Tables, ref: str) -> None:
+    await tables.delete(ARCHIVE, _partition(ref), _KEY)
+
+
+async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
+    """Last: dying before it, the next sweep finds the message again."""
+    await tables.delete(ARCHIVE, date, _KEY + ref)
+
+
+async def live_messages(tables: Tables) -> AsyncIterator[Message]:
+    async for row in all_rows(tables, LIVE, Across("m-", "m."), where=None):
+        yield from_properties(row.properties, Message)
+
+
+def date_of(message: Message) -> str:
+    """The first field of its work items."""
+    return _date(message.due_at or message.created_at)
+
+
+def _partition(ref: str) -> str:
+    return f"m-{ref}"
+
+
+def _date(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d")

@@ -1,0 +1,74 @@
+"""Structs to properties and back. Every row carries the number of its format."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+import msgspec
+
+from postroom.storage.port import Keys, Properties, Row, Tables, Value
+
+FORMAT = 1  # readers take this and the one before it
+_OLDEST = FORMAT - 1
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+class NewerFormat(Exception):
+    """A row written by a newer version of the program."""
+
+
+@functools.cache
+def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Fields that stand in one property as JSON, because properties are flat."""
+    return frozenset(
+        name
+        for name, hint in get_type_hints(kind).items()
+        if get_origin(hint) is dict or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))
+    )
+
+
+def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
+    nested = _nested(type(struct))
+    flat: dict[str, Value] = {"v": FORMAT}
+    builtins: dict[str, Any] = msgspec.to_builtins(struct, str_keys=True)
+    for name, value in builtins.items():
+        if value is not None:
+            flat[name] = msgspec.json.encode(value).decode() if name in nested else value
+    return flat
+
+
+def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
+    check_format(properties)
+    nested = _nested(kind)
+    fields = {
+        name: msgspec.json.decode(value) if name in nested and isinstance(value, str) else value
+        for name, value in properties.items()
+        if name != "v"
+    }
+    return msgspec.convert(fields, kind, strict=False)
+
+
+def check_format(properties: Properties) -> None:
+    number = properties.get("v", 0)
+    if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
+        raise NewerFormat(
+            f"A row has format {number}, this program reads {_OLDEST} and {FORMAT}: "
+            "start the version that wrote it, or a newer one."
+        )
+
+
+async def all_rows(
+    tables: Tables, table: str, keys: Keys, *, where: Properties | None = None
+) -> AsyncIterator[Row]:
+    """Every row of a range, page by page; only for ranges that are bounded by design."""
+    after: str | None = None
+    while True:
+        page = await tables.scan(table, keys, where=where, after=after)
+        for row in page.rows:
+            yield row
+        if page.next is None:
+            return
+        after = page.next

@@ -1,0 +1,235 @@
+"""The sender role: lanes that take work items, as many at once as pay.
+
+Stopping (planned): nothing new is taken, what is on the wire is waited for, the rest of a slice
+goes back untried, everything is recorded: no doubt is left. Killed: the next sender on the machine
+reads our journal; elsewhere the announcements decide once our lease has run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from postroom.bell import Bell
+from postroom.clock import Clock
+from postroom.domain.breaker import Breaker
+from postroom.domain.outcome import Deferred, Outcome
+from postroom.domain.work_item import BatchItem
+from postroom.flow import confirm
+from postroom.flow.fan_out import MAIL_QUEUE
+from postroom.flow.render import Renderer
+from postroom.flow.send import Handled, Sender, sender_lease
+from postroom.flow.subscribe import SUBSCRIBE_QUEUE
+from postroom.journal import FileJournal, FileJournals
+from postroom.records import batches, leases, messages
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage, StorageError
+from postroom.transport.port import Lane, Transport
+
+log = structlog.get_logger("sender")
+CONFIRM_CLAIM_S = 120.0
+JOURNALS_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A lane with its journal page."""
+
+    lane: Lane
+    journal: FileJournal
+
+
+@dataclass
+class SenderRole:
+    storage: Storage
+    clock: Clock
+    sender: Sender
+    renderer: Renderer
+    transport: Transport
+    journals: FileJournals
+    bell: Bell
+    lanes: int = 4
+    lease_s: float = 30.0
+    claim_s: float = 300.0
+    poll_s: float = 1.0
+    breaker: Breaker = field(default_factory=Breaker)
+    _free: list[_Slot] = field(default_factory=list)
+    _busy: set[asyncio.Task[None]] = field(default_factory=set)
+    _bugs: list[BaseException] = field(default_factory=list)
+    _beats: asyncio.Task[None] | None = None
+    _journals_at: float = 0.0
+    _recovered: set[str] = field(default_factory=set)
+
+    async def open(self) -> None:
+        self.journals.open()
+        for number in range(self.lanes):
+            self._free.append(_Slot(self.transport.lane(), self.journals.lane(number)))
+        await self._beat()
+        self._beats = asyncio.create_task(self._keep_beating())
+
+    async def step(self) -> bool:
+        """Hand new items to free lanes; whether it is worth looking again at once."""
+        if self._bugs:
+            raise self._bugs[0]
+        await self._look_after_journals()
+        room = self._room()
+        if not room:
+            return False
+        claims = await self.storage.queues.claim(
+            SUBSCRIBE_QUEUE, limit=room, lease_s=CONFIRM_CLAIM_S
+        )
+        for claim in claims:
+            self._start(lambda slot, claim=claim: self._confirm(claim, slot))
+        room = self._room()
+        if room:
+            items = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
+            for claim in items:
+                self._start(lambda slot, claim=claim: self._send(claim, slot))
+            claims += items
+        return bool(claims)
+
+    async def rest_s(self) -> float:
+        """A lane that gets free rings the bell."""
+        pause_s = self.breaker.pause_s(self._now_s())
+        return pause_s or self.poll_s
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy
+
+    def stop_handing_over(self) -> None:
+        """Planned stop: what is not on the wire yet stays queued."""
+        self.sender.right.stopping = True
+
+    async def close(self, grace_s: float) -> None:
+        """Finish what is in hand; what does not end in time stays in the journal."""
+        self.stop_handing_over()
+        if self._busy:
+            _, late = await asyncio.wait(self._busy, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._beats:
+            self._beats.cancel()
+            await asyncio.gather(self._beats, return_exceptions=True)
+        await self._close_lanes()
+        lease = await leases.holder(self.storage.tables, self._lease, now=self.clock.now())
+        if lease:
+            await leases.give_up(self.storage.tables, lease)
+
+    async def _close_lanes(self) -> None:
+        for slot in self._free:
+            await slot.lane.close()
+            slot.journal.close()
+        await self.transport.close()
+        self.journals.close()
+
+    # The right to send
+
+    @property
+    def _lease(self) -> str:
+        return sender_lease(self.sender.right.owner)
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await self.clock.sleep(self.lease_s / 3)
+            try:
+                await self._beat()
+            except StorageError as error:
+                log.warning("lease_not_renewed", error=type(error).__name__)
+
+    async def _beat(self) -> None:
+        """Our own view of the lease ends a little earlier than everybody else's."""
+        now = self.clock.now()
+        owner = self.sender.right.owner
+        lease = await leases.hold(
+            self.storage.tables, self._lease, owner, now=now, lease_s=self.lease_s
+        )
+        if lease:
+            self.sender.right.renewed(now + timedelta(seconds=self.lease_s * 2 / 3))
+
+    # Lanes
+
+    def _room(self) -> int:
+        """How many items may be taken now."""
+        if not self.sender.right.holds() or self.breaker.pause_s(self._now_s()):
+            return 0
+        allowed = self.breaker.lanes(self.lanes) - len(self._busy)
+        return max(0, min(allowed, len(self._free), CLAIM_ITEMS_MAX))
+
+    def _start(self, work: Any) -> None:
+        slot = self._free.pop()
+        task = asyncio.create_task(self._in_lane(work(slot), slot))
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def _in_lane(self, work: Coroutine[Any, Any, None], slot: _Slot) -> None:
+        try:
+            await work
+        except StorageError as error:  # nothing was announced: the item comes back by itself
+            log.warning("item_left", error=type(error).__name__, words=str(error)[:200])
+        except asyncio.CancelledError:
+            raise
+        except BaseException as bug:  # noqa: BLE001 - a bug ends the process; the journal stays
+            self._bugs.append(bug)
+        finally:
+            self._free.append(slot)
+            self.bell.ring()
+
+    async def _send(self, claim: Claim, slot: _Slot) -> None:
+        handled = await self.sender.handle(claim, slot.lane, slot.journal)
+        match handled:
+            case Handled.FAULT:
+                self._fault()
+            case Handled.DONE | Handled.LATER:
+                self.breaker.worked()
+            case Handled.DEAD:
+                log.error("item_dead", item=claim.body.split(",")[1:2], taken=claim.taken)
+            case _:
+                log.debug("item_" + handled.value)
+
+    async def _confirm(self, claim: Claim, slot: _Slot) -> None:
+        outcome: Outcome | None = await confirm.mail_confirmation(
+            self.storage, claim, slot.lane, self.renderer, self.clock
+        )
+        if isinstance(outcome, Deferred) and outcome.scope == "provider":
+            self._fault()
+
+    def _fault(self) -> None:
+        pause_s = self.breaker.failed(self._now_s())
+        log.warning("provider_in_trouble", pause_s=pause_s, faults=self.breaker.faults)
+
+    # Journals of the dead
+
+    async def _look_after_journals(self) -> None:
+        """Batches of senders that died on this machine get a fresh item at once."""
+        now_s = self._now_s()
+        if now_s < self._journals_at:
+            return
+        self._journals_at = now_s + JOURNALS_EVERY_S
+        for owner in self.journals.dead_owners():
+            await self._recover(owner)
+
+    async def _recover(self, owner: str) -> None:
+        waiting = 0
+        for ref, batch in self.journals.pages(owner):
+            found = await batches.find_ledger(self.storage.tables, ref, batch)
+            if found is None or found[0].owner != owner:
+                continue  # settled
+            waiting += 1
+            message = await messages.find_live(self.storage.tables, ref)
+            if owner not in self._recovered and message:
+                date = messages.date_of(message[0])
+                item = BatchItem(date, ref, found[0].first, True, batch)
+                await self.storage.queues.put(MAIL_QUEUE, item.body())
+        self._recovered.add(owner)
+        if not waiting:
+            self.journals.forget(owner)
+        log.info("sender_died", owner=owner, batches_in_hand=waiting)
+
+    def _now_s(self) -> float:
+        return self.clock.now().timestamp()

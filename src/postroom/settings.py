@@ -1,0 +1,223 @@
+"""Every setting: its default, its unit, its reason. docs/settings.md is made from this file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "POSTROOM_"
+FILE = Path("postroom.toml")
+
+
+class BadSettings(Exception):
+    """All mistakes at once, one sentence each."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    storage: SecretStr = Field(
+        SecretStr("sqlite:///data/postroom.db"),
+        description="Where everything is kept: `sqlite:///path.db` (embedded, one file; a fourth "
+        "slash makes the path absolute).",
+    )
+    transport: SecretStr = Field(
+        SecretStr("outbox:"),
+        description="How mails leave: `outbox:` keeps them in storage to be looked at, "
+        "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them.",
+    )
+    url: str = Field(
+        "http://127.0.0.1:8025",
+        description="Public base URL: links in mails begin with it. Mailbox providers want https.",
+    )
+    bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
+    data: Path = Field(
+        Path("data"),
+        description="Folder for what belongs to this machine alone: ack journals and bells.",
+    )
+    senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` keeps running.")
+    senders_max: int = Field(
+        max(1, os.cpu_count() or 1),
+        ge=1,
+        le=64,
+        description="Sender processes `serve` starts at most when the queue is long. "
+        "Default: one per core, more do not pay.",
+    )
+    lanes: int = Field(
+        4, ge=1, le=256, description="Connections a sender uses at once. More hide a slow relay."
+    )
+    slice_size: int = Field(
+        99,
+        ge=1,
+        le=99,
+        description="Deliveries announced, sent and recorded together. Smaller means fewer in "
+        "doubt when a whole machine is lost, and more writes.",
+    )
+    smtp_window: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="Mails on the wire of one connection where the server offers CHUNKING: what "
+        "is in doubt if the line breaks.",
+    )
+    smtp_mails_per_connection: int = Field(
+        1000, ge=1, description="Mails after which a connection is replaced; relays cut long ones."
+    )
+    smtp_ehlo_name: str = Field(
+        "", description="Name given in EHLO. Empty: this machine's full name."
+    )
+    smtp_ca_file: str = Field(
+        "", description="Certificate authorities in PEM. Empty: those of the system."
+    )
+    retry_first_s: float = Field(
+        60.0, gt=0, description="Seconds until a temporarily refused delivery is tried again."
+    )
+    retry_longest_s: float = Field(
+        3600.0, gt=0, description="Longest pause between two tries, in seconds; pauses double."
+    )
+    retry_window_s: float = Field(
+        86400.0, gt=0, description="Seconds after which a delivery still refused has failed."
+    )
+    lease_s: float = Field(
+        30.0,
+        ge=1,
+        description="Seconds a role may be silent before another takes its work over.",
+    )
+    claim_s: float = Field(
+        300.0, ge=10, description="Seconds a work item is hidden from others while it is in hand."
+    )
+    poll_s: float = Field(
+        1.0,
+        gt=0,
+        description="Longest pause between two looks into the queue, in seconds. Within one "
+        "machine a bell wakes the roles at once.",
+    )
+    archive_days: int = Field(
+        365, ge=1, description="Days the fate of every recipient is kept in the archive."
+    )
+    stop_grace_s: float = Field(
+        30.0, ge=0, description="Seconds work in hand has to finish after SIGTERM."
+    )
+    log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
+
+    @field_validator("url")
+    @classmethod
+    def _base_url(cls, value: str) -> str:
+        if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
+            raise ValueError("must be a web address such as https://post.contoso.edu")
+        return value.rstrip("/")
+
+    @field_validator("bind")
+    @classmethod
+    def _bind(cls, value: str) -> str:
+        if not re.fullmatch(r"[^\s]+:\d{1,5}", value):
+            raise ValueError("must be an address and a port such as 127.0.0.1:8025")
+        return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _level(cls, value: str) -> str:
+        if value not in ("debug", "info", "warning", "error"):
+            raise ValueError("must be debug, info, warning or error")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # `load` gathers them, so that it can name every mistake
+
+
+def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
+    """Environment first, then postroom.toml, then defaults."""
+    environ = dict(os.environ) if environ is None else environ
+    mistakes: list[str] = []
+    values = _from_file(file, mistakes) | _from_environ(environ, mistakes)
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        mistakes += [_sentence(each["loc"], each["msg"]) for each in error.errors()]
+    if mistakes:
+        raise BadSettings(mistakes)
+    return settings
+
+
+def _from_file(file: Path, mistakes: list[str]) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        mistakes.append(f"{file} cannot be read: {error}")
+        return {}
+    unknown = sorted(set(values) - set(Settings.model_fields))
+    mistakes += [f"{file}: there is no setting “{name}”." for name in unknown]
+    return {name: value for name, value in values.items() if name not in unknown}
+
+
+def _from_environ(environ: dict[str, str], mistakes: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in environ.items():
+        if not name.startswith(PREFIX):
+            continue
+        field = name.removeprefix(PREFIX).lower()
+        if field in Settings.model_fields:
+            values[field] = value
+        elif field.removesuffix("_file") in Settings.model_fields:
+            values |= _from_secret_file(field.removesuffix("_file"), name, Path(value), mistakes)
+        else:
+            mistakes.append(f"{name}: there is no such setting; docs/settings.md lists them.")
+    return values
+
+
+def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> dict[str, Any]:
+    try:
+        return {field: path.read_text().strip()}
+    except OSError as error:
+        mistakes.append(f"{name}: {path} cannot be read ({error.strerror}).")
+        return {}
+
+
+def _sentence(where: tuple[int | str, ...], message: str) -> str:
+    field = str(where[0]) if where else "settings"
+    return f"{PREFIX}{field.upper()}: {message.removeprefix('Value error, ')}."
+
+
+def as_markdown() -> str:
+    """docs/settings.md, whole."""
+    lines = [
+        "# Settings",
+        "",
+        "Made from `src/postroom/settings.py`; a test compares the two.",
+        "",
+        f"A setting is read from the environment (`{PREFIX}…`), then from `{FILE}` in the working",
+        "folder (lower-case names without the prefix), then its default holds. Every one can also",
+        "be given as a file that holds the value, with `_FILE` after its name:",
+        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`.",
+        "",
+        "| setting | default | what it is for |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        if isinstance(default, SecretStr):
+            default = default.get_secret_value()
+        if name == "senders_max":
+            default = "number of cores"
+        lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {field.description} |")
+    return "\n".join(lines) + "\n"

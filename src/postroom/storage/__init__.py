@@ -1,0 +1,1 @@
+"""Three primitives (tables, queues, blobs) and the engines behind them."""

@@ -1,0 +1,315 @@
+"""The model of storage: what the other engines are compared with, and the disk of the simulation.
+
+No call ever awaits, so each is atomic, and etags, ids and receipts come from counters, so the same
+calls always give the same answers.
+"""
+
+from __future__ import annotations
+
+import builtins
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+
+import msgspec
+
+from postroom.clock import Clock
+from postroom.storage import limits, port
+from postroom.storage.port import (
+    Change,
+    Claim,
+    ClaimLost,
+    Conflict,
+    Delete,
+    Insert,
+    Item,
+    Keys,
+    Page,
+    Properties,
+    Replace,
+    Row,
+    Upsert,
+    Value,
+    Within,
+)
+
+# Values are kept as they come back from JSON: a copy, with enums as their plain values.
+_as_kept = msgspec.json.Decoder(dict[str, Value]).decode
+_BEGINNING = "?"  # a continuation from the very first row; no key has a question mark
+
+
+class MemoryStorage:
+    """Everything in dicts.
+
+    `page_rows` bounds the rows looked at for one page, so that pages come short; with
+    `empty_first_page` the first page of every scan has no rows and a next, as Azure may answer.
+    """
+
+    def __init__(
+        self, clock: Clock, *, page_rows: int | None = None, empty_first_page: bool = False
+    ) -> None:
+        self.tables = MemoryTables(page_rows or port.SCAN_ROWS_MAX, empty_first_page)
+        self.queues = MemoryQueues(clock)
+        self.blobs = MemoryBlobs(page_rows or port.BLOB_NAMES_MAX)
+
+    async def close(self) -> None:
+        """Nothing to do: what is in memory goes with the process."""
+
+
+class _Table:
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], Row] = {}
+        self.order: list[tuple[str, str]] = []
+
+    def write(self, row: Row) -> None:
+        place = (row.partition, row.key)
+        if place not in self.rows:
+            insort(self.order, place)
+        self.rows[place] = row
+
+    def remove(self, place: tuple[str, str]) -> None:
+        if self.rows.pop(place, None) is not None:
+            del self.order[bisect_left(self.order, place)]
+
+    def range(self, keys: Keys, after: str | None) -> Iterator[Row]:
+        """Rows of the range in order, beginning behind the row that `after` names."""
+        low = (keys.partition, keys.start) if isinstance(keys, Within) else (keys.start, "")
+        first = bisect_left(self.order, low)
+        if after is not None and after != _BEGINNING:
+            first = max(first, bisect_right(self.order, limits.place_of(after, keys)))
+        for place in islice(self.order, first, None):
+            if not _is_before_stop(keys, place):
+                return
+            yield self.rows[place]
+
+
+class MemoryTables:
+    def __init__(self, page_rows: int, empty_first_page: bool) -> None:
+        self._tables = {name: _Table() for name in port.TABLES}
+        self._etags = count(1)
+        self._page_rows = page_rows
+        self._empty_first_page = empty_first_page
+
+    async def get(self, table: str, partition: str, key: str) -> Row | None:
+        limits.check_table(table)
+        limits.check_key(partition)
+        limits.check_key(key)
+        row = self._tables[table].rows.get((partition, key))
+        return row and _copy(row)
+
+    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return self._apply(table, partition, [Insert(key, properties)])[0]
+
+    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return self._apply(table, partition, [Upsert(key, properties)])[0]
+
+    async def replace(
+        self, table: str, partition: str, key: str, properties: Properties, etag: str
+    ) -> str:
+        return self._apply(table, partition, [Replace(key, properties, etag)])[0]
+
+    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
+        if etag is None and await self.get(table, partition, key) is None:
+            return
+        self._apply(table, partition, [Delete(key, etag)])
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        return self._apply(table, partition, changes)
+
+    async def scan(
+        self,
+        table: str,
+        keys: Keys,
+        *,
+        where: Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> Page:
+        limits.check_scan(table, keys, limit)
+        wanted = _as_kept(limits.encode_properties(where or {}))
+        if after is None and self._empty_first_page:
+            return Page([], _BEGINNING)
+        rows: list[Row] = []
+        looked_at = ""
+        for seen, row in enumerate(self._tables[table].range(keys, after)):
+            if len(rows) == limit or seen == self._page_rows:
+                return Page(rows, looked_at)
+            looked_at = limits.continuation(row)
+            if _matches(row.properties, wanted):
+                rows.append(_copy(row))
+        return Page(rows, None)
+
+    def _apply(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        limits.check_table(table)
+        limits.check_changes(partition, changes)
+        encoded = limits.encode_changes(changes)
+        stored = self._tables[table]
+        for change in changes:
+            _check_expected(stored.rows.get((partition, change.key)), change)
+        return [
+            self._write(stored, partition, change, properties)
+            for change, properties in zip(changes, encoded, strict=True)
+        ]
+
+    def _write(self, stored: _Table, partition: str, change: Change, properties: bytes) -> str:
+        if isinstance(change, Delete):
+            stored.remove((partition, change.key))
+            return ""
+        etag = str(next(self._etags))
+        stored.write(Row(partition, change.key, _as_kept(properties), etag))
+        return etag
+
+
+class _Item(msgspec.Struct):
+    body: str
+    visible_at_us: int
+    taken: int = 0
+    receipt: int = 0
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.items: dict[int, _Item] = {}
+        self.order: list[tuple[int, int]] = []  # when visible, id
+
+    def add(self, item_id: int, item: _Item) -> None:
+        self.items[item_id] = item
+        insort(self.order, (item.visible_at_us, item_id))
+
+    def remove(self, item_id: int) -> _Item:
+        item = self.items.pop(item_id)
+        del self.order[bisect_left(self.order, (item.visible_at_us, item_id))]
+        return item
+
+    def visible(self, now_us: int, limit: int) -> list[int]:
+        end = bisect_right(self.order, (now_us + 1,))
+        return [item_id for _, item_id in self.order[: min(end, limit)]]
+
+
+class MemoryQueues:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues = {name: _Queue() for name in port.QUEUES}
+        self._ids = count(1)
+        self._receipts = count(1)
+
+    async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
+        limits.check_queue(queue)
+        limits.check_delay(delay_s)
+        for body in bodies:
+            limits.check_item(body)
+        for body in bodies:
+            self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
+
+    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
+        limits.check_items(queue, limit)
+        limits.check_lease(lease_s)
+        stored = self._queues[queue]
+        claims = []
+        for item_id in stored.visible(self._from_now(0), limit):
+            item = stored.remove(item_id)
+            item.taken += 1
+            claims.append(self._hide(queue, item_id, item, lease_s))
+        return claims
+
+    async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
+        limits.check_lease(lease_s)
+        item_id, item = self._take_back(claim)
+        return self._hide(claim.queue, item_id, item, lease_s)
+
+    async def complete(self, claim: Claim) -> None:
+        self._take_back(claim)
+
+    async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
+        limits.check_delay(delay_s)
+        item_id, item = self._take_back(claim)
+        self._hide(claim.queue, item_id, item, delay_s)
+
+    async def length(self, queue: str) -> int:
+        limits.check_queue(queue)
+        return len(self._queues[queue].items)
+
+    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
+        limits.check_items(queue, limit)
+        stored = self._queues[queue]
+        visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
+        return [Item(item.body, item.taken) for item in visible]
+
+    def _from_now(self, seconds: float) -> int:
+        return limits.visible_at_us(self._clock.now(), seconds)
+
+    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> Claim:
+        """Put the item back under a new receipt, invisible for some seconds."""
+        item.visible_at_us = self._from_now(seconds)
+        item.receipt = next(self._receipts)
+        self._queues[queue].add(item_id, item)
+        return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
+
+    def _take_back(self, claim: Claim) -> tuple[int, _Item]:
+        limits.check_queue(claim.queue)
+        stored = self._queues[claim.queue]
+        item = stored.items.get(int(claim.item))
+        if item is None or str(item.receipt) != claim.receipt:
+            raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
+        return int(claim.item), stored.remove(int(claim.item))
+
+
+class MemoryBlobs:
+    def __init__(self, page_names: int) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._page_names = page_names
+
+    async def put(self, name: str, content: bytes) -> None:
+        limits.check_blob(name, content)
+        self._contents[name] = bytes(content)
+
+    async def get(self, name: str) -> bytes | None:
+        limits.check_blob(name)
+        return self._contents.get(name)
+
+    async def delete(self, name: str) -> None:
+        limits.check_blob(name)
+        self._contents.pop(name, None)
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> tuple[builtins.list[str], str | None]:
+        found = sorted(
+            name
+            for name in self._contents
+            if name.startswith(prefix) and (after is None or name > after)
+        )
+        page = found[: self._page_names]
+        return page, page[-1] if len(found) > len(page) else None
+
+
+def _check_expected(row: Row | None, change: Change) -> None:
+    """Conflict unless the row stands as the change expects it."""
+    match change:
+        case Upsert():
+            expected = True
+        case Insert():
+            expected = row is None
+        case Replace() | Delete():
+            expected = row is not None and change.etag in (None, row.etag)
+    if not expected:
+        raise Conflict(f"{type(change).__name__.lower()}: the row does not stand as expected")
+
+
+def _matches(properties: dict[str, Value], where: dict[str, Value]) -> bool:
+    """Types count: True is not 1, and 1 is not 1.0."""
+    return all(
+        name in properties and properties[name] == value and type(properties[name]) is type(value)
+        for name, value in where.items()
+    )
+
+
+def _copy(row: Row) -> Row:
+    return Row(row.partition, row.key, dict(row.properties), row.etag)
+
+
+def _is_before_stop(keys: Keys, place: tuple[str, str]) -> bool:
+    partition, key = place
+    if isinstance(keys, Within):
+        return partition == keys.partition and (not keys.stop or key < keys.stop)
+    return not keys.stop or partition < keys.stop

@@ -1,0 +1,175 @@
+"""The SQLite file: its schema, how it is opened, and what its errors mean to people."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from postroom.storage import port
+from postroom.storage.port import StorageError, StorageFull, Unavailable
+
+SCHEMA_VERSION = 1  # in PRAGMA user_version
+APPLICATION_ID = 0x706F7374  # "post", in PRAGMA application_id
+
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is cut back once it starts over
+CACHE_KIB = 16 * 1024
+STATEMENTS_CACHED = 400  # one per table, verb and batch size
+VALUE_BYTES_MAX = port.BLOB_BYTES_MAX + 1024 * 1024  # a blob, or a page of rows on its way
+PAGES_MAX = 2**32 - 2  # what SQLite itself can count
+BUSY_PAUSE_S = (0.0002, 0.002)  # at random, so that waiting processes do not march in step
+
+_ROWS = """CREATE TABLE IF NOT EXISTS {name} (
+    partition TEXT NOT NULL, key TEXT NOT NULL, etag INTEGER NOT NULL, properties TEXT NOT NULL,
+    PRIMARY KEY (partition, key)) WITHOUT ROWID"""
+_ITEMS = """CREATE TABLE IF NOT EXISTS item (
+    id INTEGER PRIMARY KEY, queue TEXT NOT NULL, visible_at INTEGER NOT NULL,
+    receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL)"""
+_ITEMS_IN_ORDER = "CREATE INDEX IF NOT EXISTS item_in_order ON item (queue, visible_at, id)"
+_BLOBS = "CREATE TABLE IF NOT EXISTS blob (name TEXT PRIMARY KEY, content BLOB NOT NULL)"
+_SCHEMA = (*(_ROWS.format(name=name) for name in port.TABLES), _ITEMS, _ITEMS_IN_ORDER, _BLOBS)
+
+_OUTAGES = (
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.InterruptError,
+    apsw.IOError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.NotADBError,
+    apsw.PermissionsError,
+    apsw.ProtocolError,
+    apsw.ReadOnlyError,
+)
+
+
+def as_storage_error(error: apsw.Error) -> Exception:
+    """What the port calls this error; a mistake of ours, such as wrong SQL, stays what it is."""
+    if isinstance(error, apsw.FullError):
+        return StorageFull("There is no room left on the disk or within the file's quota.")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Unavailable("Another process kept the database file locked for too long.")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return Unavailable(f"The database file is damaged; restore it from a backup ({error}).")
+    if isinstance(error, _OUTAGES):
+        return Unavailable(f"The database file cannot be used now ({error}).")
+    return error
+
+
+def open_file(path: Path, *, busy_timeout_s: float, pages_max: int | None) -> apsw.Connection:
+    """A connection for writing to a file that is there, ours and complete.
+
+    A file that cannot be ours is Unavailable, with a sentence for people.
+    """
+    if not path.parent.is_dir():
+        raise Unavailable(f"{path} cannot be opened: there is no folder {path.parent}.")
+    try:
+        connection = connect(path, busy_timeout_s=busy_timeout_s)
+        try:
+            _check_owner(connection, path)
+            _use_log(connection, path, time.monotonic() + busy_timeout_s)
+            _create_missing(connection, path)
+            connection.pragma("max_page_count", pages_max or PAGES_MAX)
+        except BaseException:
+            connection.close()
+            raise
+    except _OUTAGES as error:
+        raise _refusal(path, error) from error
+    return connection
+
+
+def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
+    """A connection that confirms nothing before it is on the disk."""
+    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
+    connection.set_busy_handler(_patience(busy_timeout_s))
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("cache_size", -CACHE_KIB)
+    connection.pragma("journal_size_limit", WAL_BYTES_KEPT)
+    connection.pragma("wal_autocheckpoint", 0)  # the writer does it between two commits
+    return connection
+
+
+def _patience(busy_timeout_s: float) -> Callable[[int], bool]:
+    """Ask again for the lock every millisecond or so.
+
+    SQLite's own pauses grow to 0.1 s, in which the file changes hands many times: with four
+    writing processes that halves what they write together and makes some wait for a second.
+    """
+    until = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal until
+        now = time.monotonic()
+        if tries == 0:
+            until = now + busy_timeout_s
+        if now >= until:
+            return False
+        time.sleep(random.uniform(*BUSY_PAUSE_S))
+        return True
+
+    return wait
+
+
+def _check_owner(connection: apsw.Connection, path: Path) -> None:
+    owner, version = connection.pragma("application_id"), connection.pragma("user_version")
+    foreign = owner not in (0, APPLICATION_ID) or (owner == 0 and _table_names(connection))
+    if foreign:
+        raise Unavailable(f"{path} is a database of another program; choose another file.")
+    if version > SCHEMA_VERSION:
+        raise Unavailable(
+            f"{path} was written by a newer Postroom (schema {version}, this one knows "
+            f"{SCHEMA_VERSION}); install that version, or open a backup made before it."
+        )
+
+
+def _use_log(connection: apsw.Connection, path: Path, until: float) -> None:
+    """Switch to the write-ahead log; SQLite does not wait for its turn here, so we do."""
+    while True:
+        try:
+            mode = connection.pragma("journal_mode", "WAL")
+            break
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(BUSY_PAUSE_S[1])
+    if mode != "wal":
+        raise Unavailable(f"{path} is on a file system that cannot share it between processes.")
+
+
+def _create_missing(connection: apsw.Connection, path: Path) -> None:
+    if connection.pragma("user_version") == SCHEMA_VERSION and _has_all_tables(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    _check_owner(connection, path)  # another process may have been first
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", SCHEMA_VERSION)
+    connection.execute("COMMIT")
+
+
+def _has_all_tables(connection: apsw.Connection) -> bool:
+    return {*port.TABLES, "item", "blob"} <= _table_names(connection)
+
+
+def _table_names(connection: apsw.Connection) -> set[str]:
+    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {str(name) for (name,) in found}
+
+
+def _refusal(path: Path, error: apsw.Error) -> StorageError:
+    if isinstance(error, apsw.NotADBError):
+        return Unavailable(f"{path} is not a database; choose another file or move it away.")
+    if isinstance(error, apsw.CorruptError):
+        return Unavailable(f"{path} is damaged; restore it from a backup ({error}).")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Unavailable(f"{path} is locked by another program; stop that program first.")
+    if isinstance(error, apsw.FullError):
+        return StorageFull(f"There is no room left for {path}.")
+    return Unavailable(f"{path} cannot be opened for reading and writing ({error}).")

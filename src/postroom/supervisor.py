@@ -1,0 +1,144 @@
+"""`serve`: all roles on one machine, each a process of its own, restarted when it dies.
+
+The number of senders follows the length of the queue between a minimum and a maximum. On SIGTERM
+every child is asked to stop and waited for; a second signal, or too long a wait, kills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from dataclasses import dataclass, field
+
+import structlog
+
+from postroom import wiring
+from postroom.flow.fan_out import MAIL_QUEUE
+from postroom.settings import Settings
+from postroom.storage.port import StorageError
+
+log = structlog.get_logger("supervisor")
+RESTART_S_FIRST = 0.2
+RESTART_S_LONGEST = 30.0
+HEALTHY_S = 30.0  # a child that lived this long starts with a clean slate
+LOOK_S = 1.0
+ITEMS_PER_SENDER = 20  # batches waiting that make another sender worth while
+KILL_AFTER_S = 5.0  # on top of the grace that the children give themselves
+
+
+def wanted_senders(items: int, running: int, settings: Settings) -> int:
+    """Grows with the queue, shrinks only when it is empty: starting a process costs more."""
+    wanted = -(-items // ITEMS_PER_SENDER)
+    if items and wanted < running:
+        wanted = running
+    return max(settings.senders_min, min(wanted, settings.senders_max))
+
+
+@dataclass
+class Child:
+    """One role, kept running until told to stop."""
+
+    role: str
+    stopping: bool = False
+    process: asyncio.subprocess.Process | None = None
+    task: asyncio.Task[None] | None = None
+    _again: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self._keep_running())
+
+    async def _keep_running(self) -> None:
+        pause_s = RESTART_S_FIRST
+        loop = asyncio.get_running_loop()
+        while not self.stopping:
+            started = loop.time()
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "postroom.cli", self.role, start_new_session=True
+            )
+            code = await self.process.wait()
+            if self.stopping:
+                return
+            pause_s = RESTART_S_FIRST if loop.time() - started > HEALTHY_S else pause_s
+            log.error("role_died", role=self.role, code=code, restart_s=pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._again.wait()
+            pause_s = min(pause_s * 2, RESTART_S_LONGEST)
+
+    def ask_to_stop(self) -> None:
+        self.stopping = True
+        self._again.set()
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+class Supervisor:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._scheduler = Child("scheduler")
+        self._senders: list[Child] = []
+        self._leaving: list[Child] = []
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        async with wiring.parts(self._settings) as parts:
+            self._scheduler.start()
+            while not self._stop.is_set():
+                try:
+                    items = await parts.storage.queues.length(MAIL_QUEUE)
+                    self._follow(items)
+                except StorageError as error:
+                    log.warning("storage_failed", error=type(error).__name__)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._stop.wait()
+            await self._stop_all()
+
+    def _follow(self, items: int) -> None:
+        """One sender more or less at a time, so that each has its effect before the next."""
+        wanted = wanted_senders(items, len(self._senders), self._settings)
+        if wanted > len(self._senders):
+            child = Child("sender")
+            child.start()
+            self._senders.append(child)
+        elif wanted < len(self._senders):
+            child = self._senders.pop()
+            child.ask_to_stop()
+            self._leaving.append(child)
+        self._leaving = [one for one in self._leaving if one.task and not one.task.done()]
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        self._stop.set()
+        if self._signals > 1:
+            for child in self._children():
+                child.kill()
+
+    async def _stop_all(self) -> None:
+        children = self._children()
+        for child in children:
+            child.ask_to_stop()
+        tasks = [child.task for child in children if child.task]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.stop_grace_s + KILL_AFTER_S)
+            if late:
+                log.error("roles_killed", roles=len(late))
+                for child in children:
+                    child.kill()
+                await asyncio.wait(tasks)
+
+    def _children(self) -> list[Child]:
+        return [self._scheduler, *self._senders, *self._leaving]

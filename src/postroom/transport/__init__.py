@@ -1,0 +1,1 @@
+"""Ways out: SMTP, the outbox, and later SendGrid, behind one small port."""

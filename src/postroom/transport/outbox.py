@@ -1,0 +1,70 @@
+"""The outbox: mails kept in storage, to be read in the browser. For trying things out.
+
+outbox / mails / <time>-<hash>    the envelope, newest first; the content is a blob of that name
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from postroom.clock import Clock
+from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
+from postroom.storage.port import Storage, StorageError, Value
+from postroom.transport.port import Mail, Watch
+
+TABLE, PARTITION = "outbox", "mails"
+
+
+class OutboxLane:
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+        return [await self._keep(mail, watch) for mail in mails]
+
+    async def _keep(self, mail: Mail, watch: Watch) -> Outcome:
+        if not watch.may_hand_over():
+            return Untried("stopping")
+        watch.handing_over([mail.position])
+        outcome = await self._store(mail)
+        watch.answered(mail.position, outcome)
+        return outcome
+
+    async def _store(self, mail: Mail) -> Outcome:
+        """Content first: a row without its blob would be a mail that cannot be read."""
+        content = mail.source(eight_bit=True)
+        name = f"{self._stamp()}-{hashlib.sha256(content).hexdigest()[:16]}"
+        row: dict[str, Value] = {
+            "v": 1,
+            "sender": mail.sender,
+            "recipient": mail.recipient,
+            "bytes": len(content),
+            "at": self._clock.now().timestamp(),
+        }
+        try:
+            await self._storage.blobs.put(f"outbox/{name}.eml", content)
+            await self._storage.tables.upsert(TABLE, PARTITION, name, row)
+        except StorageError as error:
+            return Deferred(f"the outbox cannot be written: {error}", Scope.PROVIDER)
+        return Sent("kept in the outbox")
+
+    async def close(self) -> None:
+        return
+
+    def _stamp(self) -> str:
+        """Falling, so that the newest mail is the first row."""
+        return f"{10**13 - int(self._clock.now().timestamp() * 1000):013d}"
+
+
+class OutboxTransport:
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    def lane(self) -> OutboxLane:
+        return OutboxLane(self._storage, self._clock)
+
+    async def close(self) -> None:
+        return

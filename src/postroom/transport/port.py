@@ -1,0 +1,70 @@
+"""The transport port: a lane takes a slice of mails and answers with one outcome for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from postroom.domain.outcome import Outcome
+
+
+class Mail(Protocol):
+    """One mail for one recipient, ready to go."""
+
+    @property
+    def position(self) -> int:
+        """Its place in the batch: how the watch and the ledger call it."""
+        ...
+
+    @property
+    def sender(self) -> str:
+        """Envelope sender."""
+        ...
+
+    @property
+    def recipient(self) -> str:
+        """Envelope recipient, in the spelling typed by its owner."""
+        ...
+
+    @property
+    def needs_utf8(self) -> bool:
+        """A non-ASCII local part: goes only through a server that offers SMTPUTF8 (RFC 6531)."""
+        ...
+
+    def source(self, *, eight_bit: bool) -> bytes:
+        """The whole mail with CRLF line ends, not dot-stuffed; pure ASCII unless `eight_bit`."""
+        ...
+
+
+class Watch(Protocol):
+    """Who looks on while a slice goes out: the right to send, and the ack journal."""
+
+    def may_hand_over(self) -> bool:
+        """Asked before every hand-over; once it says no, the rest of the slice is Untried."""
+        ...
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        """Called just before the content of these mails is written to the line."""
+        ...
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        """Called as soon as the outcome of one mail is known."""
+        ...
+
+
+class Lane(Protocol):
+    """One way out with its own connection; carries one slice at a time."""
+
+    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+        """One outcome a mail, in the order given. Never raises for what a server says or does."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    def lane(self) -> Lane:
+        """A new lane; it connects when it is first used."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,62 @@
+"""The mails of one send, and what became of each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, clip
+from postroom.transport.port import Mail, Watch
+
+TRIES_MAX = 2  # connections that may break on a mail before it steps aside
+
+
+class Slice:
+    """The mails of one send and what became of each, over as many connections as it takes."""
+
+    def __init__(self, mails: Sequence[Mail], watch: Watch) -> None:
+        self.mails = mails
+        self.watch = watch
+        self.outcomes: list[Outcome | None] = [None] * len(mails)
+        self.waiting = deque(range(len(mails)))
+        self.stopped = False
+        self.answered = 0  # by the server: the sign that a connection is of use
+        self._tries: dict[int, int] = {}
+
+    def settle(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        self.watch.answered(self.mails[index].position, outcome)
+
+    def may_hand_over(self) -> bool:
+        """Whether one more content may go out; the first no stops the slice."""
+        if not self.stopped and not self.watch.may_hand_over():
+            self.stopped = True
+        return not self.stopped
+
+    def doubt(self, index: int, words: str) -> None:
+        """The line broke after the hand-over; a refusal known before stays what it was."""
+        if self.outcomes[index] is None:
+            self.settle(index, Unknown(clip(f"handed over, then {words}")))
+
+    def put_back(self, index: int, words: str) -> None:
+        """Try a mail again that was not handed over when its connection broke."""
+        if self.outcomes[index] is not None:
+            return
+        tries = self._tries[index] = self._tries.get(index, 0) + 1
+        if tries < TRIES_MAX:
+            self.waiting.appendleft(index)
+        else:
+            self.settle(index, Deferred(clip(words), Scope.PROVIDER))
+
+    def defer_waiting(self, words: str) -> None:
+        outcome = Deferred(clip(words), Scope.PROVIDER)
+        while self.waiting:
+            self.settle(self.waiting.popleft(), outcome)
+
+    def leave_waiting(self) -> None:
+        while self.waiting:
+            self.settle(self.waiting.popleft(), Untried("stopped before the hand-over"))
+
+    def total(self) -> list[Outcome]:
+        """One outcome a mail; a gap is a mistake of ours, told as what is safe."""
+        return [outcome or Unknown("no outcome was written down") for outcome in self.outcomes]

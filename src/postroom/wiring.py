@@ -1,0 +1,134 @@
+"""The only module that names an engine or a transport: settings become working parts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from postroom.bell import Bell, Bells
+from postroom.clock import Clock, WallClock
+from postroom.domain.retry import RetryRules
+from postroom.flow.render import Renderer, Site
+from postroom.flow.send import Right, Sender
+from postroom.journal import FileJournals
+from postroom.records.secrets import installation_secret
+from postroom.scheduler import Scheduler
+from postroom.sender import SenderRole
+from postroom.settings import BadSettings, Settings
+from postroom.storage.port import Storage
+from postroom.storage.sqlite import SqliteStorage
+from postroom.transport.outbox import OutboxTransport
+from postroom.transport.port import Transport
+from postroom.transport.smtp import SmtpTransport, parse_smtp_url
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What every command and role works with."""
+
+    settings: Settings
+    clock: Clock
+    storage: Storage
+    bells: Bells
+
+
+def check(settings: Settings) -> list[str]:
+    """What is wrong with storage and transport, without opening anything."""
+    mistakes: list[str] = []
+    for name, read in (("STORAGE", _sqlite_path), ("TRANSPORT", _check_transport)):
+        try:
+            read(settings)
+        except ValueError as error:
+            mistakes.append(f"POSTROOM_{name}: {error}")
+    return mistakes
+
+
+@contextlib.asynccontextmanager
+async def parts(settings: Settings) -> AsyncIterator[Parts]:
+    """Storage opened, and closed again whatever happens."""
+    mistakes = check(settings)
+    if mistakes:
+        raise BadSettings(mistakes)
+    clock = WallClock()
+    storage = await SqliteStorage.open(_sqlite_path(settings), clock)
+    try:
+        yield Parts(settings, clock, storage, Bells(settings.data / "bells"))
+    finally:
+        await storage.close()
+
+
+def new_owner() -> str:
+    """Who holds a lease: unique, and readable in a trace."""
+    return f"{socket.gethostname()[:20]}.{os.getpid()}.{secrets.token_hex(3)}".replace("/", "-")
+
+
+def scheduler(parts: Parts) -> Scheduler:
+    settings = parts.settings
+    return Scheduler(
+        parts.storage,
+        parts.clock,
+        new_owner(),
+        lease_s=settings.lease_s,
+        keep_archive_days=settings.archive_days,
+    )
+
+
+async def sender(parts: Parts, bell: Bell) -> SenderRole:
+    settings, storage, clock = parts.settings, parts.storage, parts.clock
+    owner = new_owner()
+    journals = FileJournals(settings.data / "journals", owner)
+    site = Site(settings.url, await installation_secret(storage.tables))
+    renderer = Renderer(storage, site, clock)
+    rules = RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s)
+    right = Right(clock, owner)
+    return SenderRole(
+        storage,
+        clock,
+        Sender(storage, clock, right, journals, renderer, rules, settings.slice_size),
+        renderer,
+        transport(parts),
+        journals,
+        bell,
+        lanes=settings.lanes,
+        lease_s=settings.lease_s,
+        claim_s=settings.claim_s,
+        poll_s=settings.poll_s,
+    )
+
+
+def transport(parts: Parts) -> Transport:
+    settings = parts.settings
+    address = settings.transport.get_secret_value()
+    if address == "outbox:":
+        return OutboxTransport(parts.storage, parts.clock)
+    config = parse_smtp_url(address)
+    return SmtpTransport(
+        replace(
+            config,
+            window=settings.smtp_window,
+            mails_per_connection_max=settings.smtp_mails_per_connection,
+            ehlo_name=config.ehlo_name or settings.smtp_ehlo_name,
+            ca_file=config.ca_file or settings.smtp_ca_file,
+        )
+    )
+
+
+def _check_transport(settings: Settings) -> None:
+    address = settings.transport.get_secret_value()
+    if address.startswith("smtp://"):
+        parse_smtp_url(address)
+    elif address != "outbox:":
+        raise ValueError("must be outbox: or smtp://host:port")
+
+
+def _sqlite_path(settings: Settings) -> Path:
+    address = settings.storage.get_secret_value()
+    path = address.removeprefix("sqlite:///")
+    if path == address or not path:
+        raise ValueError("must be sqlite:///path.db")
+    return Path(path)

@@ -1,0 +1,65 @@
+"""The loop around a role: step, rest, stop. One iteration is callable alone; this is the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+
+import structlog
+
+from postroom.bell import Bell
+from postroom.storage.port import StorageError
+
+log = structlog.get_logger("worker")
+STORAGE_REST_S = 1.0  # after storage failed
+
+
+class Stop:
+    """Asked to stop: no new work is taken, work in hand is finished."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self.is_asked = False
+        self._called: list[Callable[[], None]] = []
+
+    def ask(self) -> None:
+        self.is_asked = True
+        for call in self._called:
+            call()
+        self._bell.ring()
+
+    def then(self, call: Callable[[], None]) -> None:
+        self._called.append(call)
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.ask)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def run(
+    step: Callable[[], Awaitable[bool]],
+    rest_s: Callable[[], Awaitable[float]],
+    bell: Bell,
+    stop: Stop,
+) -> None:
+    """Step while there is work, else rest until the bell rings; until asked to stop."""
+    while not stop.is_asked:
+        try:
+            if await step():
+                continue
+            seconds = await rest_s()
+        except StorageError as error:
+            log.warning("storage_failed", error=type(error).__name__, words=str(error)[:200])
+            seconds = STORAGE_REST_S
+        if not stop.is_asked:
+            await bell.wait(seconds)

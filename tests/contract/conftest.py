@@ -1,0 +1,40 @@
+"""One suite for every engine: the next one is one more line in engines.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.contract.engines import ENGINES, MovableClock
+
+from postroom.storage.port import Blobs, Queues, Storage, Tables
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest_asyncio.fixture(params=ENGINES)
+async def storage(
+    request: pytest.FixtureRequest, clock: MovableClock, tmp_path: Path
+) -> AsyncIterator[Storage]:
+    async with ENGINES[request.param](clock, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tables(storage: Storage) -> Tables:
+    return storage.tables
+
+
+@pytest.fixture
+def queues(storage: Storage) -> Queues:
+    return storage.queues
+
+
+@pytest.fixture
+def blobs(storage: Storage) -> Blobs:
+    return storage.blobs

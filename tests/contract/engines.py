@@ -1,0 +1,81 @@
+"""The engines that the promises are put to, and the clock they are given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from postroom.clock import Clock
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Keys, Properties, Row, Storage, Tables
+from postroom.storage.sqlite import SqliteStorage
+
+PAGES_MAX = 5000  # more than any test here can need: a scan that never ends fails
+
+
+class MovableClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self._now
+
+    def move(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        self.move(seconds)
+
+
+Engine = Callable[[Clock, Path], AbstractAsyncContextManager[Storage]]
+
+
+@asynccontextmanager
+async def memory(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
+    yield MemoryStorage(clock)
+
+
+@asynccontextmanager
+async def memory_with_short_pages(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
+    yield MemoryStorage(clock, page_rows=2, empty_first_page=True)
+
+
+@asynccontextmanager
+async def sqlite(clock: Clock, folder: Path) -> AsyncIterator[Storage]:
+    storage = await SqliteStorage.open(folder / "contract.db", clock)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+ENGINES: dict[str, Engine] = {
+    "memory": memory,
+    "memory-short-pages": memory_with_short_pages,
+    "sqlite": sqlite,
+}
+
+
+async def all_rows(
+    tables: Tables,
+    table: str,
+    keys: Keys,
+    *,
+    where: Properties | None = None,
+    limit: int = 1000,
+) -> list[Row]:
+    """Every row of a scan, page by page."""
+    rows: list[Row] = []
+    after = None
+    for _ in range(PAGES_MAX):
+        page = await tables.scan(table, keys, where=where, limit=limit, after=after)
+        assert len(page.rows) <= limit
+        rows += page.rows
+        after = page.next
+        if after is None:
+            return rows
+    raise AssertionError("the scan does not end")

@@ -1,0 +1,60 @@
+"""A mail and a watch for tests of transports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from postroom.domain.outcome import Outcome
+
+BODY = b"Dear student,\r\n\r\nThe lecture is in room 7.\r\n"
+
+
+@dataclass(frozen=True)
+class Letter:
+    """The smallest mail: what the port asks for and a Message-ID."""
+
+    position: int
+    recipient: str
+    sender: str = "bounce@lists.contoso.edu"
+    body: bytes = BODY
+    body_eight_bit: bytes | None = None
+    needs_utf8: bool = False
+
+    @property
+    def message_id(self) -> str:
+        return f"<{self.position}@lists.contoso.edu>"
+
+    def source(self, *, eight_bit: bool) -> bytes:
+        body = self.body
+        if eight_bit and self.body_eight_bit is not None:
+            body = self.body_eight_bit
+        return b"Message-ID: %b\r\nSubject: Lectures\r\n\r\n%b" % (self.message_id.encode(), body)
+
+
+def letters(*recipients: str) -> list[Letter]:
+    """One letter each; positions differ from indexes so that mixing them up shows."""
+    return [Letter(10 + index, recipient) for index, recipient in enumerate(recipients)]
+
+
+def many_letters(count: int) -> list[Letter]:
+    return letters(*(f"student{number}@contoso.edu" for number in range(count)))
+
+
+@dataclass
+class Witness:
+    """Remembers what it was told, and allows `leave` hand-overs."""
+
+    leave: int = 1_000_000
+    handed_over: list[int] = field(default_factory=list)
+    answers: list[tuple[int, Outcome]] = field(default_factory=list)
+
+    def may_hand_over(self) -> bool:
+        self.leave -= 1
+        return self.leave >= 0
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        self.handed_over += positions
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        self.answers.append((position, outcome))

@@ -1,0 +1,175 @@
+"""Wrong orders of writing, on purpose: each must be caught, or the simulation is decoration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.simulation.mailing import Journals, Mailing, small_sizes
+from tests.simulation.weather import weather_of
+
+from postroom.domain.delivery import Ledger, Recollection, announced
+from postroom.domain.message import Message, OnDoubt
+from postroom.flow import fan_out
+from postroom.flow.send import Sender
+from postroom.records import batches, departures, messages, subscribers
+from postroom.storage.port import ClaimLost, Upsert
+
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+
+def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
+    """Count a page on the message row, then write its batches."""
+
+    async def go_on(storage: Any, message: Message, etag: str, now: Any) -> tuple[Message, str]:
+        if message.walked < message.batches or message.fanned_out:
+            return await right(storage, message, etag, now)
+        people, was_last = await subscribers.verified_after(
+            storage.tables, message.list_name, message.cursor, limit=fan_out.PAGE_PEOPLE
+        )
+        size = fan_out.BATCH_DELIVERIES_MAX
+        count = message.batches + -(-len(people) // size)
+        moved = msgspec.structs.replace(
+            message,
+            cursor=people[-1].key if people else message.cursor,
+            batches=count,
+            walked=count,
+            audience=message.audience + len(people),
+            fanned_out=was_last,
+        )
+        etag = await messages.replace(storage.tables, moved, etag)
+        await fan_out._write_batches(storage, message, people, now)
+        return moved, etag
+
+    right = fan_out.go_on
+    patch.setattr(fan_out, "go_on", go_on)
+
+
+def complete_before_send(patch: pytest.MonkeyPatch) -> None:
+    async def handle(self: Sender, claim: Any, lane: Any, journal: Any) -> Any:
+        await self.storage.queues.complete(claim)
+        try:
+            return await right(self, claim, lane, journal)
+        except ClaimLost:
+            return None
+
+    right = Sender.handle
+    patch.setattr(Sender, "handle", handle)
+
+
+def no_announcement(patch: pytest.MonkeyPatch) -> None:
+    async def announce(self: Sender, taken: Any, slice_: Any) -> None:
+        now_s = self.clock.now().timestamp()
+        taken.ledger = announced(taken.ledger, slice_, owner=self.right.owner, now_s=now_s)
+
+    patch.setattr(Sender, "_announce", announce)
+
+
+def take_over_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    async def is_alive(self: Sender, owner: str) -> bool:
+        return False
+
+    def recall(self: Journals, owner: str, ref: str, batch: int) -> None:
+        return None
+
+    patch.setattr(Sender, "_is_alive", is_alive)
+    patch.setattr(Journals, "recall", recall)
+
+
+def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
+    """Write a batch again with whoever is in the audience now."""
+
+    async def write_batch(tables: Any, ref: str, batch: int, deliveries: Any) -> batches.Header:
+        header = batches.Header(len(deliveries), deliveries[0].key, deliveries[-1].key)
+        rows = [Upsert(batches._HEADER, batches.to_properties(header))]
+        rows += [Upsert(batches.TO + one.key, batches.to_row(one)) for one in deliveries]
+        await tables.batch(batches.LIVE, batches.partition(ref, batch), rows)
+        return header
+
+    async def uncounted(storage: Any, message: Message, now: Any) -> Ledger | None:
+        return None
+
+    patch.setattr(batches, "write_batch", write_batch)
+    patch.setattr(fan_out, "_uncounted", uncounted)
+
+
+def adopt_by_header_alone(patch: pytest.MonkeyPatch) -> None:
+    """A finished batch has no header any more: its number would be used again."""
+
+    async def uncounted(storage: Any, message: Message, now: Any) -> Ledger | None:
+        header = await batches.find_header(storage.tables, message.ref, message.batches)
+        if header is None:
+            return None
+        ledger = fan_out._new_ledger(message, header, now)
+        await batches.insert_ledgers(storage.tables, [ledger])
+        return ledger
+
+    patch.setattr(fan_out, "_uncounted", uncounted)
+
+
+def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
+    """Say that it ended before writing down how."""
+
+    async def write_ends(self: Sender, taken: Any, ends: Any) -> None:
+        return
+
+    patch.setattr(Sender, "_write_ends", write_ends)
+
+
+def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:
+    async def refresh(self: Any, tables: Any, now: Any) -> None:
+        async for _ in subscribers.left_since(tables, self._list_name, now):
+            pass
+
+    patch.setattr(departures.Departures, "refresh", refresh)
+
+
+def trust_a_torn_journal(patch: pytest.MonkeyPatch) -> None:
+    """Take "not in the journal" for "not handed over" although the journal is gone."""
+
+    def recall(self: Journals, owner: str, ref: str, batch: int) -> Any:
+        found = right(self, owner, ref, batch)
+        return Recollection(whole=True) if found is None else found
+
+    right = Journals.recall
+    patch.setattr(Journals, "recall", recall)
+
+
+MUTANTS: tuple[Mutate, ...] = (
+    cursor_before_rows,
+    complete_before_send,
+    no_announcement,
+    take_over_without_waiting,
+    composition_shifts_on_redo,
+    adopt_by_header_alone,
+    ledger_before_archive,
+    nobody_looks_who_left,
+    trust_a_torn_journal,
+)
+SEEDS_MAX = 1_500
+
+
+@pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
+def test_a_wrong_order_is_caught(mutate: Mutate, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    with small_sizes():
+        for seed in range(SEEDS_MAX):
+            if _is_caught(seed):
+                return
+    pytest.fail(f"{mutate.__name__} survived {SEEDS_MAX} seeds")
+
+
+def _is_caught(seed: int) -> bool:
+    on_doubt = OnDoubt.HOLD if seed % 2 else OnDoubt.RESEND
+    try:
+        Mailing(seed, on_doubt=on_doubt, **weather_of(seed)).run()
+    except (AssertionError, KeyError):
+        return True
+    return False
+
+
+def test_without_a_mutant_the_same_seeds_pass() -> None:
+    with small_sizes():
+        assert not any(_is_caught(seed) for seed in range(60))

@@ -1,0 +1,52 @@
+"""Thousands of seeded runs: crashes, stalls, failing storage, a bad line, people who meddle."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.mailing import Mailing, small_sizes
+from tests.simulation.weather import WEATHERS, weather_of
+
+from postroom.domain.message import OnDoubt
+
+RUNS = 5_200
+CHUNK = 100
+PINNED = (123, 2103)  # seeds that once found something
+
+
+def run(seed: int) -> Mailing:
+    on_doubt = OnDoubt.HOLD if seed % 2 else OnDoubt.RESEND
+    mailing = Mailing(seed, on_doubt=on_doubt, **weather_of(seed))
+    mailing.run()
+    return mailing
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
+def test_the_promises_hold_whatever_happens_when(first: int) -> None:
+    with small_sizes():
+        for seed in range(first, first + CHUNK):
+            try:
+                run(seed)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("seed", PINNED)
+def test_seeds_that_once_found_a_bug_stay_mended(seed: int) -> None:
+    with small_sizes():
+        run(seed)
+
+
+def test_the_weather_is_really_bad() -> None:
+    """The runs must meet what they claim to meet, or they prove nothing."""
+    crashes = stalls = twice = held = skipped = cancelled = 0
+    with small_sizes():
+        for seed in range(80 * len(WEATHERS)):
+            mailing = run(seed)
+            crashes += sum(mailing.world.crashes.values())
+            stalls += mailing.world.stalls
+            cancelled += mailing.cancelled
+            books = mailing.final.books
+            held += books.held
+            skipped += books.skipped
+            twice += sum(count > 1 for count in mailing.post.arrived.values())
+    assert min(crashes, stalls, twice, held, skipped, cancelled) > 5

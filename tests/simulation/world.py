@@ -1,0 +1,204 @@
+"""The simulated world: production flow, one I/O of one process at a time, picked by a seed.
+
+Every await in the flow is a call of a port or the clock, so a small scheduler can run the real
+coroutines and let any I/O crash its process before it, crash it after it took effect, stall past
+every lease, or fail with and without having taken effect.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Blobs, Queues, Tables, Unavailable
+
+T = TypeVar("T")
+START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+
+
+class Crash(BaseException):
+    """The process running this coroutine dies here."""
+
+
+class Turn:
+    """Hands control back to the world."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def forward(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """The simulation's time moves by itself; waiting is giving others a turn."""
+        until = self.time + timedelta(seconds=seconds)
+        while self.time < until:
+            await Turn()
+
+
+class Faults:
+    """What may happen to an I/O, and how often."""
+
+    def __init__(
+        self,
+        *,
+        crash_at: int | None = None,
+        crash: float = 0.0,
+        stall: float = 0.0,
+        fail: float = 0.0,
+    ) -> None:
+        self.crash_at = crash_at
+        self.crash = crash
+        self.stall = stall
+        self.fail = fail
+
+    def calm(self) -> None:
+        self.crash = self.stall = self.fail = 0.0
+        self.crash_at = None
+
+
+class World:
+    """Clock, disk, faults and processes; everything random comes from one seed."""
+
+    def __init__(self, seed: int, faults: Faults) -> None:
+        self.rng = random.Random(seed)
+        self.faults = faults
+        self.clock = Clock()
+        self.disk = MemoryStorage(self.clock, page_rows=self.rng.choice([None, None, 2, 3]))
+        self.ios = 0
+        self.running = ""
+        self.crashes: Counter[str] = Counter()
+        self.stalls = 0
+        self.on_crash: Callable[[str], None] = lambda process: None
+
+    async def io(self, effect: Callable[[], Awaitable[T]]) -> T:
+        """One I/O of the running process."""
+        process = self.running
+        await Turn()
+        self.running = process
+        self._maybe_stall()
+        self._maybe_crash(process)
+        self._maybe_fail()
+        result = await effect()
+        self._maybe_crash(process)
+        self._maybe_fail()
+        return result
+
+    def _maybe_stall(self) -> None:
+        if self.faults.stall and self.rng.random() < self.faults.stall:
+            self.stalls += 1
+            self.clock.forward(self.rng.choice([10, 45, 400]))
+
+    def _maybe_crash(self, process: str) -> None:
+        self.ios += 1
+        if self.ios == self.faults.crash_at or (
+            self.faults.crash and self.rng.random() < self.faults.crash
+        ):
+            self.crashes[process] += 1
+            raise Crash
+
+    def _maybe_fail(self) -> None:
+        if self.faults.fail and self.rng.random() < self.faults.fail:
+            raise Unavailable("simulated")
+
+    def storage_of(self, process: str) -> Storage:
+        return Storage(self)
+
+    def run(
+        self,
+        processes: dict[str, Callable[[], list[Coroutine[Any, Any, None]]]],
+        is_settled: Callable[[], bool],
+        *,
+        calm_after: int,
+        steps_max: int = 60_000,
+    ) -> None:
+        """Run until settled; a crashed process starts again from nothing.
+
+        After `calm_after` I/Os no more faults happen: then everything must settle.
+        """
+        alive = {name: start() for name, start in processes.items()}
+        names = sorted(alive)
+        try:
+            for step in range(steps_max):
+                if self.ios > calm_after:
+                    self.faults.calm()
+                if step % 10 == 0:
+                    self.clock.forward(0.5)
+                    if is_settled():
+                        return
+                self._turn(self.rng.choice(names), alive, processes)
+        finally:
+            for coroutines in alive.values():
+                for coroutine in coroutines:
+                    coroutine.close()
+        raise AssertionError("no progress: the system did not settle")
+
+    def _turn(
+        self,
+        name: str,
+        alive: dict[str, list[Coroutine[Any, Any, None]]],
+        processes: dict[str, Callable[[], list[Coroutine[Any, Any, None]]]],
+    ) -> None:
+        if not alive[name]:
+            return
+        self.running = name
+        coroutine = self.rng.choice(alive[name])
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            alive[name].remove(coroutine)
+        except Crash:
+            for each in alive[name]:
+                each.close()
+            self.on_crash(name)
+            self.clock.forward(1)
+            alive[name] = processes[name]()
+
+
+class _Faulty:
+    """A port whose every call is one I/O of the world."""
+
+    def __init__(self, world: World, inner: Any) -> None:
+        self._world = world
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self._inner, name)
+        world = self._world
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await world.io(lambda: method(*args, **kwargs))
+
+        return call
+
+
+class Storage:
+    def __init__(self, world: World) -> None:
+        self.tables: Tables = _Faulty(world, world.disk.tables)  # type: ignore[assignment]
+        self.queues: Queues = _Faulty(world, world.disk.queues)  # type: ignore[assignment]
+        self.blobs: Blobs = _Faulty(world, world.disk.blobs)  # type: ignore[assignment]
+
+    async def close(self) -> None:
+        return
+
+
+def instantly(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine over the bare disk, which never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("the bare disk waited")
