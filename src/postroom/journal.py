@@ -10,7 +10,6 @@ line cannot be written (full disk) the page is removed: no page, no claim; the a
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
@@ -169,15 +168,17 @@ class FileJournals:
         folder = self._folder / owner
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in paths:
-            if path.name != "lock":
-                with contextlib.suppress(FileNotFoundError):
-                    lines = _parse(path.read_bytes())
-                    if lines:
-                        yield lines
+            lines = _lines(path) if path.name != "lock" else []
+            if lines:
+                yield lines
 
 
-def _parse(content: bytes) -> list[_Batch | _Handed | _Answered]:
+def _lines(path: Path) -> list[_Batch | _Handed | _Answered]:
     """Whole lines only: the last one may be torn."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []  # its owner ended it meanwhile
     return [_line.decode(line) for line in content.split(b"\n")[:-1]]
 
 

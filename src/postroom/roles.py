@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from postroom.bell import Bell
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.settings import Settings
+from postroom.wiring import Parts
 from postroom.worker import Stop
 
 log = structlog.get_logger("roles")
@@ -53,35 +55,34 @@ async def run_scheduler(settings: Settings) -> None:
 
 
 async def run_sender(settings: Settings) -> None:
-    async with wiring.parts(settings) as parts:
-        bell = parts.bells.listen(SENDER_BELL)
-        sender, stop = await wiring.sender(parts, bell), Stop(bell)
-        stop.then(sender.stop_handing_over)
-        await sender.open()
-        try:
-            with worker.stop_on_signals(stop):
-                await worker.run(sender.step, sender.rest_s, bell, stop)
-        finally:
-            await sender.close(settings.stop_grace_s)
-            bell.close()
+    async with wiring.parts(settings) as parts, _sending(parts) as (sender, bell, stop):
+        await worker.run(sender.step, sender.rest_s, bell, stop)
 
 
 async def drain(settings: Settings) -> None:
     """Scheduler and sender in one process until nothing is due."""
-    async with wiring.parts(settings) as parts:
-        bell = parts.bells.listen(SENDER_BELL)
-        scheduler, sender = wiring.scheduler(parts), await wiring.sender(parts, bell)
-        stop = Stop(bell)
-        stop.then(sender.stop_handing_over)
-        await sender.open()
+    async with wiring.parts(settings) as parts, _sending(parts) as (sender, bell, stop):
+        scheduler, is_due = wiring.scheduler(parts), True
         try:
-            with worker.stop_on_signals(stop):
-                while not stop.is_asked and await _is_anything_due(scheduler, sender, bell):
-                    pass
+            while is_due and not stop.is_asked:
+                is_due = await _is_anything_due(scheduler, sender, bell)
         finally:
-            await sender.close(settings.stop_grace_s)
             await scheduler.stop()
-            bell.close()
+
+
+@contextlib.asynccontextmanager
+async def _sending(parts: Parts) -> AsyncIterator[tuple[SenderRole, Bell, Stop]]:
+    """A sender opened, told of signals, and closed with its work in hand finished."""
+    bell = parts.bells.listen(SENDER_BELL)
+    sender, stop = await wiring.sender(parts, bell), Stop(bell)
+    stop.then(sender.stop_handing_over)
+    await sender.open()
+    try:
+        with worker.stop_on_signals(stop):
+            yield sender, bell, stop
+    finally:
+        await sender.close(parts.settings.stop_grace_s)
+        bell.close()
 
 
 async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell) -> bool:

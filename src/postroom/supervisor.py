@@ -36,6 +36,12 @@ def wanted_senders(items: int, running: int, settings: Settings) -> int:
     return max(settings.senders_min, min(wanted, settings.senders_max))
 
 
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 @dataclass
 class Child:
     """One role, kept running until told to stop."""
@@ -62,9 +68,7 @@ class Child:
                 return
             pause_s = RESTART_S_FIRST if loop.time() - started > HEALTHY_S else pause_s
             log.error("role_died", role=self.role, code=code, restart_s=pause_s)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._again.wait()
+            await _wait(self._again, pause_s)
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     def ask_to_stop(self) -> None:
@@ -97,15 +101,15 @@ class Supervisor:
         async with wiring.parts(self._settings) as parts:
             self._scheduler.start()
             while not self._stop.is_set():
-                try:
-                    items = await parts.storage.queues.length(MAIL_QUEUE)
-                    self._follow(items)
-                except StorageError as error:
-                    log.warning("storage_failed", error=type(error).__name__)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._stop.wait()
+                await self._look(parts)
             await self._stop_all()
+
+    async def _look(self, parts: wiring.Parts) -> None:
+        try:
+            self._follow(await parts.storage.queues.length(MAIL_QUEUE))
+        except StorageError as error:
+            log.warning("storage_failed", error=type(error).__name__)
+        await _wait(self._stop, LOOK_S)
 
     def _follow(self, items: int) -> None:
         """One sender more or less at a time, so that each has its effect before the next."""

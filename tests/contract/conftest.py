@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import pytest_asyncio
-from tests.contract.engines import ENGINES, MovableClock
+from tests.contract.engines import ENGINES, FILES, MovableClock
 
 from postroom.storage.port import Blobs, Queues, Storage, Tables
 
@@ -18,11 +19,10 @@ def clock() -> MovableClock:
 
 
 @pytest_asyncio.fixture(params=ENGINES)
-async def storage(
-    request: pytest.FixtureRequest, clock: MovableClock, tmp_path: Path
-) -> AsyncIterator[Storage]:
-    async with ENGINES[request.param](clock, tmp_path) as opened:
-        yield opened
+async def storage(request: pytest.FixtureRequest, clock: MovableClock) -> AsyncIterator[Storage]:
+    with TemporaryDirectory(dir=FILES) as folder:
+        async with ENGINES[request.param](clock, Path(folder)) as opened:
+            yield opened
 
 
 @pytest.fixture

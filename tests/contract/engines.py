@@ -12,6 +12,9 @@ from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Keys, Properties, Row, Storage, Tables
 from postroom.storage.sqlite import SqliteStorage
 
+_MEMORY = Path("/dev/shm")
+# Promises do not need a disk, which takes most of the time; the tests of durability use one.
+FILES = _MEMORY if _MEMORY.is_dir() else None
 PAGES_MAX = 5000  # more than any test here can need: a scan that never ends fails
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.contract.engines import MovableClock, all_rows, memory, sqlite
+from tests.contract.engines import FILES, MovableClock, all_rows, memory, sqlite
 
 from postroom.storage.port import (
     Across,
@@ -64,7 +64,7 @@ class SameAsMemory(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.opened = AsyncExitStack()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = TemporaryDirectory(dir=FILES)
         self.clock = MovableClock()
         self.claims: list[tuple[Claim, Claim]] = []
         # For every row the versions it ever had, as (model's etag, engine's etag), newest last.

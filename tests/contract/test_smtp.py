@@ -270,10 +270,8 @@ async def test_nothing_goes_out_that_the_watch_could_not_write_down(shape: SinkO
         lane = transport.lane()
         with pytest.raises(OSError, match="no space left"):
             await lane.send(many_letters(3), FullJournal())
-        assert not sink.mails
-        assert await lane.send(letters("a@contoso.edu"), Witness()) == [
-            Sent("250 2.0.0 Ok: queued")
-        ]
+        await lane.send(letters("a@contoso.edu"), Witness())
+    assert recipients(sink) == ["a@contoso.edu"]
 
 
 @in_every_shape

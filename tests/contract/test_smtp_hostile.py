@@ -230,6 +230,21 @@ async def test_354_to_a_content_is_not_taken_for_sent() -> None:
     assert isinstance(outcomes[0], Unknown)
 
 
+@pytest.mark.parametrize("step", range(4))
+async def test_354_in_a_window_leaves_doubt(step: int) -> None:
+    replies = [OK] * 4
+    replies[step] = GO_ON
+
+    async def out_of_step(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"Subject")
+        writer.write(b"".join(replies))
+        await stays(reader, writer)
+
+    outcomes, _ = await sent_to(says(GREETING, CHUNKING, then=out_of_step))
+    assert isinstance(outcomes[0], Unknown)
+    assert "out of step" in outcomes[0].words
+
+
 async def test_a_server_that_answers_more_than_was_asked_is_not_used_again() -> None:
     clients = 0
 
@@ -315,6 +330,23 @@ async def test_a_server_that_takes_no_data_is_not_waited_for_for_ever() -> None:
         outcomes = await transport.lane().send(mails, Witness())
         await transport.close()
     assert outcomes == [Unknown("handed over, then the server took no data for 0.05 s")]
+
+
+async def test_no_more_mails_are_piled_up_for_a_server_that_does_not_read() -> None:
+    async def answers_only(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"LAST\r\n")
+        writer.write(OK * 3)
+        await never_reads(reader, writer)
+
+    patience = Timeouts(block_s=0.05)
+    async with server(says(GREETING, CHUNKING, then=answers_only)) as port:
+        transport = SmtpTransport(SmtpConfig("127.0.0.1", port, Tls.NONE, timeouts=patience))
+        body, witness = b"long\r\n" * 2_000_000, Witness()
+        mails = [Letter(number, f"s{number}@contoso.edu", body=body) for number in range(8)]
+        outcomes = await transport.lane().send(mails, witness)
+        await transport.close()
+    assert witness.handed_over == [0]
+    assert [type(outcome) for outcome in outcomes] == [Unknown] + [Deferred] * 7
 
 
 async def test_a_close_does_not_wait_for_a_server_that_ignores_quit() -> None:

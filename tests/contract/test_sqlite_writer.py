@@ -127,10 +127,11 @@ async def test_closing_writes_what_waits_first(tmp_path: Path, clock: MovableClo
             asyncio.create_task(storage.tables.upsert(TABLE, "p", f"k{n}", {})) for n in range(20)
         ]
         await until_waiting(*calls)
-        closing = asyncio.create_task(storage.close())
-        await asyncio.sleep(0)
+        closing = asyncio.create_task(storage.writer.close())
+        await until_waiting(*calls)
     await closing
     await asyncio.gather(*calls)
+    await storage.close()
     again = await SqliteStorage.open(tmp_path / "closing.db", clock)
     assert len(await all_rows(again.tables, TABLE, Within("p"))) == 20
     await again.close()

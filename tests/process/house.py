@@ -157,8 +157,8 @@ class House:
         """How often the sink took a mail for each address."""
         path = self.folder / "arrived.json"
         await self._ask(f"XDUMP {path}")
-        mails = json.loads(path.read_text())
-        return Counter(mail["recipient"] if isinstance(mail, dict) else mail[0] for mail in mails)
+        mails = json.loads(path.read_text())["mails"]
+        return Counter(recipient for recipient, _ in mails)
 
     async def arrived_number(self) -> int:
         return int((await self._ask("XSTAT")).split()[1])
@@ -191,8 +191,10 @@ async def books(parts: Parts, ref: str) -> Message:
     )
 
 
-async def until(what: Callable[[], Awaitable[bool]], within_s: float, every_s: float = 0.05) -> None:
+async def until(
+    what: Callable[[], Awaitable[bool]], within_s: float, every_s: float = 0.05
+) -> None:
     """Look again and again, for a bounded time: other processes give no signal."""
     async with asyncio.timeout(within_s):
-        while not await what():
+        while not await what():  # noqa: ASYNC110
             await asyncio.sleep(every_s)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.letters import Witness, letters
 
 from postroom.domain.outcome import Rejected, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from postroom.transport.smtp_session import open_session
+from tests.letters import Witness, letters
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any
 
-from tests.simulation.world import START, Clock, Faults, Storage, Turn, World, instantly
-
-from postroom.domain.address import parse_address, parse_mailbox
-from postroom.domain.delivery import Recollection, State, StillAlive
+from postroom.domain.address import parse_address
+from postroom.domain.delivery import State
 from postroom.domain.errors import PostroomError
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt, Status
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.domain.retry import RetryRules
 from postroom.flow import fan_out, report, steer, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.render import CompiledMessage, Renderer, Site
 from postroom.flow.send import Right, Sender, sender_lease
-from postroom.mail.mime import MailParts, compile_mail
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.scheduler import Scheduler
-from postroom.storage.port import StorageError
-from postroom.transport.port import Mail, Watch
+from postroom.storage.port import Claim, StorageError
+from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
+from tests.simulation.world import START, Faults, Storage, Turn, World, instantly
 
 LEASE_S = 30.0
 LIST = "contoso1"
-SENDER = "donotreply@contoso.edu"
-SITE = Site("https://post.contoso.edu", "a secret")
-COMPILED = compile_mail(MailParts(sender=parse_mailbox(SENDER), subject="News", text="Hello"))
 MODULES_WITH_SIZES = (fan_out, batches, report)
 
 
@@ -50,130 +42,6 @@ def small_sizes() -> Iterator[None]:
 
 
 _SIZES = {"BATCH_DELIVERIES_MAX": 2, "GROUP_BATCHES": 2, "PAGE_BATCHES": 2, "PAGE_PEOPLE": 4}
-
-
-class Journals:
-    """The ack journals of one machine; a machine that burns down takes them with it."""
-
-    def __init__(self) -> None:
-        self.alive: set[str] = set()
-        self.kept: dict[str, dict[tuple[str, int], tuple[set[int], dict[int, Outcome]]]] = {}
-
-    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
-        if owner in self.alive:
-            return StillAlive()
-        if owner not in self.kept:
-            return None
-        handed, answered = self.kept[owner].get((ref, batch), (set(), {}))
-        return Recollection(frozenset(handed), dict(answered), whole=True)
-
-
-class Journal:
-    def __init__(self, journals: Journals, owner: str) -> None:
-        self._pages = journals.kept.setdefault(owner, {})
-        self._page: tuple[set[int], dict[int, Outcome]] = (set(), {})
-        self._key: tuple[str, int] | None = None
-
-    def begin(self, ref: str, batch: int) -> None:
-        self._key = (ref, batch)
-        self._page = self._pages[ref, batch] = (set(), {})
-
-    def handing_over(self, positions: Sequence[int]) -> None:
-        self._page[0].update(positions)
-
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self._page[1][position] = outcome
-
-    def end(self) -> None:
-        if self._key:
-            self._pages.pop(self._key, None)
-
-
-class OneMessage(Renderer):
-    """The real mails of a message compiled once for all runs."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._sim_clock = clock
-
-    async def compiled(self, message: Message) -> CompiledMessage:
-        return CompiledMessage(message, COMPILED, parse_address(SENDER), SITE, self._sim_clock)
-
-
-@dataclass
-class Post:
-    """The world's mail server: what arrived, and what it refuses."""
-
-    world: World
-    arrived: Counter[str] = field(default_factory=Counter)
-    refused: set[str] = field(default_factory=set)
-    checked_at: dict[str, int] = field(default_factory=dict)  # process: I/O of its last look
-    left_at: dict[str, int] = field(default_factory=dict)  # address: I/O when it had left
-    trouble: float = 0.0
-
-    async def hand_over(self, process: str, address: str) -> Outcome:
-        world = self.world
-        dice = world.rng.random() if self.trouble else 1.0
-        if dice < self.trouble * 0.3:
-            return await world.io(lambda: self._deliver(process, address, then=Unknown("broke")))
-        if dice < self.trouble * 0.6:
-            return await world.io(lambda: self._say(Unknown("broke before it")))
-        if dice < self.trouble:
-            return await world.io(lambda: self._say(Deferred("451 4.2.0 later", Scope.ADDRESS)))
-        if address.startswith("perm-fail"):
-            self.refused.add(address)
-            return await world.io(lambda: self._say(Rejected("550 5.1.1 unknown")))
-        return await world.io(lambda: self._deliver(process, address, then=Sent("250 2.0.0 ok")))
-
-    async def _say(self, outcome: Outcome) -> Outcome:
-        return outcome
-
-    async def _deliver(self, process: str, address: str, then: Outcome) -> Outcome:
-        self.arrived[address] += 1
-        left_at = self.left_at.get(address)
-        looked_at = self.checked_at.get(process, 0)
-        if left_at is not None and left_at < looked_at:
-            raise AssertionError(f"{address} left before the sender looked, and was mailed")
-        return then
-
-
-class Lane:
-    def __init__(self, post: Post, process: str) -> None:
-        self._post = post
-        self._process = process
-
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
-        return [await self._send_one(mail, watch) for mail in mails]
-
-    async def _send_one(self, mail: Mail, watch: Watch) -> Outcome:
-        if not watch.may_hand_over():
-            return Untried("stopping")
-        if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:
-            return Deferred("cannot connect", Scope.PROVIDER)
-        watch.handing_over([mail.position])
-        outcome: Outcome = Unknown("the line failed")
-        with contextlib.suppress(StorageError):  # a simulated failure of this I/O is a broken line
-            outcome = await self._post.hand_over(self._process, mail.recipient)
-        watch.answered(mail.position, outcome)
-        return outcome
-
-    async def close(self) -> None:
-        return
-
-
-class _Looks:
-    """Notes when a sender last looked who had left (what promise 4 is measured from)."""
-
-    def __init__(self, inner: Any, note: Callable[[], None]) -> None:
-        self._inner = inner
-        self._note = note
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def scan(self, table: str, keys: Any, **options: Any) -> Any:
-        if table == "mailinglist" and getattr(keys, "start", "").startswith("left:"):
-            self._note()
-        return await self._inner.scan(table, keys, **options)
 
 
 class Mailing:
@@ -287,7 +155,7 @@ class Mailing:
         def note() -> None:
             self.post.checked_at[name] = self.world.ios
 
-        storage.tables = _Looks(storage.tables, note)  # type: ignore[assignment]
+        storage.tables = Looks(storage.tables, note)
         return storage
 
     async def _beat(self, storage: Storage, right: Right) -> None:
@@ -305,38 +173,43 @@ class Mailing:
     async def _lane(self, storage: Storage, sender: Sender, name: str, owner: str) -> None:
         lane, journal = Lane(self.post, name), Journal(self.journals, owner)
         while True:
-            if sender.right.holds():
-                with contextlib.suppress(StorageError):
-                    for claim in await storage.queues.claim(
-                        fan_out.MAIL_QUEUE, limit=1, lease_s=self.claim_s
-                    ):
-                        await sender.handle(claim, lane, journal)
+            with contextlib.suppress(StorageError):
+                for claim in await self._claims(storage, sender):
+                    await sender.handle(claim, lane, journal)
             await Turn()
+
+    async def _claims(self, storage: Storage, sender: Sender) -> list[Claim]:
+        if not sender.right.holds():
+            return []
+        return await storage.queues.claim(fan_out.MAIL_QUEUE, limit=1, lease_s=self.claim_s)
 
     def _people(self) -> list[Coroutine[Any, Any, None]]:
         return [self._meddle()]
 
     async def _meddle(self) -> None:
         """Unsubscribes, sign-ups, pausing, resuming, now and then a cancellation."""
-        world, rng = self.world, self.world.rng
-        tables = world.storage_of("people").tables
+        rng = self.world.rng
         for _ in range(rng.randrange(2, 7)):
             for _ in range(rng.randrange(60)):
                 await Turn()
             act = rng.choice(["leave", "leave", "join", "join", "pause", "cancel"])
             with contextlib.suppress(StorageError, PostroomError):
-                if act == "leave":
-                    await self._somebody_leaves()
-                elif act == "join":
-                    await self._somebody_joins()
-                elif act == "pause":
-                    await steer.pause(tables, self.ref)
-                    for _ in range(rng.randrange(100)):
-                        await Turn()
-                elif rng.random() < 0.2:
-                    self.cancelled = True
-                    await steer.cancel(tables, self.ref)
+                await self._act(act)
         await self._resume_at_last()
+
+    async def _act(self, act: str) -> None:
+        tables, rng = self.world.storage_of("people").tables, self.world.rng
+        if act == "leave":
+            await self._somebody_leaves()
+        elif act == "join":
+            await self._somebody_joins()
+        elif act == "pause":
+            await steer.pause(tables, self.ref)
+            for _ in range(rng.randrange(100)):
+                await Turn()
+        elif rng.random() < 0.2:
+            self.cancelled = True
+            await steer.cancel(tables, self.ref)
 
     async def _somebody_leaves(self) -> None:
         address = self.world.rng.choice(self.first)
@@ -433,20 +306,24 @@ class Mailing:
         """Everybody's fate, by archive row or, for the held, by ledger."""
 
         async def collect() -> dict[str, State]:
-            tables = self.world.disk.tables
-            message = await messages.read(tables, self.ref)
             fates: dict[str, State] = {}
+            message = await messages.read(self.world.disk.tables, self.ref)
             for batch in range(message.batches):
-                found = await batches.find_ledger(tables, self.ref, batch)
-                held = set(found[0].positions(State.HELD)) if found else set()
-                rows = await batches.load_deliveries(tables, self.ref, batch) if held else {}
-                async for old in archive.load(tables, self.ref, batch):
-                    assert old.delivery.address not in fates, "in two batches"
-                    if old.delivery.position not in held:
-                        fates[old.delivery.address] = old.ended.state
-                for at in held:
-                    assert rows[at].address not in fates, "in two batches"
-                    fates[rows[at].address] = State.HELD
+                for address, state in await self._fates_in(batch):
+                    assert address not in fates, "in two batches"
+                    fates[address] = state
             return fates
 
         return instantly(collect())
+
+    async def _fates_in(self, batch: int) -> list[tuple[str, State]]:
+        tables = self.world.disk.tables
+        found = await batches.find_ledger(tables, self.ref, batch)
+        held = set(found[0].positions(State.HELD)) if found else set()
+        rows = await batches.load_deliveries(tables, self.ref, batch) if held else {}
+        ended = [
+            (old.delivery.address, old.ended.state)
+            async for old in archive.load(tables, self.ref, batch)
+            if old.delivery.position not in held
+        ]
+        return ended + [(rows[at].address, State.HELD) for at in held]

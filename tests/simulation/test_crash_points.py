@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.mailing import Faults, Mailing, small_sizes
 
 from postroom.domain.message import OnDoubt
+from tests.simulation.mailing import Mailing, small_sizes
+from tests.simulation.world import Faults
 
 
 @pytest.mark.parametrize("machines_burn", [0.0, 1.0], ids=["journal kept", "machine gone"])

@@ -7,15 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation.mailing import Journals, Mailing, small_sizes
-from tests.simulation.weather import weather_of
 
 from postroom.domain.delivery import Ledger, Recollection, announced
 from postroom.domain.message import Message, OnDoubt
 from postroom.flow import fan_out
 from postroom.flow.send import Sender
 from postroom.records import batches, departures, messages, subscribers
+from postroom.records.deliveries import TO, to_row
+from postroom.records.in_hand import InHand
+from postroom.records.rows import to_properties
 from postroom.storage.port import ClaimLost, Upsert
+from tests.simulation.mailing import Mailing, small_sizes
+from tests.simulation.post import Journals
+from tests.simulation.weather import weather_of
 
 Mutate = Callable[[pytest.MonkeyPatch], None]
 
@@ -29,7 +33,7 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
         people, was_last = await subscribers.verified_after(
             storage.tables, message.list_name, message.cursor, limit=fan_out.PAGE_PEOPLE
         )
-        size = fan_out.BATCH_DELIVERIES_MAX
+        size = fan_out.PAGE_PEOPLE // fan_out.PAGE_BATCHES
         count = message.batches + -(-len(people) // size)
         moved = msgspec.structs.replace(
             message,
@@ -60,9 +64,9 @@ def complete_before_send(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_announcement(patch: pytest.MonkeyPatch) -> None:
-    async def announce(self: Sender, taken: Any, slice_: Any) -> None:
+    async def announce(self: Sender, batch: InHand, slice_: Any) -> None:
         now_s = self.clock.now().timestamp()
-        taken.ledger = announced(taken.ledger, slice_, owner=self.right.owner, now_s=now_s)
+        batch.ledger = announced(batch.ledger, slice_, owner=self.right.owner, now_s=now_s)
 
     patch.setattr(Sender, "_announce", announce)
 
@@ -83,8 +87,8 @@ def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
 
     async def write_batch(tables: Any, ref: str, batch: int, deliveries: Any) -> batches.Header:
         header = batches.Header(len(deliveries), deliveries[0].key, deliveries[-1].key)
-        rows = [Upsert(batches._HEADER, batches.to_properties(header))]
-        rows += [Upsert(batches.TO + one.key, batches.to_row(one)) for one in deliveries]
+        rows = [Upsert(batches._HEADER, to_properties(header))]
+        rows += [Upsert(TO + one.key, to_row(one)) for one in deliveries]
         await tables.batch(batches.LIVE, batches.partition(ref, batch), rows)
         return header
 
@@ -112,10 +116,10 @@ def adopt_by_header_alone(patch: pytest.MonkeyPatch) -> None:
 def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
     """Say that it ended before writing down how."""
 
-    async def write_ends(self: Sender, taken: Any, ends: Any) -> None:
+    async def write_ends(self: InHand, ends: Any) -> None:
         return
 
-    patch.setattr(Sender, "_write_ends", write_ends)
+    patch.setattr(InHand, "write_ends", write_ends)
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:

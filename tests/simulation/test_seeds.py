@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.mailing import Mailing, small_sizes
-from tests.simulation.weather import WEATHERS, weather_of
 
 from postroom.domain.message import OnDoubt
+from tests.simulation.mailing import Mailing, small_sizes
+from tests.simulation.weather import WEATHERS, weather_of
 
 RUNS = 5_200
 CHUNK = 100

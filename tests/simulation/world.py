@@ -134,16 +134,17 @@ class World:
             for step in range(steps_max):
                 if self.ios > calm_after:
                     self.faults.calm()
-                if step % 10 == 0:
-                    self.clock.forward(0.5)
-                    if is_settled():
-                        return
+                if step % 10 == 0 and self._look(is_settled):
+                    return
                 self._turn(self.rng.choice(names), alive, processes)
         finally:
-            for coroutines in alive.values():
-                for coroutine in coroutines:
-                    coroutine.close()
+            for coroutine in (each for coroutines in alive.values() for each in coroutines):
+                coroutine.close()
         raise AssertionError("no progress: the system did not settle")
+
+    def _look(self, is_settled: Callable[[], bool]) -> bool:
+        self.clock.forward(0.5)
+        return is_settled()
 
     def _turn(
         self,
@@ -186,9 +187,9 @@ class _Faulty:
 
 class Storage:
     def __init__(self, world: World) -> None:
-        self.tables: Tables = _Faulty(world, world.disk.tables)  # type: ignore[assignment]
-        self.queues: Queues = _Faulty(world, world.disk.queues)  # type: ignore[assignment]
-        self.blobs: Blobs = _Faulty(world, world.disk.blobs)  # type: ignore[assignment]
+        self.tables: Tables = _Faulty(world, world.disk.tables)
+        self.queues: Queues = _Faulty(world, world.disk.queues)
+        self.blobs: Blobs = _Faulty(world, world.disk.blobs)
 
     async def close(self) -> None:
         return

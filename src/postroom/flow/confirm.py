@@ -1,4 +1,4 @@
-"""Stage 0a of 7, confirm: mail the link by which somebody says yes.
+"""Beside the path, confirm: mail the link by which somebody says yes.
 
 Before: subscribe.py stored the subscriber unverified and put an item on the subscribe queue.
 After: the person has a mail; following its link verifies them.

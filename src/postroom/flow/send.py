@@ -18,11 +18,11 @@ Commit point: the ledger row. A slice may be on the wire only between two writes
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
@@ -32,7 +32,6 @@ from postroom.domain.delivery import (
     FRUITLESS_TAKES_MAX,
     Delivery,
     Ended,
-    Ledger,
     Recollection,
     State,
     StillAlive,
@@ -53,23 +52,18 @@ from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, leases, lists, messages
 from postroom.records.departures import Departures
+from postroom.records.in_hand import InHand, Lost
 from postroom.storage.port import (
     Claim,
     ClaimLost,
-    Conflict,
     Storage,
-    StorageFull,
-    Unavailable,
 )
 from postroom.transport.port import Lane
-
-T = TypeVar("T")
 
 DEAD_LETTERS = "azuremaildeadletter"
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
 RETRY_DELAY_S_MAX = 6 * 3600.0  # a claimed item's delay; below Azure's seven days
-STORAGE_PAUSES_S = (0.05, 0.2, 1.0, 5.0)  # between tries to write down what has been sent
 
 
 class Journal(Protocol):
@@ -115,10 +109,6 @@ class Handled(Enum):
     LOST = "lost"  # another sender took over meanwhile
 
 
-class _Lost(Exception):
-    """The ledger was changed by another sender: everything we know of the batch is stale."""
-
-
 @dataclass(frozen=True)
 class _Watch:
     right: Right
@@ -132,18 +122,6 @@ class _Watch:
 
     def answered(self, position: int, outcome: Outcome) -> None:
         self.journal.answered(position, outcome)
-
-
-@dataclass
-class _Taken:
-    """A batch in hand: its ledger as it should be, and as it was last written."""
-
-    message: Message
-    ledger: Ledger
-    written: Ledger
-    etag: str
-    deliveries: Mapping[int, Delivery] = field(default_factory=dict)
-    fault: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,7 +145,7 @@ class Sender:
             return await self._bury(claim)
         try:
             return await self._send_batch(claim, item, lane, journal)
-        except (_Lost, ClaimLost):
+        except (Lost, ClaimLost):
             journal.end()
             return Handled.LOST
 
@@ -180,21 +158,21 @@ class Sender:
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found is None:
             return await self._without_ledger(claim)
-        taken = _Taken(message, found[0], *found)
-        await self._load(taken)
-        if not _is_whole(taken):
-            return await self._hold_for_people(claim, taken)
-        if not await self._is_free(taken):
+        batch = InHand(self.storage.tables, self.clock, message, found[0], *found)
+        await batch.load()
+        if not batch.is_whole():
+            return await self._hold_for_people(claim, batch)
+        if not await self._is_free(batch):
             return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
-        if taken.ledger.fruitless >= FRUITLESS_TAKES_MAX:
-            return await self._hold_for_people(claim, taken)
-        if taken.ledger.is_open:
+        if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
+            return await self._hold_for_people(claim, batch)
+        if batch.ledger.is_open:
             try:
                 compiled = await self.renderer.compiled(message)
             except PostroomError:  # a body is missing or cannot be read: no use to try again
-                return await self._hold_for_people(claim, taken)
-            await self._send_slices(taken, compiled, lane, journal)
-        return await self._finish(claim, taken)
+                return await self._hold_for_people(claim, batch)
+            await self._send_slices(batch, compiled, lane, journal)
+        return await self._finish(claim, batch)
 
     async def _message_going_out(self, ref: str) -> Message | None:
         """None also while paused: the item may go, resuming puts it again."""
@@ -203,9 +181,9 @@ class Sender:
             return None
         return found[0]
 
-    async def _is_free(self, taken: _Taken) -> bool:
+    async def _is_free(self, batch: InHand) -> bool:
         """Nobody is at the batch, or its sender is dead and has been settled."""
-        ledger = taken.ledger
+        ledger = batch.ledger
         if not ledger.owner:
             return True
         if ledger.owner == self.right.owner:
@@ -215,157 +193,117 @@ class Sender:
             return False
         if memory is None and await self._is_alive(ledger.owner):
             return False
-        await self._settle(taken, memory)
+        await self._settle(batch, memory)
         return True
 
     async def _is_alive(self, owner: str) -> bool:
         lease = await leases.holder(self.storage.tables, sender_lease(owner), now=self.clock.now())
         return lease is not None
 
-    async def _settle(self, taken: _Taken, memory: Recollection | None) -> None:
+    async def _settle(self, batch: InHand, memory: Recollection | None) -> None:
         """Decide on everything a dead sender had announced."""
-        ledger, tables = taken.ledger, self.storage.tables
+        ledger, tables = batch.ledger, self.storage.tables
         ends = await archive.ends_of(tables, ledger)
         now = self.clock.now()
         verdicts = judge_in_hindsight(
             ledger,
             ends,
             memory,
-            on_doubt=taken.message.on_doubt,
+            on_doubt=batch.message.on_doubt,
             rules=self.rules,
             now_s=now.timestamp(),
         )
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
-        await archive.write(tables, ledger, taken.deliveries, _ends(new, now))
+        await archive.write(tables, ledger, batch.deliveries, _ends(new, now))
         settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=False)
-        await self._record(taken, msgspec.structs.replace(settled, owner=""))
-
-    async def _load(self, taken: _Taken) -> None:
-        """The rows of the deliveries that may still be sent."""
-        if taken.ledger.is_open:
-            taken.deliveries = await batches.load_deliveries(
-                self.storage.tables, taken.ledger.ref, taken.ledger.batch
-            )
+        await batch.record(msgspec.structs.replace(settled, owner=""))
 
     async def _send_slices(
-        self, taken: _Taken, compiled: CompiledMessage, lane: Lane, journal: Journal
+        self, batch: InHand, compiled: CompiledMessage, lane: Lane, journal: Journal
     ) -> None:
         """Announce, hand over, archive; each write of the ledger also records the slice before."""
-        ledger = taken.ledger
+        ledger = batch.ledger
         due = due_positions(ledger, self.clock.now().timestamp())
         journal.begin(ledger.ref, ledger.batch)
         for start in range(0, len(due), self.slice_size):
-            if not await self._may_go_on(taken, is_first=start == 0):
+            if not await self._may_go_on(batch, is_first=start == 0):
                 break
-            slice_ = await self._skip_departed(taken, due[start : start + self.slice_size])
+            slice_ = await self._skip_departed(batch, due[start : start + self.slice_size])
             if slice_:
-                await self._announce(taken, slice_)
-                mails = [compiled.mail_for(taken.deliveries[at]) for at in slice_]
+                await self._announce(batch, slice_)
+                mails = [compiled.mail_for(batch.deliveries[at]) for at in slice_]
                 outcomes = await lane.send(mails, _Watch(self.right, journal))
-                await self._archive(taken, dict(zip(slice_, outcomes, strict=True)))
-        await self._record(taken, msgspec.structs.replace(taken.ledger, owner=""))
+                await self._archive(batch, dict(zip(slice_, outcomes, strict=True)))
+        await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
         journal.end()
 
-    async def _may_go_on(self, taken: _Taken, *, is_first: bool) -> bool:
+    async def _may_go_on(self, batch: InHand, *, is_first: bool) -> bool:
         """Between slices: are we stopping, is the provider in trouble, did people pause it?"""
-        if taken.fault or not self.right.holds():
+        if batch.fault or not self.right.holds():
             return False
         if is_first:
             return True
-        message = await self._surely(lambda: self._message_going_out(taken.message.ref))
+        message = await batch.surely(lambda: self._message_going_out(batch.message.ref))
         if message is not None:
-            taken.message = message
+            batch.message = message
         return message is not None
 
-    async def _skip_departed(self, taken: _Taken, positions: Sequence[int]) -> list[int]:
+    async def _skip_departed(self, batch: InHand, positions: Sequence[int]) -> list[int]:
         """Left is left, also for who was queued before; a cancelled message skips everybody."""
-        reason, leaves = await self._who_is_skipped(taken.message)
-        gone = [at for at in positions if leaves(taken.deliveries[at])]
+        reason, leaves = await self._who_is_skipped(batch)
+        gone = [at for at in positions if leaves(batch.deliveries[at])]
         if not gone:
             return list(positions)
         now = self.clock.now()
         ended = Ended(State.SKIPPED, reason, now)
-        await self._write_ends(taken, dict.fromkeys(gone, ended))
-        taken.ledger = skipped(taken.ledger, gone, now_s=now.timestamp())
+        await batch.write_ends(dict.fromkeys(gone, ended))
+        batch.ledger = skipped(batch.ledger, gone, now_s=now.timestamp())
         return [at for at in positions if at not in set(gone)]
 
-    async def _who_is_skipped(self, message: Message) -> tuple[str, Callable[[Delivery], bool]]:
+    async def _who_is_skipped(self, batch: InHand) -> tuple[str, Callable[[Delivery], bool]]:
+        message, tables = batch.message, self.storage.tables
         if message.status is Status.CANCELLED:
             return "the message was cancelled", lambda _: True
-        if await self._surely(lambda: lists.find(self.storage.tables, message.list_name)) is None:
+        found = await batch.surely(lambda: lists.find(tables, message.list_name))
+        if found is None:
             return "the list was deleted", lambda _: True
         since = message.queuing_at or message.created_at
         known = self._departures.get(message.list_name)
         if known is None or not known.covers(since):
             known = self._departures[message.list_name] = Departures(message.list_name, since)
-        await self._surely(lambda: known.refresh(self.storage.tables, self.clock.now()))
+        await batch.surely(lambda: known.refresh(tables, self.clock.now()))
         return "left before it was sent", lambda delivery: delivery.guid in known
 
-    async def _announce(self, taken: _Taken, slice_: Sequence[int]) -> None:
+    async def _announce(self, batch: InHand, slice_: Sequence[int]) -> None:
         now_s = self.clock.now().timestamp()
-        ledger = announced(taken.ledger, slice_, owner=self.right.owner, now_s=now_s)
-        await self._record(taken, ledger)
+        ledger = announced(batch.ledger, slice_, owner=self.right.owner, now_s=now_s)
+        await batch.record(ledger)
 
-    async def _archive(self, taken: _Taken, outcomes: Mapping[int, Outcome]) -> None:
+    async def _archive(self, batch: InHand, outcomes: Mapping[int, Outcome]) -> None:
         """Write the ends; the ledger in hand says so with its next write."""
         now = self.clock.now()
         verdicts = {
             at: judge(
                 outcome,
-                taken.ledger.deferred.get(at),
-                on_doubt=taken.message.on_doubt,
+                batch.ledger.deferred.get(at),
+                on_doubt=batch.message.on_doubt,
                 rules=self.rules,
                 now_s=now.timestamp(),
             )
             for at, outcome in outcomes.items()
         }
-        await self._write_ends(taken, _ends(verdicts, now))
-        taken.ledger = judged(taken.ledger, verdicts, now_s=now.timestamp())
-        taken.fault = any(map(_is_fault, outcomes.values()))
+        await batch.write_ends(_ends(verdicts, now))
+        batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
+        batch.fault = any(map(_is_fault, outcomes.values()))
 
-    async def _write_ends(self, taken: _Taken, ends: Mapping[int, Ended]) -> None:
-        tables, ledger, deliveries = self.storage.tables, taken.ledger, taken.deliveries
-        await self._surely(lambda: archive.write(tables, ledger, deliveries, ends))
-
-    async def _surely(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Until it is written down nothing else goes out, however long the storage is away.
-
-        Only for calls that may be repeated: while we own a batch we must not give up on it.
-        """
-        pauses = iter(STORAGE_PAUSES_S)
-        while True:
-            try:
-                return await call()
-            except (Unavailable, StorageFull):
-                await self.clock.sleep(next(pauses, STORAGE_PAUSES_S[-1]))
-
-    async def _record(self, taken: _Taken, ledger: Ledger) -> None:
-        """Commit point: write the ledger, and be sure of it."""
-        if ledger == taken.written:
-            return
-        taken.etag = await self._surely(lambda: self._replace_ledger(taken, ledger))
-        taken.ledger = taken.written = ledger
-
-    async def _replace_ledger(self, taken: _Taken, ledger: Ledger) -> str:
-        """The new etag, also when it was an earlier try without an answer that took effect."""
-        try:
-            return await batches.replace_ledger(self.storage.tables, ledger, taken.etag)
-        except Conflict:
-            found = await batches.find_ledger(self.storage.tables, ledger.ref, ledger.batch)
-            if found and found[0] == ledger:
-                return found[1]
-            raise _Lost from None
-
-    async def _finish(self, claim: Claim, taken: _Taken) -> Handled:
+    async def _finish(self, claim: Claim, batch: InHand) -> Handled:
         """Delete what is final; complete the item, or give it back until something is due."""
-        ledger = taken.ledger
+        ledger = batch.ledger
         if ledger.is_final:
-            await batches.delete_deliveries(
-                self.storage.tables, ledger.ref, ledger.batch, taken.deliveries.values()
-            )
+            await batch.delete_rows()
         if not ledger.is_open:
             return await self._complete(claim, Handled.DONE)
-        if taken.fault:
+        if batch.fault:
             return await self._give_back(claim, FAULT_DELAY_S, Handled.FAULT)
         wait_s = ledger.next_retry_at() - self.clock.now().timestamp()
         return await self._give_back(claim, max(0.0, wait_s), Handled.LATER)
@@ -376,12 +314,12 @@ class Sender:
             return await self._bury(claim)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
 
-    async def _hold_for_people(self, claim: Claim, taken: _Taken) -> Handled:
+    async def _hold_for_people(self, claim: Claim, batch: InHand) -> Handled:
         """Five takes without a single outcome, or rows that are missing: people must see it.
 
         If it was only our view that is stale, this write conflicts.
         """
-        await self._record(taken, held_for_people(taken.ledger, now_s=self.clock.now().timestamp()))
+        await batch.record(held_for_people(batch.ledger, now_s=self.clock.now().timestamp()))
         return await self._bury(claim)
 
     async def _bury(self, claim: Claim) -> Handled:
@@ -399,12 +337,6 @@ class Sender:
 
 def sender_lease(owner: str) -> str:
     return f"sender-{owner}"
-
-
-def _is_whole(taken: _Taken) -> bool:
-    """Every open delivery has its row. If not, the ledger in hand is stale, or rows were lost."""
-    open_ = taken.ledger.positions(State.QUEUED) + taken.ledger.positions(State.SENDING)
-    return all(at in taken.deliveries for at in open_)
 
 
 def _ends(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Ended]:

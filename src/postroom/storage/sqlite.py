@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import random
+import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -268,8 +268,11 @@ class SqliteBlobs:
 
 
 def _new_number() -> int:
-    """An etag or receipt nobody had before: unlike a counter it costs no write."""
-    return random.getrandbits(62) + 1
+    """An etag or receipt that nobody had before.
+
+    A counter would cost a write, and a generator that is seeded could repeat in another process.
+    """
+    return secrets.randbits(62) + 1
 
 
 def _put(queue: str, visible_at: int, bodies: Sequence[str], connection: apsw.Connection) -> None:

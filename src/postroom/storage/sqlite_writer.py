@@ -113,7 +113,8 @@ class GroupWriter:
     def _roll_back(self) -> None:
         # After some errors SQLite has rolled back by itself.
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with contextlib.suppress(apsw.Error):  # the callers are told of the first error
+                self._connection.execute("ROLLBACK")
 
     def _deliver(self, group: list[_Call], outcomes: list[object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

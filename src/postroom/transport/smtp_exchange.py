@@ -147,7 +147,7 @@ class BdatExchange(Exchange):
         return self._timeouts.command_s
 
     def skim(self, buffer: bytearray, start: int, end: int) -> int:
-        # One comparison instead of three replies: half of the time a mail takes here.
+        # One comparison instead of three replies: saves a quarter of what a mail costs here.
         if self._step or not self._usual:
             return start
         while self._in_flight and buffer.startswith(self._usual, start, end):
@@ -191,8 +191,6 @@ class BdatExchange(Exchange):
             self._slice.watch.handing_over(positions)
             self._line.write(b"".join(block))
         self.done = not self._in_flight
-        if self.done and self._step:
-            self._line.hang_up("the server answered more than was asked")
 
     def _next_block(self) -> tuple[list[bytes], list[int]]:
         """As many mails as the window and the write limit leave room for."""

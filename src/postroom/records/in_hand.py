@@ -1,0 +1,88 @@
+"""A batch in hand: its ledger as it should be and as it was last written, its delivery rows.
+
+While a sender owns a batch it must not give up on it: writes are repeated until storage answers.
+Whoever else took the batch meanwhile has changed the ledger, and our next write is Lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from postroom.clock import Clock
+from postroom.domain.delivery import Delivery, Ended, Ledger, State
+from postroom.domain.message import Message
+from postroom.records import archive, batches
+from postroom.storage.port import Conflict, StorageFull, Tables, Unavailable
+
+T = TypeVar("T")
+PAUSES_S = (0.05, 0.2, 1.0, 5.0)  # between tries to write down what has been sent
+
+
+class Lost(Exception):
+    """The ledger was changed by another sender: everything we know of the batch is stale."""
+
+
+@dataclass
+class InHand:
+    tables: Tables
+    clock: Clock
+    message: Message
+    ledger: Ledger
+    written: Ledger
+    etag: str
+    deliveries: Mapping[int, Delivery] = field(default_factory=dict)
+    fault: bool = False  # our own provider is in trouble
+
+    async def load(self) -> None:
+        """The rows of the deliveries that may still be sent."""
+        if self.ledger.is_open:
+            self.deliveries = await batches.load_deliveries(
+                self.tables, self.ledger.ref, self.ledger.batch
+            )
+
+    def is_whole(self) -> bool:
+        """Every open delivery has its row. If not, our ledger is stale, or rows were lost."""
+        open_ = self.ledger.positions(State.QUEUED) + self.ledger.positions(State.SENDING)
+        return all(at in self.deliveries for at in open_)
+
+    async def write_ends(self, ends: Mapping[int, Ended]) -> None:
+        """Archive rows; the ledger says so with its next write, never before."""
+        if ends:
+            await self.surely(
+                lambda: archive.write(self.tables, self.ledger, self.deliveries, ends)
+            )
+
+    async def record(self, ledger: Ledger) -> None:
+        """Commit point: write the ledger, and be sure of it."""
+        if ledger != self.written:
+            self.etag = await self.surely(lambda: self._replace(ledger))
+        self.ledger = self.written = ledger
+
+    async def delete_rows(self) -> None:
+        await batches.delete_deliveries(
+            self.tables, self.ledger.ref, self.ledger.batch, self.deliveries.values()
+        )
+
+    async def surely(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Until it is written down nothing else goes out, however long the storage is away.
+
+        Only for calls that may be repeated.
+        """
+        pauses = iter(PAUSES_S)
+        while True:
+            try:
+                return await call()
+            except (Unavailable, StorageFull):
+                await self.clock.sleep(next(pauses, PAUSES_S[-1]))
+
+    async def _replace(self, ledger: Ledger) -> str:
+        """The new etag, also when it was an earlier try without an answer that took effect."""
+        try:
+            return await batches.replace_ledger(self.tables, ledger, self.etag)
+        except Conflict:
+            found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
+            if found and found[0] == ledger:
+                return found[1]
+            raise Lost from None

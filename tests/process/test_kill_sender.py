@@ -1,0 +1,107 @@
+"""kill -9 of a sender at full speed, again and again, and SIGTERM as often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.message import Message, OnDoubt
+from postroom.wiring import Parts
+from tests.process.house import House, Process, books, until
+
+PEOPLE = 20_000
+KILLS = 20
+STOPS = 10
+IN_DOUBT_A_KILL_MAX = 64
+AT_SPEED = 400  # mails after a start, before the next blow falls
+
+
+async def wait_for_speed(house: House, sender: Process) -> None:
+    since = await house.arrived_number()
+
+    async def check() -> bool:
+        assert sender.is_running, sender.log.read_text()[-2000:]
+        arrived = await house.arrived_number()
+        return arrived >= min(since + AT_SPEED, PEOPLE)
+
+    await until(check, within_s=60, every_s=0.01)
+
+
+async def wait_until_settled(parts: Parts, ref: str, house: House) -> Message:
+    """Nothing of a dead sender is undecided any more."""
+    journals = house.folder / "data" / "journals"
+
+    async def check() -> bool:
+        return sum(path.name[0] != "." for path in journals.iterdir()) <= 1
+
+    await until(check, within_s=60)
+    return await books(parts, ref)
+
+
+async def wait_until_completed(parts: Parts, ref: str) -> Message:
+    async def check() -> bool:
+        return (await books(parts, ref)).completed_at is not None
+
+    await until(check, within_s=120)
+    return await books(parts, ref)
+
+
+def assert_books_balance(message: Message) -> None:
+    assert message.books.total == message.audience == PEOPLE
+    assert not message.books.open
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("on_doubt", OnDoubt)
+async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
+    on_doubt: OnDoubt, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    async with House(tmp_path) as house, house.parts() as parts:
+        await house.people(parts, PEOPLE)
+        await house.start("scheduler")
+        ref = await house.message(parts, on_doubt)
+        doubts = [0]
+        sender = await house.start("sender")
+        for _ in range(KILLS):
+            await wait_for_speed(house, sender)
+            await sender.kill()
+            sender = await house.start("sender")
+            message = await wait_until_settled(parts, ref, house)
+            doubts.append(message.books.doubts)
+        message = await wait_until_completed(parts, ref)
+        arrived = await house.arrived()
+    per_kill = [after - before for before, after in pairwise(doubts)]
+    record_property("in_doubt_per_kill", str(per_kill))
+    assert_books_balance(message)
+    assert max(per_kill) <= IN_DOUBT_A_KILL_MAX
+    assert sum(per_kill) > 0, "no kill hit a mail on the wire: it was not at full speed"
+    twice = sum(count - 1 for count in arrived.values())
+    if on_doubt is OnDoubt.HOLD:
+        assert twice == 0
+        assert len(arrived) + message.books.held >= PEOPLE
+        assert message.books.sent == PEOPLE - message.books.held
+    else:
+        assert len(arrived) == PEOPLE == message.books.sent
+        assert twice <= message.books.doubts
+
+
+@pytest.mark.timeout(200)
+async def test_ten_planned_stops_leave_no_doubt_at_all(tmp_path: Path) -> None:
+    async with House(tmp_path) as house, house.parts() as parts:
+        await house.people(parts, PEOPLE)
+        await house.start("scheduler")
+        ref = await house.message(parts)
+        for _ in range(STOPS):
+            sender = await house.start("sender")
+            await wait_for_speed(house, sender)
+            assert await sender.terminate(within_s=10) == 0, sender.log.read_text()[-2000:]
+        await house.start("sender")
+        message = await wait_until_completed(parts, ref)
+        arrived = await house.arrived()
+    assert_books_balance(message)
+    assert message.books.doubts == 0
+    assert len(arrived) == PEOPLE
+    assert set(arrived.values()) == {1}

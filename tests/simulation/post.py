@@ -1,0 +1,147 @@
+"""What the simulated processes work with beside storage: journals, lanes, a server that counts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from postroom.domain.address import parse_address, parse_mailbox
+from postroom.domain.delivery import Recollection, StillAlive
+from postroom.domain.message import Message
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
+from postroom.flow.render import CompiledMessage, Renderer, Site
+from postroom.mail.mime import MailParts, compile_mail
+from postroom.storage.port import StorageError
+from postroom.transport.port import Mail, Watch
+from tests.simulation.world import Clock, World
+
+SENDER = "donotreply@contoso.edu"
+SITE = Site("https://post.contoso.edu", "a secret")
+COMPILED = compile_mail(MailParts(sender=parse_mailbox(SENDER), subject="News", text="Hello"))
+
+
+class Journals:
+    """The ack journals of one machine; a machine that burns down takes them with it."""
+
+    def __init__(self) -> None:
+        self.alive: set[str] = set()
+        self.kept: dict[str, dict[tuple[str, int], tuple[set[int], dict[int, Outcome]]]] = {}
+
+    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+        if owner in self.alive:
+            return StillAlive()
+        if owner not in self.kept:
+            return None
+        handed, answered = self.kept[owner].get((ref, batch), (set(), {}))
+        return Recollection(frozenset(handed), dict(answered), whole=True)
+
+
+class Journal:
+    def __init__(self, journals: Journals, owner: str) -> None:
+        self._pages = journals.kept.setdefault(owner, {})
+        self._page: tuple[set[int], dict[int, Outcome]] = (set(), {})
+        self._key: tuple[str, int] | None = None
+
+    def begin(self, ref: str, batch: int) -> None:
+        self._key = (ref, batch)
+        self._page = self._pages[ref, batch] = (set(), {})
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        self._page[0].update(positions)
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        self._page[1][position] = outcome
+
+    def end(self) -> None:
+        if self._key:
+            self._pages.pop(self._key, None)
+
+
+class OneMessage(Renderer):
+    """The real mails of a message compiled once for all runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._sim_clock = clock
+
+    async def compiled(self, message: Message) -> CompiledMessage:
+        return CompiledMessage(message, COMPILED, parse_address(SENDER), SITE, self._sim_clock)
+
+
+@dataclass
+class Post:
+    """The world's mail server: what arrived, and what it refuses."""
+
+    world: World
+    arrived: Counter[str] = field(default_factory=Counter)
+    refused: set[str] = field(default_factory=set)
+    checked_at: dict[str, int] = field(default_factory=dict)  # process: I/O of its last look
+    left_at: dict[str, int] = field(default_factory=dict)  # address: I/O when it had left
+    trouble: float = 0.0
+
+    async def hand_over(self, process: str, address: str) -> Outcome:
+        world = self.world
+        dice = world.rng.random() if self.trouble else 1.0
+        if dice < self.trouble * 0.3:
+            return await world.io(lambda: self._deliver(process, address, then=Unknown("broke")))
+        if dice < self.trouble * 0.6:
+            return await world.io(lambda: self._say(Unknown("broke before it")))
+        if dice < self.trouble:
+            return await world.io(lambda: self._say(Deferred("451 4.2.0 later", Scope.ADDRESS)))
+        if address.startswith("perm-fail"):
+            self.refused.add(address)
+            return await world.io(lambda: self._say(Rejected("550 5.1.1 unknown")))
+        return await world.io(lambda: self._deliver(process, address, then=Sent("250 2.0.0 ok")))
+
+    async def _say(self, outcome: Outcome) -> Outcome:
+        return outcome
+
+    async def _deliver(self, process: str, address: str, then: Outcome) -> Outcome:
+        self.arrived[address] += 1
+        left_at = self.left_at.get(address)
+        looked_at = self.checked_at.get(process, 0)
+        if left_at is not None and left_at < looked_at:
+            raise AssertionError(f"{address} left before the sender looked, and was mailed")
+        return then
+
+
+class Lane:
+    def __init__(self, post: Post, process: str) -> None:
+        self._post = post
+        self._process = process
+
+    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+        return [await self._send_one(mail, watch) for mail in mails]
+
+    async def _send_one(self, mail: Mail, watch: Watch) -> Outcome:
+        if not watch.may_hand_over():
+            return Untried("stopping")
+        if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:
+            return Deferred("cannot connect", Scope.PROVIDER)
+        watch.handing_over([mail.position])
+        outcome: Outcome = Unknown("the line failed")
+        with contextlib.suppress(StorageError):  # a simulated failure of this I/O is a broken line
+            outcome = await self._post.hand_over(self._process, mail.recipient)
+        watch.answered(mail.position, outcome)
+        return outcome
+
+    async def close(self) -> None:
+        return
+
+
+class Looks:
+    """Notes when a sender last looked who had left (what promise 4 is measured from)."""
+
+    def __init__(self, inner: Any, note: Callable[[], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def scan(self, table: str, keys: Any, **options: Any) -> Any:
+        if table == "mailinglist" and getattr(keys, "start", "").startswith("left:"):
+            self._note()
+        return await self._inner.scan(table, keys, **options)
