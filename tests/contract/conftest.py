@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import pytest_asyncio
-from tests.contract.engines import ENGINES, FILES, MovableClock
 
 from postroom.storage.port import Blobs, Queues, Storage, Tables
+from tests.contract.engines import ENGINES, FILES, MovableClock
 
 
 @pytest.fixture

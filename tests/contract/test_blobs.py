@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.contract.engines import PAGES_MAX
 
 from postroom.storage import port
 from postroom.storage.port import Blobs
+from tests.contract.engines import PAGES_MAX
 
 
 async def all_names(blobs: Blobs, prefix: str = "") -> list[str]:

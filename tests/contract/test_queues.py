@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.contract.engines import MovableClock
 
 from postroom.storage.port import Claim, ClaimLost, Item, Queues
+from tests.contract.engines import MovableClock
 
 QUEUE = "azuremailqueue"
 OTHER = "azuremailsubscribequeue"

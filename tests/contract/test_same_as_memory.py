@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.contract.engines import FILES, MovableClock, all_rows, memory, sqlite
 
 from postroom.storage.port import (
     Across,
@@ -36,6 +35,7 @@ from postroom.storage.port import (
     Upsert,
     Within,
 )
+from tests.contract.engines import FILES, MovableClock, all_rows, memory, sqlite
 
 TABLE = "message"
 QUEUE = "azuremailqueue"

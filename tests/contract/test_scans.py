@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.contract.engines import all_rows
 
 from postroom.storage.port import Across, Insert, Keys, Properties, Tables, Value, Within
+from tests.contract.engines import all_rows
 
 TABLE = "message"
 KEYS = [f"k{n:02}" for n in range(20)]

@@ -11,11 +11,11 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.letters import Letter, Witness, letters, many_letters
-from tests.sink import Sink, SinkOptions
 
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
+from tests.letters import Letter, Witness, letters, many_letters
+from tests.sink import Sink, SinkOptions
 
 SHAPES = {
     "chunking": SinkOptions(chunking=True, keep_contents=True, keep_commands=True),
@@ -28,7 +28,8 @@ in_every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.ke
 
 
 def transport_to(sink: Sink, **settings: object) -> SmtpTransport:
-    return SmtpTransport(replace(SmtpConfig("127.0.0.1", sink.port, Tls.NONE), **settings))  # type: ignore[arg-type]
+    config = SmtpConfig("127.0.0.1", sink.port, Tls.NONE)
+    return SmtpTransport(replace(config, **settings))  # type: ignore[arg-type]
 
 
 @asynccontextmanager

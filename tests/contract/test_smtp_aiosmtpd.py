@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
-from tests.letters import Letter, Witness, letters
 
 from postroom.domain.outcome import Deferred, Rejected, Scope, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from tests.letters import Letter, Witness, letters
 
 
 class Mailbox:

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from tests.letters import Letter, Witness, letters
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Unknown
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
 from postroom.transport.smtp_protocol import LINE_BYTES_MAX, REPLY_LINES_MAX
+from tests.letters import Letter, Witness, letters
 
 GREETING = b"220 hostile\r\n"
 PLAIN = b"250 hostile\r\n"

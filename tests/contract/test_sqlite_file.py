@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 import pytest_asyncio
-from tests.contract.engines import MovableClock, all_rows
 
 from postroom.storage.port import Across, Insert, Unavailable, Within
 from postroom.storage.sqlite import Reader, SqliteStorage
 from postroom.storage.sqlite_file import SCHEMA_VERSION
+from tests.contract.engines import MovableClock, all_rows
 
 TABLE = "message"
 

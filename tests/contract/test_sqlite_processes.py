@@ -7,11 +7,11 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.contract.engines import MovableClock, all_rows
-from tests.contract.sqlite_process import BATCH_ROWS, INCREMENTS, start
 
 from postroom.storage.port import Across, Within
 from postroom.storage.sqlite import SqliteStorage
+from tests.contract.engines import MovableClock, all_rows
+from tests.contract.sqlite_process import BATCH_ROWS, INCREMENTS, start
 
 PROCESS_S_MAX = 60.0
 CONFIRMED_BEFORE_THE_KILL = 60

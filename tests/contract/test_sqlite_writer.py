@@ -11,7 +11,6 @@ from pathlib import Path
 import apsw
 import pytest
 import pytest_asyncio
-from tests.contract.engines import MovableClock, all_rows
 
 from postroom.storage.port import (
     Change,
@@ -26,6 +25,7 @@ from postroom.storage.port import (
 )
 from postroom.storage.sqlite import SqliteStorage
 from postroom.storage.sqlite_writer import CHECKPOINT_PAGES, GroupWriter
+from tests.contract.engines import MovableClock, all_rows
 
 PAGE_BYTES = 4096
 TABLE = "message"

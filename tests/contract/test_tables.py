@@ -6,7 +6,6 @@ import asyncio
 from enum import StrEnum
 
 import pytest
-from tests.contract.engines import all_rows
 
 from postroom.storage import port
 from postroom.storage.port import (
@@ -21,6 +20,7 @@ from postroom.storage.port import (
     Value,
     Within,
 )
+from tests.contract.engines import all_rows
 
 TABLE = "mailinglist"
 LIST = "contoso1"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trustme
+
 from tests.interop.postfix import Postfix, running_postfix
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.interop.postfix import SIZE_BYTES_MAX, Postfix
 
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from tests.interop.postfix import SIZE_BYTES_MAX, Postfix
 
 MAILS = 400
 LANES = 4

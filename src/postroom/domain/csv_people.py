@@ -1,0 +1,155 @@
+"""People in a CSV file: which column holds the address, what the others are called."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
+from postroom.domain.errors import BadInput
+from postroom.domain.subscriber import Gone, clean_attributes
+
+EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
+# What other programs call the column; ours comes first.
+EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
+NAME_CHARS_MAX = 40  # of an attribute
+UNVERIFIED = "unverified"
+_GONE = frozenset(Gone)
+_NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
+_WHITE = re.compile(r"\s+")
+_RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute
+
+
+class Person(msgspec.Struct, frozen=True):
+    """A row that can be used."""
+
+    line: int
+    address: Address
+    attributes: dict[str, str]
+    verified: bool = True  # False: our own export says that they never confirmed
+    gone: str = ""  # why they left the list that this file was exported from
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Where to find what, by position."""
+
+    email: int
+    attributes: tuple[tuple[int, str], ...]
+    subscription: int | None
+    count: int
+
+
+class People:
+    """Everyone in a file, in order. The header is read at once, and must name the addresses."""
+
+    def __init__(self, lines: Iterator[str], wanted: Mapping[str, str]) -> None:
+        self._records = Records(lines)
+        self._rest = iter(self._records)
+        self.columns = columns_of(self._header(), wanted)
+
+    @property
+    def delimiter(self) -> str:
+        return self._records.delimiter
+
+    def __iter__(self) -> Iterator[Person | BadRow]:
+        for record in self._rest:
+            if isinstance(record, BadRow):
+                yield record
+            elif any(record.cells):
+                yield self._person(record)
+
+    def _header(self) -> list[str]:
+        for record in self._rest:
+            if isinstance(record, Record) and any(map(clean, record.cells)):
+                return [clean(cell) for cell in record.cells]
+        raise BadInput("The file is empty: it needs a header row that names the column email.")
+
+    def _person(self, record: Record) -> Person | BadRow:
+        cells, columns = record.cells, self.columns
+        if len(cells) > columns.count and any(cells[columns.count :]):
+            reason = f"{len(cells)} cells under {columns.count} columns: is a quotation mark lost?"
+            return BadRow(record.line, clipped(_cell(cells, columns.email)), reason)
+        email = clean(_cell(cells, columns.email))
+        try:
+            address = parse_address(email)
+            attributes = clean_attributes(
+                {name: _one_line(clean(_cell(cells, at))) for at, name in columns.attributes}
+            )
+        except (BadAddress, BadInput) as error:
+            return BadRow(record.line, clipped(email), str(error))
+        subscription = "" if columns.subscription is None else _cell(cells, columns.subscription)
+        gone = subscription if subscription in _GONE else ""
+        return Person(record.line, address, attributes, subscription != UNVERIFIED, gone)
+
+
+def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
+    """The columns by their headings; `wanted` gives a heading for a name of the caller's choice."""
+    names = attribute_names(header)
+    for name, heading in wanted.items():
+        at = _position(header, names, heading)
+        names = [_apart(each, name) if i != at else name for i, each in enumerate(names)]
+    email = next((names.index(name) for name in EMAIL_NAMES if name in names), None)
+    if email is None:
+        raise BadInput(_no_email(header))
+    ours = {EMAIL, SUBSCRIPTION, SINCE, _RESERVED}
+    return Columns(
+        email,
+        tuple((at, name) for at, name in enumerate(names) if at != email and name not in ours),
+        names.index(SUBSCRIPTION) if SUBSCRIPTION in names else None,
+        len(header),
+    )
+
+
+def attribute_names(header: Sequence[str]) -> list[str]:
+    """Headings as attribute names: `First name` is first_name, a second one first_name_2."""
+    names: list[str] = []
+    for number, heading in enumerate(header, 1):
+        name = attribute_name(heading) or f"column_{number}"
+        again = 1
+        while name in names:
+            again += 1
+            name = f"{attribute_name(heading)[:36] or 'column'}_{again}"
+        names.append(name)
+    return names
+
+
+def attribute_name(heading: str) -> str:
+    """Lower case, ASCII, underscores; empty where nothing of the heading is left."""
+    plain = unicodedata.normalize("NFKD", heading.casefold()).encode("ascii", "ignore").decode()
+    name = _NOT_PART_OF_A_NAME.sub("_", plain).strip("_")
+    if name[:1].isdigit():
+        name = f"column_{name}"
+    return name[:NAME_CHARS_MAX].rstrip("_")
+
+
+def _position(header: Sequence[str], names: Sequence[str], heading: str) -> int:
+    for known in (header, names):
+        if heading in known:
+            return known.index(heading)
+    columns = ", ".join(header)
+    raise BadInput(f"There is no column “{heading}”; the columns are: {clipped(columns)}.")
+
+
+def _apart(name: str, taken: str) -> str:
+    return f"{name}_2" if name == taken else name
+
+
+def _no_email(header: Sequence[str]) -> str:
+    if any("@" in heading for heading in header):
+        return "The first row must name the columns, as in email,first_name: add such a row."
+    return (
+        f"There is no column email; the columns are: {clipped(', '.join(header))}. "
+        "Say which one holds the addresses with --column email=NAME."
+    )
+
+
+def _cell(cells: Sequence[str], at: int) -> str:
+    return cells[at] if at < len(cells) else ""
+
+
+def _one_line(value: str) -> str:
+    return value if value.isprintable() else _WHITE.sub(" ", value)

@@ -1,0 +1,161 @@
+"""CSV as text: lines become records, records become cells, and cells are safe in a spreadsheet.
+
+Nothing here holds more than one record: a quotation mark that is never closed costs its own line
+and not the rest of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+DELIMITERS = (",", ";", "\t", "|")
+RECORD_CHARS_MAX = 64 * 1024  # thirty attributes of 500 characters are a quarter of it
+RECORD_LINES_MAX = 100  # of one quoted cell: an address over several lines, not a lost quote
+VALUE_CHARS_SHOWN = 80  # of a bad record, in a report
+
+# Spaces and zero-width characters that spreadsheets leave around a value.
+BLANKS = (
+    " \t\r\n\x0b\x0c\x85\xa0\xad\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
+    "\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+)
+_QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # what Excel writes and reads
+_NEWLINES = ("\n", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is run by spreadsheets
+_GUARD = "'"
+
+
+class Record(msgspec.Struct, frozen=True):
+    line: int  # where it begins; the first is 1
+    cells: list[str]
+
+
+class BadRow(msgspec.Struct, frozen=True):
+    """A row that cannot be used, and why, in a sentence."""
+
+    line: int
+    value: str
+    reason: str
+
+
+def guarded(cell: str) -> str:
+    """The cell with an apostrophe before what a spreadsheet would take for a formula."""
+    return _GUARD + cell if cell.startswith(_FORMULA) else cell
+
+
+def unguarded(cell: str) -> str:
+    """What `guarded` was given."""
+    return cell[1:] if cell.startswith(_GUARD) and cell[1:].startswith(_FORMULA) else cell
+
+
+def clean(cell: str) -> str:
+    """Without blanks around it, in composed form (NFC)."""
+    cell = unguarded(cell.strip(BLANKS))
+    return cell if cell.isascii() else unicodedata.normalize("NFC", cell)
+
+
+def mended(line: str) -> str:
+    """A line decoded as UTF-8 with surrogate escapes; one that is not UTF-8 is Windows-1252.
+
+    Decided line by line, so that a stream needs no second look, and a file glued together from
+    both comes out right.
+    """
+    if line.isascii():
+        return line
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    return line
+
+
+def clipped(text: str) -> str:
+    """What a report shows of a value: the beginning, on one line."""
+    text = " ".join(text[: VALUE_CHARS_SHOWN * 4].split())
+    return text if len(text) <= VALUE_CHARS_SHOWN else text[: VALUE_CHARS_SHOWN - 1] + "…"
+
+
+class Records:
+    """The records of a file, in order; the delimiter is told by the first line.
+
+    `lines` end as the file's do, at most RECORD_CHARS_MAX long: a longer one comes in pieces.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._ahead: deque[str] = deque()  # read in search of a closing quotation mark
+        self._line = 0
+        self.delimiter = self._read_delimiter()
+
+    def __iter__(self) -> Iterator[Record | BadRow]:
+        while line := self._next():
+            number = self._line
+            if len(line) >= RECORD_CHARS_MAX and not line.endswith(_NEWLINES):
+                self._skip_rest_of_line()
+                yield BadRow(number, clipped(line), "the row is too long to be a person's")
+            elif '"' not in line:
+                yield Record(number, line.rstrip("\r\n").split(self.delimiter))
+            else:
+                yield self._quoted(number, line)
+
+    def _read_delimiter(self) -> str:
+        first = self._next()
+        told = _SEPARATOR_LINE.fullmatch(first.strip())
+        if told:
+            return told[1]
+        self._give_back([first] if first else [])
+        return max(DELIMITERS, key=lambda each: len(_cells(first, each)))
+
+    def _quoted(self, number: int, line: str) -> Record | BadRow:
+        """A record with quotation marks: perhaps it goes on in the next lines."""
+        text, more = line, list[str]()
+        is_open = self._is_open(text)
+        while is_open and len(more) < RECORD_LINES_MAX and len(text) < RECORD_CHARS_MAX:
+            following = self._next()
+            if not following:
+                break
+            more.append(following)
+            text += following
+            is_open = '"' not in following or self._is_open(text)
+        if not is_open:
+            return Record(number, _cells(text, self.delimiter))
+        self._give_back(more)
+        return BadRow(number, clipped(line), "a quotation mark is opened and never closed")
+
+    def _is_open(self, text: str) -> bool:
+        """Whether the text ends inside a quoted cell; a mark inside an unquoted one is text."""
+        at = 0
+        while True:
+            if text.startswith('"', at):
+                quoted = _QUOTED.match(text, at)
+                if quoted is None:
+                    return True
+                at = quoted.end()
+            at = text.find(self.delimiter, at) + 1
+            if not at:
+                return False
+
+    def _next(self) -> str:
+        """The next line, or nothing at the end."""
+        line = self._ahead.popleft() if self._ahead else next(self._lines, "")
+        self._line += bool(line)
+        return line
+
+    def _give_back(self, lines: list[str]) -> None:
+        self._ahead.extendleft(reversed(lines))
+        self._line -= len(lines)
+
+    def _skip_rest_of_line(self) -> None:
+        while (piece := self._next()) and not piece.endswith(_NEWLINES):
+            self._line -= 1
+        self._line -= bool(piece)
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    return next(csv.reader((text,), delimiter=delimiter), [])

@@ -1,0 +1,203 @@
+"""Beside the path, bring in: many people join a list at once, out of a file.
+
+Before: somebody has a list and a stream of rows, each a person or a reason why not.
+After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
+counted once. Memory holds a few batches, however long the stream.
+Dies half-way: whole batches are in, and nothing else. Run it again with the same rows: those who
+are in count as already there, the rest is added. So it needs no cursor and no state of its own.
+Commit point: each batch of newcomers, all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from postroom.domain.csv_people import Person
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.subscriber import Subscriber
+from postroom.domain.token import new_guid
+from postroom.records import lists, subscribers
+from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
+
+BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each
+IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
+
+
+@dataclass
+class Counts:
+    """What became of the rows so far."""
+
+    added: int = 0
+    already: int = 0  # also who stands in the file twice
+    gone: int = 0  # left earlier, and not brought back
+    bad: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.added + self.already + self.gone + self.bad
+
+
+class Watch(Protocol):
+    """Who looks on."""
+
+    def may_go_on(self) -> bool:
+        """Asked before every row; once it says no, what is in hand is finished."""
+        ...
+
+    def refused(self, row: BadRow) -> None:
+        """A row that is bad, or of somebody who is gone."""
+        ...
+
+    def counted(self, counts: Counts) -> None:
+        """After every batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Where people are brought in, and on which terms."""
+
+    tables: Tables
+    list_name: str
+    verified: bool
+    now: datetime
+    is_rehearsal: bool = False  # look and count, write nothing
+
+
+async def bring_in(intake: Intake, rows: Iterable[Person | BadRow], watch: Watch) -> Counts:
+    """Read, batch, store; the counts also after being told to stop."""
+    await lists.read(intake.tables, intake.list_name)
+    door = _Door(intake, watch)
+    try:
+        for row in rows:
+            if not watch.may_go_on():
+                break
+            door.receive(row)
+            if door.has_a_batch:
+                await door.let_in()
+        await door.let_in()
+        await door.finish()
+    finally:
+        await door.stop()
+    return door.counts
+
+
+@dataclass
+class _Door:
+    """People waiting for the next batch, and batches on their way into storage."""
+
+    intake: Intake
+    watch: Watch
+    counts: Counts = field(default_factory=Counts)
+    _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
+    _busy: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def receive(self, row: Person | BadRow) -> None:
+        """Have the person wait, or count a row that storage need not judge."""
+        if isinstance(row, BadRow):
+            self.counts.bad += 1
+            self.watch.refused(row)
+        elif row.gone:
+            self._gone(row, row.gone)
+        elif row.address.storage_key in self._waiting:
+            self.counts.already += 1
+        else:
+            self._waiting[row.address.storage_key] = row
+
+    @property
+    def has_a_batch(self) -> bool:
+        return len(self._waiting) >= BATCH_PEOPLE
+
+    async def let_in(self) -> None:
+        """Set a batch going, once there is room among those under way."""
+        people, self._waiting = list(self._waiting.values()), {}
+        if len(self._busy) >= IN_FLIGHT_MAX:
+            await self._settle(asyncio.FIRST_COMPLETED)
+        if people:
+            self._busy.add(asyncio.create_task(self._store(people)))
+
+    async def finish(self) -> None:
+        if self._busy:
+            await self._settle(asyncio.ALL_COMPLETED)
+        self.watch.counted(self.counts)
+
+    async def stop(self) -> None:
+        """After a failure: let go of what is under way. Storage has each batch whole or not."""
+        for task in self._busy:
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+
+    async def _settle(self, until: str) -> None:
+        done, self._busy = await asyncio.wait(self._busy, return_when=until)
+        for task in done:
+            task.result()  # a failure ends the whole
+        self.watch.counted(self.counts)
+
+    async def _store(self, people: Sequence[Person]) -> None:
+        tables, name = self.intake.tables, self.intake.list_name
+        if await lists.find(tables, name) is None:
+            raise NotFound(f"The list {name} was deleted meanwhile: nobody else is added.")
+        if self.intake.is_rehearsal:
+            self.counts.added += len(await self._unknown(people))
+        elif not await self._add(people):
+            unknown = await self._unknown(people)
+            if unknown and not await self._add(unknown):
+                await self._add_one_by_one(unknown)
+
+    async def _add(self, people: Sequence[Person]) -> bool:
+        """All of them by one write; False, and nothing happened, if one is known already."""
+        newcomers = map(self._newcomer, people)
+        changes = [change for one in newcomers for change in subscribers.joining(one)]
+        try:
+            await self.intake.tables.batch(subscribers.TABLE, self.intake.list_name, changes)
+        except Conflict:
+            return False
+        self.counts.added += len(people)
+        return True
+
+    async def _unknown(self, people: Sequence[Person]) -> list[Person]:
+        """Those not on the list, now or earlier; the others are counted."""
+        tables, name = self.intake.tables, self.intake.list_name
+        found = await asyncio.gather(
+            *(subscribers.find(tables, name, one.address.storage_key) for one in people)
+        )
+        for person, known in zip(people, found, strict=True):
+            if known:
+                self._known(person, known[0])
+        return [person for person, known in zip(people, found, strict=True) if known is None]
+
+    async def _add_one_by_one(self, people: Sequence[Person]) -> None:
+        """Somebody else adds some of them at this very moment."""
+        for person in people:
+            try:
+                await subscribers.join(self.intake.tables, self._newcomer(person))
+                self.counts.added += 1
+            except AlreadyThere:
+                await self._unknown([person])
+
+    def _known(self, person: Person, subscriber: Subscriber) -> None:
+        if subscriber.gone:
+            self._gone(person, subscriber.gone)
+        else:
+            self.counts.already += 1
+
+    def _gone(self, person: Person, why: str) -> None:
+        self.counts.gone += 1
+        reason = f"gone ({why}): add them by hand, with --bring-back, if they ask for it"
+        self.watch.refused(BadRow(person.line, person.address.typed, reason))
+
+    def _newcomer(self, person: Person) -> Subscriber:
+        return Subscriber(
+            list_name=self.intake.list_name,
+            address=person.address.typed,
+            key=person.address.storage_key,
+            guid=new_guid(),
+            verified=self.intake.verified and person.verified,
+            since=self.intake.now,
+            attributes=person.attributes,
+        )
