@@ -17,7 +17,7 @@ from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Due
 from postroom.records import leases
 from postroom.records.leases import Lease
-from postroom.storage.port import Conflict, Storage
+from postroom.storage.port import Conflict, Storage, StorageError
 
 LEASE = "scheduler"
 log = structlog.get_logger("scheduler")
@@ -44,10 +44,7 @@ class Scheduler:
             return False
         is_busy = False
         async for due in schedule.due_messages(self.storage.tables, self.clock.now()):
-            try:
-                is_busy |= await self._advance(due)
-            except Conflict:  # a person or another scheduler changed it: look again
-                is_busy = True
+            is_busy |= await self._try_to_advance(due)
             if not await self._leads():
                 return False
         if not is_busy:
@@ -88,6 +85,18 @@ class Scheduler:
         if was_leading != (self.lease is not None):
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
+
+    async def _try_to_advance(self, due: Due) -> bool:
+        """One message that cannot go on must not hold up the others."""
+        try:
+            return await self._advance(due)
+        except Conflict:  # a person or another scheduler changed it: look again
+            return True
+        except StorageError:
+            raise
+        except Exception:
+            log.exception("message_stuck", ref=due.message.ref)
+            return False
 
     async def _advance(self, due: Due) -> bool:
         """The next step of one message; whether it wants another one at once."""

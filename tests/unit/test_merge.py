@@ -10,10 +10,8 @@ from selectolax.lexbor import LexborHTMLParser
 from postroom.mail.merge import (
     FIELDS_MAX,
     VALUE_CHARS_MAX,
-    BadAttribute,
     BadTemplate,
     Field,
-    check_attribute,
     compile_header,
     compile_html,
     compile_text,
@@ -234,31 +232,3 @@ def test_no_value_changes_the_structure_of_the_page(value: str) -> None:
     link, other = tree.css("a")
     assert (link.attributes["href"] or "").startswith(("http://", "https://", "#"))
     assert (other.attributes["href"] or "").startswith("https://x.example/")
-
-
-@pytest.mark.parametrize("name", ["name", "First name", "shoe-size", "prénom", "a.b", "x" * 50])
-def test_an_attribute_that_can_be_merged_is_taken(name: str) -> None:
-    check_attribute(name, "Größe & more")
-    assert parse(f"{{{{ {name} }}}}") == [Field(name)]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("", "x", "name"),
-        ("a:b", "x", "name"),
-        ("a\r\nb", "x", "name"),
-        (" a", "x", "name"),
-        ("a  b", "x", "name"),
-        ("x" * 51, "x", "name"),
-        ("email", "x", "filled in by Postroom"),
-        ("unsubscribe_url", "x", "filled in by Postroom"),
-        ("name", "a\nb", "line break"),
-        ("name", "x" * 2001, "longer"),
-    ],
-)
-def test_an_attribute_that_cannot_be_merged_is_refused(
-    name: str, value: str, sentence: str
-) -> None:
-    with pytest.raises(BadAttribute, match=sentence):
-        check_attribute(name, value)

@@ -20,6 +20,7 @@ from postroom.domain.retry import RetryRules, retry_after_s
 BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
 GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
 FRUITLESS_TAKES_MAX = 5
+DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
 
 class State(StrEnum):
@@ -182,7 +183,8 @@ def _wait(
     retry_at = now_s + retry_after_s(attempts, rules)
     if retry_at > since + rules.window_s:
         return Verdict(State.FAILED, words, doubt=doubt)
-    return Verdict(State.QUEUED, words, Deferral(attempts, retry_at, since, words), doubt)
+    wait = Deferral(attempts, retry_at, since, words[:DEFERRAL_WORDS_CHARS_MAX])
+    return Verdict(State.QUEUED, words, wait, doubt)
 
 
 def judged(

@@ -13,6 +13,7 @@ from postroom.domain.errors import BadInput
 
 ATTRIBUTES_MAX = 30  # a subscriber, so that a delivery row stays small
 ATTRIBUTE_CHARS_MAX = 500  # a value, so that a merged line stays within SMTP's 998 octets
+ATTRIBUTES_CHARS_MAX = 8_000  # together, as JSON: 99 deliveries of four-byte letters fit a batch
 _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _RESERVED = frozenset({"email", "unsubscribe_url"})
 
@@ -45,6 +46,8 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
         raise BadInput(f"{len(kept)} attributes; at most {ATTRIBUTES_MAX} are kept.")
     for name, value in kept.items():
         _check_attribute(name, value)
+    if len(msgspec.json.encode(kept).decode()) > ATTRIBUTES_CHARS_MAX:
+        raise BadInput(f"The attributes are longer than {ATTRIBUTES_CHARS_MAX} characters in all.")
     return kept
 
 

@@ -23,8 +23,6 @@ from postroom.mail.place import HtmlScanner, Place
 VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped in a mail
 FIELD_CHARS_MAX = 300  # between the braces: anything longer is a forgotten "}}"
 FIELDS_MAX = 1000  # in one template: every field costs time in every mail
-ATTRIBUTE_NAME_CHARS_MAX = 50  # a column's heading, not its content
-RESERVED_NAMES = frozenset(("email", "unsubscribe_url"))  # Postroom itself fills these
 
 _NAME = re.compile(r"\w(?:[\w .-]*\w)?")
 _QUOTED = r"\s*(?:\"([^\"]*)\"|'([^']*)')\s*"
@@ -37,10 +35,6 @@ _URL_UNDER_WAY = re.compile(r"https?://[^\s<>]*\Z", re.IGNORECASE)
 
 class BadTemplate(ValueError):
     """A template that cannot be sent; the message is a sentence that names the line."""
-
-
-class BadAttribute(ValueError):
-    """An attribute that no subscriber can have; the message is a sentence for people."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -178,21 +172,6 @@ _ESCAPES: dict[Place, Callable[[str], str]] = {
     Place.URL_PART: partial(quote, safe=""),
     Place.MAILTO: partial(quote, safe="@"),
 }
-
-
-def check_attribute(name: str, value: str) -> None:
-    """Refuse what could not be merged as it is, when it comes in and somebody can mend it."""
-    if len(name) > ATTRIBUTE_NAME_CHARS_MAX or not _NAME.fullmatch(name) or "  " in name:
-        raise BadAttribute(
-            "An attribute's name has letters, digits, single spaces, dots, - and _, "
-            f"{ATTRIBUTE_NAME_CHARS_MAX} at most; rename it."
-        )
-    if name in RESERVED_NAMES:
-        raise BadAttribute(f"“{name}” is filled in by Postroom; choose another name.")
-    if len(value) > VALUE_CHARS_MAX:
-        raise BadAttribute(f"“{name}” is longer than {VALUE_CHARS_MAX} characters; shorten it.")
-    if CONTROL.search(value):
-        raise BadAttribute(f"“{name}” contains a line break or control character; remove it.")
 
 
 def line_of(template: str, position: int) -> int:

@@ -1,0 +1,1 @@
+"""Measuring: a whole Postroom in a temporary folder, mailing a sink that keeps count."""

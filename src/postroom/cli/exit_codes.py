@@ -1,0 +1,66 @@
+"""What a command's exit code means, and the sentence that goes with a failure."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from postroom.domain.address import BadAddress
+from postroom.domain.errors import PostroomError
+from postroom.records.rows import NewerFormat
+from postroom.storage.port import Conflict, StorageError
+
+OK = 0
+REFUSED = 1  # it cannot be done: no such list, a bad address, something wrong in the doctor's eyes
+USAGE = 2  # the command or the settings are not right
+STORAGE = 3  # storage cannot be reached, is locked or is full
+BUG = 70  # EX_SOFTWARE: our fault
+INTERRUPTED = 130  # as a shell reports SIGINT
+PIPE_CLOSED = 141  # and SIGPIPE: the reader of our output, such as head, had enough
+
+MEANINGS = (
+    "Exit codes: 0 done, 1 it cannot be done, 2 wrong usage or settings, "
+    "3 storage unavailable or full, 70 a bug, 130 interrupted, 141 the reader of the output left."
+)
+
+
+def fail(error: BaseException) -> int:
+    """Say in a sentence on standard error what is wrong; the exit code."""
+    code, sentence = explain(error)
+    print(sentence, file=sys.stderr)
+    if code == BUG and os.environ.get("POSTROOM_LOG_LEVEL") == "debug":
+        traceback.print_exception(error, file=sys.stderr)
+    return code
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    match error:
+        case PostroomError() | BadAddress():
+            return REFUSED, str(error)
+        case Conflict():
+            return REFUSED, "Somebody else changed it at the same moment: try again."
+        case StorageError() | NewerFormat():
+            return STORAGE, str(error)
+        case typer.TyperException():
+            return USAGE, _usage(error)
+    if _is_about_settings(error):
+        return USAGE, str(error)
+    name = f"{type(error).__name__}: {error}".rstrip(": ")
+    how = "Run it with POSTROOM_LOG_LEVEL=debug to see where, and report it."
+    return BUG, f"A bug in Postroom stopped this ({name}). {how}"
+
+
+def _is_about_settings(error: BaseException) -> bool:
+    from postroom.settings import BadSettings  # slow to import, and seldom needed
+
+    return isinstance(error, BadSettings)
+
+
+def _usage(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "postroom"
+    words = error.format_message().rstrip(".")
+    return f"{words}. See “{command} --help”."

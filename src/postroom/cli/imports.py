@@ -1,0 +1,211 @@
+"""`postroom subscriber import`: a CSV file of any length, read once, reported row by row."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
+
+import typer
+
+from postroom.cli.exit_codes import INTERRUPTED
+from postroom.cli.output import AsJson, csv_file, show, tell
+from postroom.cli.progress import Show, progress
+from postroom.cli.session import Interrupt, interruptible, work
+from postroom.domain.csv_people import People
+from postroom.domain.csv_rows import RECORD_CHARS_MAX, BadRow, guarded, mended
+from postroom.domain.errors import BadInput
+from postroom.domain.mailing_list import check_list_name
+from postroom.flow.bring_in import Counts, Intake, bring_in
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+HEAD_BYTES = 4096
+BAD_ROWS_SHOWN = 10
+READ_CHARS = 1 << 16
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ARCHIVE = b"PK\x03\x04"  # what .xlsx and .ods files begin with
+_DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+
+
+def import_people(
+    list_name: Annotated[str, typer.Argument(metavar="LIST")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
+    verified: Annotated[bool, typer.Option("--verified", help="They have all confirmed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look and count.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write refused rows there, as CSV.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COLUMN", help="Take COLUMN for NAME, as in email=Mail."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add everyone in a CSV file; other columns become attributes.
+
+    Who left earlier stays away. Running it again adds only who is missing, so an import that was
+    interrupted is simply started once more.
+    """
+    check_list_name(list_name)
+    wanted = _wanted(column or [])
+
+    async def job(parts: Parts) -> _Result:
+        intake = Intake(parts.storage.tables, list_name, verified, parts.clock.now(), dry_run)
+        with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
+            people = People(iter(source), wanted)
+            with progress(f"Importing {file.name}", quiet=as_json) as tick:
+                watch = _Watch(interrupt, refusals, source, tick)
+                counts = await bring_in(intake, people, watch)
+            return _Result(counts, watch, source.encoding, people.delimiter)
+
+    result = work(job)
+    show(result.data(list_name, dry_run), as_json, *result.lines(list_name, dry_run, report))
+    if result.watch.interrupt.is_asked:
+        tell("Interrupted: run the same command again to add the rest.")
+        raise typer.Exit(INTERRUPTED)
+
+
+class Source:
+    """The lines of a file, decoded one by one, and how far it has been read."""
+
+    def __init__(self, file: BinaryIO, head: bytes) -> None:
+        self._file = file
+        self._is_utf16 = head.startswith(_UTF16)
+        encoding = "utf-16" if self._is_utf16 else "utf-8-sig"
+        errors = "replace" if self._is_utf16 else "surrogateescape"
+        # newline="" also ends a line at a lone CR, which some spreadsheets still write.
+        self._text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+        self._mended = 0
+        self.size = os.fstat(file.fileno()).st_size
+
+    def __iter__(self) -> Iterator[str]:
+        for line in iter(partial(self._text.readline, RECORD_CHARS_MAX), ""):
+            right = mended(line)
+            self._mended += right is not line
+            yield right
+
+    @property
+    def encoding(self) -> str:
+        if self._is_utf16:
+            return "UTF-16"
+        if not self._mended:
+            return "UTF-8"
+        return f"UTF-8, but {self._mended:,} lines Windows-1252"
+
+    @property
+    def read_bytes(self) -> int:
+        return self._file.tell() if self._file.seekable() else 0
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Source]:
+    """The file, looked at before it is believed to be CSV."""
+    try:
+        with path.open("rb") as file:
+            head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
+            _check_is_text(path, head)
+            yield Source(file, head)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _check_is_text(path: Path, head: bytes) -> None:
+    if head.startswith(_ARCHIVE):
+        raise BadInput(f"{path} is a spreadsheet: save it as CSV, then import that file.")
+    if b"\0" in head and not head.startswith(_UTF16):
+        raise BadInput(f"{path} is not text: save it as CSV in UTF-8, then import that file.")
+
+
+@contextlib.contextmanager
+def _report(path: Path | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield None
+        return
+    with csv_file(path) as file:
+        csv.writer(file).writerow(["line", "value", "reason"])
+        yield file
+
+
+class _Watch:
+    """Looks on: progress, refused rows, Ctrl-C."""
+
+    def __init__(
+        self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
+    ) -> None:
+        self.interrupt = interrupt
+        self.first_bad: list[BadRow] = []
+        self._refusals = csv.writer(refusals) if refusals else None
+        self._source = source
+        self._tick = tick
+
+    def may_go_on(self) -> bool:
+        return not self.interrupt.is_asked
+
+    def refused(self, row: BadRow) -> None:
+        if len(self.first_bad) < BAD_ROWS_SHOWN:
+            self.first_bad.append(row)
+        if self._refusals:
+            self._refusals.writerow([row.line, guarded(row.value), row.reason])
+
+    def counted(self, counts: Counts) -> None:
+        words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
+        self._tick(self._source.read_bytes, self._source.size or None, words)
+
+
+@dataclass
+class _Result:
+    counts: Counts
+    watch: _Watch
+    encoding: str
+    delimiter: str
+
+    def data(self, list_name: str, dry_run: bool) -> dict[str, Any]:
+        counts = self.counts
+        return {
+            "list": list_name,
+            "rows": counts.rows,
+            "added": counts.added,
+            "already": counts.already,
+            "gone": counts.gone,
+            "bad": counts.bad,
+            "dry_run": dry_run,
+            "complete": not self.watch.interrupt.is_asked,
+            "encoding": self.encoding,
+            "delimiter": self.delimiter,
+        }
+
+    def lines(self, list_name: str, dry_run: bool, report: Path | None) -> Iterator[str]:
+        counts = self.counts
+        would = "would be " if dry_run else ""
+        yield f"{counts.added:,} {would}added to {list_name}"
+        yield f"{counts.already:,} already there"
+        yield f"{counts.gone:,} gone: they left earlier, and stay away"
+        yield f"{counts.bad:,} bad"
+        delimiter = _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
+        yield f"Read as {self.encoding}, delimiter {delimiter}."
+        for row in self.watch.first_bad:
+            yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
+        hidden = counts.bad + counts.gone - len(self.watch.first_bad)
+        if report:
+            yield f"All refused rows are in {report}."
+        elif hidden > 0:
+            yield f"  and {hidden:,} more: see them all with --report FILE."
+
+
+def _wanted(pairs: list[str]) -> dict[str, str]:
+    wanted: dict[str, str] = {}
+    for pair in pairs:
+        name, _, heading = pair.partition("=")
+        if not name or not heading:
+            raise BadInput(f"“{pair}” does not name a column: write it as in email=Mail.")
+        wanted[name] = heading
+    return wanted

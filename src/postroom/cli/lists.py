@@ -1,0 +1,145 @@
+"""`postroom list …`: make, look at and delete mailing lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.census import Census, census
+from postroom.cli.exit_codes import INTERRUPTED
+from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
+from postroom.cli.progress import progress
+from postroom.cli.session import interruptible, work
+from postroom.domain.address import parse_mailbox
+from postroom.domain.errors import BadInput
+from postroom.domain.mailing_list import MailingList, check_description, check_list_name
+from postroom.flow import sweep
+from postroom.records import lists
+from postroom.storage.port import Conflict
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+POSTAL_ADDRESS_CHARS_MAX = 300
+DELETE_BATCHES = 20  # between two looks at the progress
+
+app = typer.Typer(no_args_is_help=True, help="Mailing lists.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
+
+
+@app.command("create")
+def create(
+    name: Name,
+    sender: Annotated[str, typer.Option("--from", metavar="MAILBOX", help="From of its mails.")],
+    description: Annotated[str, typer.Option(help="What people read in mails.")] = "",
+    postal_address: Annotated[str, typer.Option(help="Stands at the foot of its mails.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a list."""
+    parse_mailbox(sender)
+    check_list_name(name)
+
+    async def job(parts: Parts) -> MailingList:
+        made = MailingList(
+            name=name,
+            description=check_description(description),
+            sender=sender.strip(),
+            created_at=parts.clock.now(),
+            postal_address=_checked_postal_address(postal_address),
+        )
+        await lists.create(parts.storage.tables, made)
+        return made
+
+    made = work(job)
+    show(_data(made), as_json, f"The list {name} is there; its mails come from {made.sender}.")
+
+
+@app.command("show")
+def show_list(name: Name, as_json: AsJson = False) -> None:
+    """Show a list and count its people."""
+    check_list_name(name)
+
+    async def job(parts: Parts) -> tuple[MailingList, Census]:
+        tables = parts.storage.tables
+        return await lists.read(tables, name), await census(tables, name, quiet=as_json)
+
+    found, people = work(job)
+    data = _data(found) | people.data()
+    show(data, as_json, *fields(data | {"created_at": found.created_at}))
+
+
+@app.command("all")
+def all_lists(as_json: AsJson = False) -> None:
+    """Show every list, by name."""
+
+    async def job(parts: Parts) -> list[dict[str, Any]]:
+        return [_data(each) async for each in lists.every_list(parts.storage.tables)]
+
+    found = work(job)
+    lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
+    show(found, as_json, *(line.rstrip() for line in lines))
+    if not found and not as_json:
+        tell("There is no list yet: make one with “postroom list create NAME --from ADDRESS”.")
+
+
+@app.command("delete")
+def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a list with all its people."""
+    check_list_name(name)
+
+    async def job(parts: Parts) -> tuple[int, bool]:
+        if not await lists.is_being_deleted(parts.storage.tables, name):  # else: go on with it
+            await _ask(parts, name, yes, as_json)
+            await lists.start_deleting(parts.storage.tables, name)
+        return await _delete_rows(parts, name, quiet=as_json)
+
+    rows, is_done = work(job)
+    if not is_done:
+        tell(f"Interrupted: {name} is deleted; the scheduler clears its last rows away.")
+        raise typer.Exit(INTERRUPTED)
+    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({rows:,} rows).")
+
+
+async def _ask(parts: Parts, name: str, yes: bool, quiet: bool) -> None:
+    tables = parts.storage.tables
+    await lists.read(tables, name)
+    if not yes:
+        people = await census(tables, name, quiet=quiet)
+        confirm(
+            f"Delete {name} with {people.total:,} people ({people.verified:,} verified)? "
+            "Messages on their way to it skip everybody who is still queued.",
+            yes,
+        )
+
+
+async def _delete_rows(parts: Parts, name: str, *, quiet: bool) -> tuple[int, bool]:
+    """How many rows went, and whether these were the last."""
+    tables, deleted = parts.storage.tables, 0
+    with progress(f"Deleting {name}", quiet=quiet) as tick, interruptible() as interrupt:
+        while not interrupt.is_asked and await lists.is_being_deleted(tables, name):
+            try:
+                deleted += await sweep.delete_rows_of(tables, name, at_most=DELETE_BATCHES)
+            except Conflict:  # the scheduler's sweep deletes the same rows: so they are going
+                continue
+            tick(deleted, None, f"{deleted:,} rows")
+    return deleted, not interrupt.is_asked or not await lists.is_being_deleted(tables, name)
+
+
+def _data(found: MailingList) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "from": found.sender,
+        "description": found.description,
+        "postal_address": found.postal_address,
+        "created_at": found.created_at,
+    }
+
+
+def _checked_postal_address(text: str) -> str:
+    text = text.strip()
+    if len(text) > POSTAL_ADDRESS_CHARS_MAX or not text.isprintable():
+        raise BadInput(
+            f"The postal address must be one line of at most {POSTAL_ADDRESS_CHARS_MAX} characters."
+        )
+    return text

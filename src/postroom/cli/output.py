@@ -1,0 +1,130 @@
+"""What commands print: words for people, or with --json one value and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import msgspec
+import typer
+
+from postroom.domain.csv_rows import guarded
+from postroom.domain.errors import BadInput
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON value on standard output, nothing else.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str) -> None:
+    """The data for a script, or the lines for a person."""
+    if as_json:
+        print(to_json(data))
+    else:
+        for line in lines:
+            print(line)
+
+
+def to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def tell(words: str) -> None:
+    """Beside the result: on standard error."""
+    print(words, file=sys.stderr)
+
+
+def fields(data: Mapping[str, object]) -> list[str]:
+    """One line a field, values below each other; empty ones left out."""
+    width = max(map(len, data), default=0)
+    return [
+        f"{name.replace('_', ' '):{width}}  {readable(value)}"
+        for name, value in data.items()
+        if value not in (None, "", {})
+    ]
+
+
+def readable(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+        case dict():
+            return ", ".join(f"{name}={each}" for name, each in value.items())
+    return str(value)
+
+
+async def print_json_array(values: AsyncIterator[object]) -> int:
+    """One array, an element a line, written as they come; how many."""
+    count = 0
+    async for value in values:
+        print(("[" if count == 0 else ",\n") + to_json(value), end="")
+        count += 1
+    print("[]" if count == 0 else "]")
+    return count
+
+
+async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Sequence[Any]]) -> int:
+    """Rows as they come, safe to open in a spreadsheet; how many."""
+    writer, count = csv.writer(file, lineterminator="\r\n"), 0  # RFC 4180
+    writer.writerow(header)
+    async for row in rows:
+        writer.writerow([guarded(cell_text(cell)) for cell in row])
+        count += 1
+    return count
+
+
+def cell_text(cell: object) -> str:
+    if cell is None:
+        return ""
+    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
+
+
+@contextlib.contextmanager
+def csv_file(path: Path | None) -> Iterator[TextIO]:
+    """A file to write into that is whole or not there; without a path, standard output."""
+    if path is None or str(path) == "-":
+        yield sys.stdout
+        return
+    try:
+        with _opened(path) as file:
+            yield file
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    if path.exists() and not path.is_file():  # a pipe or a device: nothing to be renamed
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(name, path)  # readable by its owner alone: it holds addresses
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on only with a yes: typed on a terminal, or given beforehand."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadInput(f"{question} Without a terminal to ask on, say so with --yes.")
+    if not typer.confirm(question, err=True):
+        raise BadInput("Nothing was done.")

@@ -1,0 +1,56 @@
+"""How far a long command got: a bar on a terminal, a plain line a second elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+Show = Callable[[int, int | None, str], None]
+"""Called with how much is done, of how much (None: nobody knows), and in words."""
+
+LINE_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def progress(label: str, *, quiet: bool) -> Iterator[Show]:
+    if quiet:
+        yield lambda _done, _total, _words: None
+    elif sys.stderr.isatty():
+        with _bar(label) as show:
+            yield show
+    else:
+        yield _Lines(label)
+
+
+@contextlib.contextmanager
+def _bar(label: str) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[words]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None, words="")
+        yield lambda done, total, words: bar.update(task, completed=done, total=total, words=words)
+
+
+class _Lines:
+    """The first line after a second: what is quicker needs none."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._next_at = time.monotonic() + LINE_EVERY_S
+
+    def __call__(self, done: int, total: int | None, words: str) -> None:
+        now = time.monotonic()
+        if now < self._next_at:
+            return
+        self._next_at = now + LINE_EVERY_S
+        share = f" {done * 100 // total} %," if total else ""
+        print(f"{self._label}:{share} {words}", file=sys.stderr, flush=True)

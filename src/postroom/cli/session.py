@@ -1,0 +1,94 @@
+"""A command at work: settings read, logs set up, storage opened, and all of it closed again.
+
+What is slow to import is imported here, when a command really runs: `--help` must be quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from postroom.domain.errors import NotFound
+from postroom.domain.message import Message
+from postroom.records import messages
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+    from postroom.wiring import Parts
+
+T = TypeVar("T")
+REF_CHARS_MAX = 20
+
+
+def load_settings() -> Settings:
+    """The settings, with logs set up as they say."""
+    from postroom import settings
+    from postroom.cli import logs
+
+    loaded = settings.load()
+    logs.configure(loaded.log_level)
+    return loaded
+
+
+def work(job: Callable[[Parts], Awaitable[T]]) -> T:
+    """Do the job with storage open; what it returns."""
+    from postroom import wiring
+
+    settings = load_settings()
+
+    async def run() -> T:
+        async with wiring.parts(settings) as parts:
+            return await job(parts)
+
+    return in_loop(run())
+
+
+def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    from postroom import roles
+
+    results: list[T] = []
+
+    async def run() -> None:
+        results.append(await coroutine)
+
+    roles.run(run())
+    return results[0]
+
+
+def wake_scheduler(parts: Parts) -> None:
+    from postroom import roles
+
+    parts.bells.ring(roles.SCHEDULER_BELL)
+
+
+async def read_message(parts: Parts, ref: str) -> Message:
+    """The message, alive or archived; also for a ref that storage could not even look for."""
+    if not ref.isascii() or len(ref) > REF_CHARS_MAX:
+        raise NotFound(f"“{ref[:40]}” is not a message ref: “postroom message all” lists them.")
+    return await messages.read(parts.storage.tables, ref)
+
+
+class Interrupt:
+    """Whether somebody pressed Ctrl-C (or sent SIGTERM): long commands look, and stop cleanly."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def ask(self) -> None:
+        self.is_asked = True
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Within it a signal is a question, not an exception."""
+    interrupt, loop = Interrupt(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt.ask)
+    try:
+        yield interrupt
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

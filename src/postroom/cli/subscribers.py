@@ -1,0 +1,183 @@
+"""`postroom subscriber …`: one person, or everyone, of a list. Imports are in imports.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.imports import import_people
+from postroom.cli.output import (
+    AsJson,
+    csv_file,
+    fields,
+    print_json_array,
+    show,
+    tell,
+    write_csv,
+)
+from postroom.cli.session import work
+from postroom.domain.address import parse_address
+from postroom.domain.csv_people import EMAIL, SINCE, SUBSCRIPTION, UNVERIFIED
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.subscriber import Subscriber
+from postroom.flow import subscribe
+from postroom.records import lists, subscribers
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+EXPORT_COLUMNS_MAX = 1000  # the header must be known before the first row is written
+
+app = typer.Typer(no_args_is_help=True, help="The people of a list.")
+app.command("import")(import_people)
+ListName = Annotated[str, typer.Argument(metavar="LIST")]
+AddressText = Annotated[str, typer.Argument(metavar="ADDRESS")]
+
+
+@app.command("add")
+def add(
+    list_name: ListName,
+    address: AddressText,
+    verified: Annotated[bool, typer.Option("--verified", help="They have confirmed.")] = False,
+    attribute: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be given several times.")
+    ] = None,
+    bring_back: Annotated[
+        bool, typer.Option("--bring-back", help="Also if they left: only if they asked for it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add one person. Who is not verified is not mailed."""
+    check_list_name(list_name)
+    parsed, attributes = parse_address(address), _attributes(attribute or [])
+
+    async def job(parts: Parts) -> Subscriber:
+        return await subscribe.add(
+            parts.storage.tables,
+            list_name,
+            parsed,
+            attributes,
+            verified=verified,
+            now=parts.clock.now(),
+            bring_back=bring_back,
+        )
+
+    added = work(job)
+    words = f"{added.address} is on {list_name}"
+    unverified = "" if verified else ", not verified: add with --verified whoever has confirmed"
+    show(_data(added), as_json, f"{words}{unverified}.")
+
+
+@app.command("show")
+def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson = False) -> None:
+    """Show what is known of one person."""
+    check_list_name(list_name)
+    parsed = parse_address(address)
+
+    async def job(parts: Parts) -> Subscriber:
+        await lists.read(parts.storage.tables, list_name)
+        found = await subscribers.find(parts.storage.tables, list_name, parsed.storage_key)
+        if found is None:
+            raise NotFound(f"{parsed.typed} was never on {list_name}.")
+        return found[0]
+
+    data = _data(work(job))
+    show(data, as_json, *fields(data))
+
+
+@app.command("remove")
+def remove(list_name: ListName, address: AddressText, as_json: AsJson = False) -> None:
+    """Take one person off a list; nobody mails them any more, and no import brings them back."""
+    check_list_name(list_name)
+    parsed = parse_address(address)
+
+    async def job(parts: Parts) -> None:
+        await subscribe.remove(parts.storage.tables, list_name, parsed, parts.clock.now())
+
+    work(job)
+    data = {"list": list_name, "address": parsed.typed, "removed": True}
+    show(data, as_json, f"{parsed.typed} is off {list_name}.")
+
+
+@app.command("export")
+def export(
+    list_name: ListName,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="- or none: print.")] = None,
+    gone: Annotated[bool, typer.Option("--gone", help="Those who left instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write everyone of a list as CSV, or with --json and no file as one array."""
+    check_list_name(list_name)
+    path = None if file is None or str(file) == "-" else file
+
+    async def job(parts: Parts) -> int:
+        await lists.read(parts.storage.tables, list_name)
+        if as_json and path is None:
+            return await print_json_array(_exported(parts, list_name, gone))
+        return await _export_csv(parts, list_name, gone, path)
+
+    count = work(job)
+    if path is not None:
+        data = {"list": list_name, "file": str(path), "people": count}
+        show(data, as_json)
+        if not as_json:
+            tell(f"{count:,} people of {list_name} are in {path}.")
+
+
+async def _export_csv(parts: Parts, list_name: str, gone: bool, path: Path | None) -> int:
+    """Twice over the list: once for the columns, once for the rows."""
+    names: set[str] = set()
+    async for one in _everyone(parts, list_name, gone):
+        names.update(one.attributes)
+        if len(names) > EXPORT_COLUMNS_MAX:
+            raise BadInput(f"{list_name} has over {EXPORT_COLUMNS_MAX} attributes: use --json.")
+    columns = sorted(names)
+
+    async def rows() -> AsyncIterator[list[Any]]:
+        async for one in _everyone(parts, list_name, gone):
+            values = [one.attributes.get(name, "") for name in columns]
+            yield [one.address, standing(one), one.since, *values]
+
+    with csv_file(path) as out:
+        return await write_csv(out, [EMAIL, SUBSCRIPTION, SINCE, *columns], rows())
+
+
+async def _exported(parts: Parts, list_name: str, gone: bool) -> AsyncIterator[dict[str, Any]]:
+    async for one in _everyone(parts, list_name, gone):
+        yield _data(one)
+
+
+async def _everyone(parts: Parts, list_name: str, gone: bool) -> AsyncIterator[Subscriber]:
+    async for one in subscribers.everyone(parts.storage.tables, list_name):
+        if bool(one.gone) == gone:
+            yield one
+
+
+def standing(one: Subscriber) -> str:
+    """verified, unverified, or why they are gone."""
+    return one.gone or ("verified" if one.verified else UNVERIFIED)
+
+
+def _data(one: Subscriber) -> dict[str, Any]:
+    return {
+        "list": one.list_name,
+        "address": one.address,
+        "subscription": standing(one),
+        "verified": one.verified,
+        "since": one.since,
+        "attributes": one.attributes,
+    }
+
+
+def _attributes(pairs: list[str]) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadInput(f"“{pair}” is not an attribute: write it as name=value.")
+        attributes[name.strip()] = value
+    return attributes

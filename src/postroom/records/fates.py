@@ -1,0 +1,83 @@
+"""Who got what: one recipient of a message after the other, read from where each stands.
+
+A batch's ledger says which state; the archive or the delivery row says who and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.delivery import Delivery, Ledger, State
+from postroom.domain.message import Message
+from postroom.records import archive, batches
+from postroom.records.archive import Archived
+from postroom.storage.port import Tables
+
+OUTCOMES = {
+    "queued": State.QUEUED,
+    "sending": State.SENDING,
+    "sent": State.SENT,
+    "failed": State.FAILED,
+    "held": State.HELD,
+    "skipped": State.SKIPPED,
+}
+_WORD = {state: word for word, state in OUTCOMES.items()}
+
+
+class Fate(msgspec.Struct, frozen=True):
+    address: str
+    outcome: str
+    at: datetime | None  # when it ended, or when it will be tried again
+    words: str
+
+
+async def fates(
+    tables: Tables, message: Message, only: State | None = None
+) -> AsyncIterator[Fate]:
+    """Everyone of the audience in its order, or those in one state; a batch in memory at a time."""
+    for group in batches.groups(message.batches):
+        for ledger in await _ledgers(tables, message.ref, group):
+            if only is None or only in ledger.states:
+                for fate in await _of_batch(tables, ledger, only):
+                    yield fate
+
+
+async def _ledgers(tables: Tables, ref: str, group: int) -> list[Ledger]:
+    """Alive first: while it is moved a group stands in both places, and says the same."""
+    archived = await batches.load_group(tables, ref, group, table=batches.ARCHIVE)
+    live = await batches.load_group(tables, ref, group)
+    known = {ledger.batch: ledger for ledger, _ in [*archived, *live]}
+    return [known[batch] for batch in sorted(known)]
+
+
+async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[Fate]:
+    """The rows that may go are read first: they go only after the archive has them all."""
+    waiting: dict[int, Delivery] = {}
+    if not ledger.is_final:
+        waiting = await batches.load_deliveries(tables, ledger.ref, ledger.batch)
+    ends = {
+        ended.delivery.position: ended
+        async for ended in archive.load(tables, ledger.ref, ledger.batch)
+    }
+    return [
+        _fate(ledger, at, State(letter), waiting.get(at), ends.get(at))
+        for at, letter in enumerate(ledger.states)
+        if only is None or letter == only
+    ]
+
+
+def _fate(
+    ledger: Ledger, at: int, state: State, waiting: Delivery | None, ended: Archived | None
+) -> Fate:
+    """An archive row that says something else is of an earlier round: failed, then revived."""
+    delivery = ended.delivery if ended else waiting
+    address = delivery.address if delivery else ""
+    if ended and ended.ended.state is state:
+        return Fate(address, _WORD[state], ended.ended.ended_at, ended.ended.words)
+    wait = ledger.deferred.get(at)
+    if wait:
+        return Fate(address, _WORD[state], datetime.fromtimestamp(wait.retry_at, UTC), wait.words)
+    return Fate(address, _WORD[state], None, "")
