@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -19,10 +20,7 @@ class Bell:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rung = asyncio.Event()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.mkfifo(path, 0o600)
-        # Read and write, so that the pipe never ends when a ringer closes it.
-        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = _open_pipe(path)
         asyncio.get_running_loop().add_reader(self._pipe, self._hear)
 
     async def wait(self, seconds: float) -> bool:
@@ -50,6 +48,17 @@ class Bell:
         self._rung.set()
 
 
+def _open_pipe(path: Path) -> int:
+    """Made under a hidden name: a ringer that found a pipe nobody reads yet would clear it away."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name("." + path.name)
+    os.mkfifo(hidden, 0o600)
+    # Read and write, so that the pipe never ends when a ringer closes it.
+    pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    hidden.rename(path)
+    return pipe
+
+
 class Bells:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -60,11 +69,18 @@ class Bells:
     def ring(self, kind: str) -> None:
         """Wake every listener of the kind; those of dead processes are cleared away."""
         for path in self._folder.glob(f"{kind}.*"):
-            try:
-                pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError:  # nobody reads it any more
-                path.unlink(missing_ok=True)
-                continue
-            with contextlib.suppress(BlockingIOError):  # full: it is ringing already
-                os.write(pipe, b"!")
-            os.close(pipe)
+            with contextlib.suppress(OSError):  # full: it rings already; or closed this moment
+                _ring(path)
+
+
+def _ring(path: Path) -> None:
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nobody reads it any more
+            path.unlink(missing_ok=True)
+        return
+    try:
+        os.write(pipe, b"!")
+    finally:
+        os.close(pipe)

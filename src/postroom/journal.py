@@ -10,10 +10,13 @@ line cannot be written (full disk) the page is removed: no page, no claim; the a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -21,6 +24,7 @@ import msgspec
 from postroom.domain.delivery import Recollection, StillAlive
 from postroom.domain.outcome import Outcome
 
+UNBORN_S = 60.0  # far more than a sender needs to make its folder
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _encode = msgspec.json.encode
 
@@ -125,37 +129,54 @@ class FileJournals:
             self._lock = None
 
     def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+        """Two lanes may have begun a page for the same batch; one of them was sending."""
         if not (self._folder / owner).is_dir():
             return None
-        if not self._is_dead(owner):
+        is_dead = self._is_dead(owner)
+        if is_dead is None:
+            return None
+        if not is_dead:
             return StillAlive()
-        for lines in self._read(owner):
-            head = lines[0]
-            if isinstance(head, _Batch) and (head.ref, head.batch) == (ref, batch):
-                return _recollection(lines, whole=bool(self._boot) and head.boot == self._boot)
-        return Recollection()  # dead, and no page for this batch: everything announced is in doubt
+        pages = [page for page in self._read(owner) if page.is_of(ref, batch)]
+        if not pages:
+            return Recollection()  # no page for this batch: everything announced is in doubt
+        return Recollection(
+            frozenset().union(*(page.handed for page in pages)),
+            {at: outcome for page in pages for at, outcome in page.answered.items()},
+            whole=all(page.is_whole and page.boot == self._boot != "" for page in pages),
+        )
 
     def dead_owners(self) -> list[str]:
         """Senders of this machine that ended without closing their journal."""
         if not self._folder.is_dir():
             return []
         owners = sorted(path.name for path in self._folder.iterdir() if path.name[0] != ".")
-        return [owner for owner in owners if owner != self._owner and self._is_dead(owner)]
+        return [owner for owner in owners if owner != self._owner and self._is_dead(owner) is True]
 
     def pages(self, owner: str) -> Iterator[tuple[str, int]]:
         """(ref, batch) of the batches a sender had in hand."""
-        for lines in self._read(owner):
-            if isinstance(lines[0], _Batch):
-                yield lines[0].ref, lines[0].batch
+        for page in self._read(owner):
+            yield page.ref, page.batch
+
+    def clear_unborn(self) -> None:
+        """Folders of senders that died before theirs appeared."""
+        for hidden in self._folder.glob(".*"):
+            with contextlib.suppress(FileNotFoundError):
+                is_old = hidden.stat().st_mtime < time.time() - UNBORN_S
+                if is_old and self._is_dead(hidden.name) is True:
+                    shutil.rmtree(hidden, ignore_errors=True)
 
     def forget(self, owner: str) -> None:
         shutil.rmtree(self._folder / owner, ignore_errors=True)
 
-    def _is_dead(self, owner: str) -> bool:
+    def _is_dead(self, owner: str) -> bool | None:
+        """None if it is not ours to judge: another user's journal. Then its lease decides."""
         try:
             lock = os.open(self._folder / owner / "lock", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return True  # being forgotten
+        except OSError:
+            return None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -164,34 +185,54 @@ class FileJournals:
             os.close(lock)
         return True
 
-    def _read(self, owner: str) -> Iterator[list[_Batch | _Handed | _Answered]]:
+    def _read(self, owner: str) -> list[_Page]:
         folder = self._folder / owner
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
-        for path in paths:
-            lines = _lines(path) if path.name != "lock" else []
-            if lines:
-                yield lines
+        pages = [_read_page(path) for path in paths if path.name != "lock"]
+        return [page for page in pages if page is not None]
 
 
-def _lines(path: Path) -> list[_Batch | _Handed | _Answered]:
-    """Whole lines only: the last one may be torn."""
+@dataclass
+class _Page:
+    """What one lane wrote about the batch it had in hand."""
+
+    ref: str
+    batch: int
+    boot: str
+    is_whole: bool = True
+    handed: set[int] = field(default_factory=set)
+    answered: dict[int, Outcome] = field(default_factory=dict)
+
+    def is_of(self, ref: str, batch: int) -> bool:
+        return (self.ref, self.batch) == (ref, batch)
+
+
+def _read_page(path: Path) -> _Page | None:
+    """Whole lines only: the last one may be torn. What does not read proves nothing."""
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []  # its owner ended it meanwhile
-    return [_line.decode(line) for line in content.split(b"\n")[:-1]]
-
-
-def _recollection(lines: Sequence[_Batch | _Handed | _Answered], *, whole: bool) -> Recollection:
-    handed: set[int] = set()
-    answered: dict[int, Outcome] = {}
+        head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
+        first = _line.decode(head)
+    except (OSError, ValueError, msgspec.DecodeError):
+        return None  # blank, ended meanwhile, or spoilt
+    if not isinstance(first, _Batch):
+        return None
+    page = _Page(first.ref, first.batch, first.boot)
     for line in lines:
-        match line:
-            case _Handed(positions=positions):
-                handed.update(positions)
-            case _Answered(position=position, outcome=outcome):
-                answered[position] = outcome
-    return Recollection(frozenset(handed), answered, whole)
+        try:
+            _note(page, _line.decode(line))
+        except (ValueError, msgspec.DecodeError):
+            page.is_whole = False
+    return page
+
+
+def _note(page: _Page, line: _Batch | _Handed | _Answered) -> None:
+    match line:
+        case _Handed(positions=positions):
+            page.handed.update(positions)
+        case _Answered(position=position, outcome=outcome):
+            page.answered[position] = outcome
+        case _Batch():
+            page.is_whole = False
 
 
 def _boot_id() -> str:

@@ -12,6 +12,7 @@ import structlog
 
 from postroom import wiring, worker
 from postroom.bell import Bell
+from postroom.domain.errors import WrongState
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.settings import Settings
@@ -22,6 +23,7 @@ log = structlog.get_logger("roles")
 SCHEDULER_BELL, SENDER_BELL = "scheduler", "sender"
 SCHEDULER_REST_S_MAX = 10.0
 DRAIN_REST_S = 0.05
+DRAIN_FAULTS_MAX = 4  # tries of an unreachable provider before `drain` gives up
 
 
 def run(role: Coroutine[Any, Any, None]) -> None:
@@ -35,10 +37,10 @@ def run(role: Coroutine[Any, Any, None]) -> None:
         runner.run(role)
 
 
-async def run_scheduler(settings: Settings) -> None:
+async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
     async with wiring.parts(settings) as parts:
         bell = parts.bells.listen(SCHEDULER_BELL)
-        scheduler, stop = wiring.scheduler(parts), Stop(bell)
+        scheduler, stop = wiring.scheduler(parts), _stop(bell, supervised)
 
         async def step() -> bool:
             is_busy = await scheduler.step()
@@ -47,21 +49,20 @@ async def run_scheduler(settings: Settings) -> None:
             return is_busy
 
         try:
-            with worker.stop_on_signals(stop):
-                await worker.run(step, lambda: scheduler.rest_s(SCHEDULER_REST_S_MAX), bell, stop)
+            await worker.run(step, lambda: scheduler.rest_s(SCHEDULER_REST_S_MAX), bell, stop)
         finally:
             await scheduler.stop()
             bell.close()
 
 
-async def run_sender(settings: Settings) -> None:
-    async with wiring.parts(settings) as parts, _sending(parts) as (sender, bell, stop):
+async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
+    async with wiring.parts(settings) as parts, _sending(parts, supervised) as (sender, bell, stop):
         await worker.run(sender.step, sender.rest_s, bell, stop)
 
 
 async def drain(settings: Settings) -> None:
     """Scheduler and sender in one process until nothing is due."""
-    async with wiring.parts(settings) as parts, _sending(parts) as (sender, bell, stop):
+    async with wiring.parts(settings) as parts, _sending(parts, False) as (sender, bell, stop):
         scheduler, is_due = wiring.scheduler(parts), True
         try:
             while is_due and not stop.is_asked:
@@ -71,18 +72,25 @@ async def drain(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _sending(parts: Parts) -> AsyncIterator[tuple[SenderRole, Bell, Stop]]:
+async def _sending(parts: Parts, supervised: bool) -> AsyncIterator[tuple[SenderRole, Bell, Stop]]:
     """A sender opened, told of signals, and closed with its work in hand finished."""
     bell = parts.bells.listen(SENDER_BELL)
-    sender, stop = await wiring.sender(parts, bell), Stop(bell)
+    sender, stop = await wiring.sender(parts, bell), _stop(bell, supervised)
     stop.then(sender.stop_handing_over)
     await sender.open()
     try:
-        with worker.stop_on_signals(stop):
-            yield sender, bell, stop
+        yield sender, bell, stop
     finally:
         await sender.close(parts.settings.stop_grace_s)
         bell.close()
+
+
+def _stop(bell: Bell, supervised: bool) -> Stop:
+    stop = Stop(bell)
+    worker.stop_on_signals(stop)
+    if supervised:
+        worker.stop_when_orphaned(stop)
+    return stop
 
 
 async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell) -> bool:
@@ -91,7 +99,13 @@ async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell)
     is_busy |= await sender.step()
     if is_busy:
         return True
-    if sender.is_idle:
+    pause_s = await sender.rest_s() if sender.breaker.faults else DRAIN_REST_S
+    if sender.breaker.faults >= DRAIN_FAULTS_MAX:
+        raise WrongState(
+            "The mail server does not take mails: see the log, and “postroom doctor”. "
+            "Whoever is still queued stays queued."
+        )
+    if sender.is_idle and not sender.breaker.faults:
         return await scheduler.step_and_report()
-    await bell.wait(DRAIN_REST_S)
+    await bell.wait(pause_s)
     return True

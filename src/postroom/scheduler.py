@@ -17,6 +17,7 @@ from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Due
 from postroom.records import leases
 from postroom.records.leases import Lease
+from postroom.records.messages import DueEntry
 from postroom.storage.port import Conflict, Storage, StorageError
 
 LEASE = "scheduler"
@@ -43,10 +44,13 @@ class Scheduler:
         if not await self._leads():
             return False
         is_busy = False
-        async for due in schedule.due_messages(self.storage.tables, self.clock.now()):
-            is_busy |= await self._try_to_advance(due)
+        seen: set[str] = set()
+        async for entry in schedule.due_entries(self.storage.tables, self.clock.now()):
+            seen.add(entry.ref)
+            is_busy |= await self._try_to_advance(entry)
             if not await self._leads():
                 return False
+        self._reported = {ref: at for ref, at in self._reported.items() if ref in seen}
         if not is_busy:
             await self._sweep()
         return is_busy
@@ -86,16 +90,19 @@ class Scheduler:
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
 
-    async def _try_to_advance(self, due: Due) -> bool:
+    async def _try_to_advance(self, entry: DueEntry) -> bool:
         """One message that cannot go on must not hold up the others."""
         try:
-            return await self._advance(due)
+            due = await schedule.due_message(self.storage.tables, entry, self.clock.now())
+            if due is None:
+                self._reported.pop(entry.ref, None)
+            return due is not None and await self._advance(due)
         except Conflict:  # a person or another scheduler changed it: look again
             return True
         except StorageError:
             raise
         except Exception:
-            log.exception("message_stuck", ref=due.message.ref)
+            log.exception("message_stuck", ref=entry.ref)
             return False
 
     async def _advance(self, due: Due) -> bool:
@@ -107,8 +114,8 @@ class Scheduler:
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not fan_out.is_gone_over(message):
-            await fan_out.go_on(self.storage, message, etag, now)
-            return True
+            step, _ = await fan_out.go_on(self.storage, message, etag, now)
+            return step != message
         if message.completed_at is None:
             return await self._report(due, now)
         if archive.is_ready(message):
@@ -137,10 +144,10 @@ class Scheduler:
         if self._swept_at and now < self._swept_at + timedelta(seconds=self.sweep_every_s):
             return
         self._swept_at = now
-        async for due in schedule.due_messages(self.storage.tables, now):
-            if due.message.status in (Status.PROCESSING, Status.CANCELLED):
-                put = await sweep.put_forgotten_items(self.storage, due.message, now)
-                if put:
-                    log.warning("forgotten_items_put", ref=due.message.ref, items=put)
-        await sweep.expire_archive(self.storage, now, keep_days=self.keep_archive_days)
-        await sweep.finish_deletions(self.storage.tables)
+        storage = self.storage
+        put = await sweep.put_forgotten_items(storage, now)
+        if put:
+            log.warning("forgotten_items_put", items=put)
+        await sweep.expire_archive(storage, now, keep_days=self.keep_archive_days)
+        await sweep.finish_deletions(storage.tables)
+        await leases.forget_long_expired(storage.tables, now)

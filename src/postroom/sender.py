@@ -8,6 +8,7 @@ reads our journal; elsewhere the announcements decide once our lease has run out
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +19,7 @@ import structlog
 from postroom.bell import Bell
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker
-from postroom.domain.outcome import Deferred, Outcome
+from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
 from postroom.domain.work_item import BatchItem
 from postroom.flow import confirm
 from postroom.flow.fan_out import MAIL_QUEUE
@@ -75,12 +76,14 @@ class SenderRole:
         """Hand new items to free lanes; whether it is worth looking again at once."""
         if self._bugs:
             raise self._bugs[0]
+        if self._beats and self._beats.done():
+            self._beats.result()  # without it our right to send runs out unseen
         await self._look_after_journals()
         room = self._room()
         if not room:
             return False
         claims = await self.storage.queues.claim(
-            SUBSCRIBE_QUEUE, limit=room, lease_s=CONFIRM_CLAIM_S
+            SUBSCRIBE_QUEUE, limit=max(1, room // 2), lease_s=CONFIRM_CLAIM_S
         )
         for claim in claims:
             self._start(lambda slot, claim=claim: self._confirm(claim, slot))
@@ -99,7 +102,7 @@ class SenderRole:
 
     @property
     def is_idle(self) -> bool:
-        return not self._busy
+        return len(self._free) == self.lanes
 
     def stop_handing_over(self) -> None:
         """Planned stop: what is not on the wire yet stays queued."""
@@ -117,9 +120,10 @@ class SenderRole:
             self._beats.cancel()
             await asyncio.gather(self._beats, return_exceptions=True)
         await self._close_lanes()
-        lease = await leases.holder(self.storage.tables, self._lease, now=self.clock.now())
-        if lease:
-            await leases.give_up(self.storage.tables, lease)
+        with contextlib.suppress(StorageError):  # then it runs out by itself
+            lease = await leases.holder(self.storage.tables, self._lease, now=self.clock.now())
+            if lease:
+                await leases.give_up(self.storage.tables, lease)
 
     async def _close_lanes(self) -> None:
         for slot in self._free:
@@ -158,7 +162,7 @@ class SenderRole:
         """How many items may be taken now."""
         if not self.sender.right.holds() or self.breaker.pause_s(self._now_s()):
             return 0
-        allowed = self.breaker.lanes(self.lanes) - len(self._busy)
+        allowed = self.breaker.lanes(self.lanes) - (self.lanes - len(self._free))
         return max(0, min(allowed, len(self._free), CLAIM_ITEMS_MAX))
 
     def _start(self, work: Any) -> None:
@@ -172,13 +176,12 @@ class SenderRole:
             await work
         except StorageError as error:  # nothing was announced: the item comes back by itself
             log.warning("item_left", error=type(error).__name__, words=str(error)[:200])
-        except asyncio.CancelledError:
-            raise
-        except BaseException as bug:  # noqa: BLE001 - a bug ends the process; the journal stays
+        except Exception as bug:  # noqa: BLE001 - ends the process; the journal page must stay
             self._bugs.append(bug)
-        finally:
-            self._free.append(slot)
             self.bell.ring()
+            return
+        self._free.append(slot)
+        self.bell.ring()
 
     async def _send(self, claim: Claim, slot: _Slot) -> None:
         handled = await self.sender.handle(claim, slot.lane, slot.journal)
@@ -196,8 +199,10 @@ class SenderRole:
         outcome: Outcome | None = await confirm.mail_confirmation(
             self.storage, claim, slot.lane, self.renderer, self.clock
         )
-        if isinstance(outcome, Deferred) and outcome.scope == "provider":
+        if isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER:
             self._fault()
+        elif isinstance(outcome, Sent):
+            self.breaker.worked()
 
     def _fault(self) -> None:
         pause_s = self.breaker.failed(self._now_s())
@@ -211,6 +216,7 @@ class SenderRole:
         if now_s < self._journals_at:
             return
         self._journals_at = now_s + JOURNALS_EVERY_S
+        self.journals.clear_unborn()
         for owner in self.journals.dead_owners():
             await self._recover(owner)
 
@@ -229,6 +235,7 @@ class SenderRole:
         self._recovered.add(owner)
         if not waiting:
             self.journals.forget(owner)
+            self._recovered.discard(owner)
         log.info("sender_died", owner=owner, batches_in_hand=waiting)
 
     def _now_s(self) -> float:

@@ -8,8 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 PREFIX = "POSTROOM_"
 FILE = Path("postroom.toml")
@@ -23,8 +22,8 @@ class BadSettings(Exception):
         self.mistakes = mistakes
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
@@ -130,17 +129,6 @@ class Settings(BaseSettings):
         if value not in ("debug", "info", "warning", "error"):
             raise ValueError("must be debug, info, warning or error")
         return value
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)  # `load` gathers them, so that it can name every mistake
 
 
 def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:

@@ -60,16 +60,32 @@ class Child:
         loop = asyncio.get_running_loop()
         while not self.stopping:
             started = loop.time()
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "postroom.cli", self.role, start_new_session=True
-            )
-            code = await self.process.wait()
+            code = await self._run_once()
             if self.stopping:
                 return
             pause_s = RESTART_S_FIRST if loop.time() - started > HEALTHY_S else pause_s
             log.error("role_died", role=self.role, code=code, restart_s=pause_s)
             await _wait(self._again, pause_s)
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
+
+    async def _run_once(self) -> int:
+        """Its exit code. The pipe to its stdin tells it when we are gone."""
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "postroom.cli",
+                self.role,
+                "--supervised",
+                stdin=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for us; we ask the children
+            )
+        except OSError as error:
+            log.error("role_not_started", role=self.role, words=str(error))
+            return -1
+        if self.stopping:  # asked while it was being made
+            self._signal(signal.SIGTERM)
+        return await self.process.wait()
 
     def ask_to_stop(self) -> None:
         self.stopping = True
@@ -100,9 +116,11 @@ class Supervisor:
             loop.add_signal_handler(number, self._on_signal)
         async with wiring.parts(self._settings) as parts:
             self._scheduler.start()
-            while not self._stop.is_set():
-                await self._look(parts)
-            await self._stop_all()
+            try:
+                while not self._stop.is_set():
+                    await self._look(parts)
+            finally:
+                await self._stop_all()
 
     async def _look(self, parts: wiring.Parts) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
+from postroom.domain.errors import PostroomError
 from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Right, Sender
@@ -20,11 +22,23 @@ from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.settings import BadSettings, Settings
-from postroom.storage.port import Storage
+from postroom.storage.port import Storage, Unavailable
 from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.sqlite_file import connect
+from postroom.transport import smtp_session
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import Transport
-from postroom.transport.smtp import SmtpTransport, parse_smtp_url
+from postroom.transport.smtp import (
+    SmtpConfig,
+    SmtpConnection,
+    SmtpTransport,
+    Timeouts,
+    Tls,
+    parse_smtp_url,
+)
+
+OUTBOX = "outbox:"
+TRY_S = 10.0  # how long a server may think when a person waits for the answer
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,8 @@ async def parts(settings: Settings) -> AsyncIterator[Parts]:
     if mistakes:
         raise BadSettings(mistakes)
     clock = WallClock()
+    # Ours to make, unlike any other folder: one that is missing may be a disk not mounted.
+    await asyncio.to_thread(_make_folder, settings.data)
     storage = await SqliteStorage.open(_sqlite_path(settings), clock)
     try:
         yield Parts(settings, clock, storage, Bells(settings.data / "bells"))
@@ -104,25 +120,75 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
 def transport(parts: Parts) -> Transport:
     settings = parts.settings
     address = settings.transport.get_secret_value()
-    if address == "outbox:":
+    if address == OUTBOX:
         return OutboxTransport(parts.storage, parts.clock)
-    config = parse_smtp_url(address)
-    return SmtpTransport(
-        replace(
-            config,
-            window=settings.smtp_window,
-            mails_per_connection_max=settings.smtp_mails_per_connection,
-            ehlo_name=config.ehlo_name or settings.smtp_ehlo_name,
-            ca_file=config.ca_file or settings.smtp_ca_file,
-        )
+    return SmtpTransport(_smtp_config(settings))
+
+
+def _smtp_config(settings: Settings) -> SmtpConfig:
+    config = parse_smtp_url(settings.transport.get_secret_value())
+    return replace(
+        config,
+        window=settings.smtp_window,
+        mails_per_connection_max=settings.smtp_mails_per_connection,
+        ehlo_name=config.ehlo_name or settings.smtp_ehlo_name,
+        ca_file=config.ca_file or settings.smtp_ca_file,
     )
+
+
+def leaves_the_machine(settings: Settings) -> bool:
+    """Whether mails are sent at all, or only kept to be looked at."""
+    return settings.transport.get_secret_value() != OUTBOX
+
+
+def describe_transport(settings: Settings) -> str:
+    """For people; without the password."""
+    if not leaves_the_machine(settings):
+        return "the outbox: mails are kept in storage, nothing leaves this machine"
+    config = _smtp_config(settings)
+    privacy = {Tls.REQUIRE: "with STARTTLS", Tls.IMPLICIT: "with TLS", Tls.NONE: "in clear"}
+    user = f" as {config.username}" if config.username else ""
+    return f"SMTP to {config.server} {privacy[config.tls]}{user}"
+
+
+async def try_transport(settings: Settings) -> None:
+    """Connect, greet, TLS and login as a sender would, and send nothing.
+
+    PostroomError, with the server's words, if mails could not leave this way.
+    """
+    timeouts = Timeouts(TRY_S, TRY_S, TRY_S)
+    try:
+        config = replace(_smtp_config(settings), timeouts=timeouts)
+        opened = await smtp_session.open_session(config, smtp_session.tls_context(config))
+    except (ValueError, smtp_session.Unavailable) as trouble:
+        raise PostroomError(str(trouble)) from trouble
+    await SmtpConnection(*opened, config).quit()
+
+
+def storage_path(settings: Settings) -> Path:
+    """Where on this machine storage is."""
+    return _sqlite_path(settings).absolute()
+
+
+async def storage_damage(settings: Settings) -> str:
+    """What a quick look over the whole file finds wrong with it; empty if nothing."""
+
+    def look() -> str:
+        connection = connect(_sqlite_path(settings), busy_timeout_s=TRY_S)
+        try:
+            found = str(connection.pragma("quick_check", 1))
+        finally:
+            connection.close()
+        return "" if found == "ok" else found
+
+    return await asyncio.to_thread(look)
 
 
 def _check_transport(settings: Settings) -> None:
     address = settings.transport.get_secret_value()
     if address.startswith("smtp://"):
         parse_smtp_url(address)
-    elif address != "outbox:":
+    elif address != OUTBOX:
         raise ValueError("must be outbox: or smtp://host:port")
 
 
@@ -132,3 +198,10 @@ def _sqlite_path(settings: Settings) -> Path:
     if path == address or not path:
         raise ValueError("must be sqlite:///path.db")
     return Path(path)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error

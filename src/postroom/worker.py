@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -34,16 +34,26 @@ class Stop:
         self._called.append(call)
 
 
-@contextlib.contextmanager
-def stop_on_signals(stop: Stop) -> Iterator[None]:
+def stop_on_signals(stop: Stop) -> None:
+    """For good: a second signal while work in hand is finished must not cut it off.
+
+    Service managers send more than one. Whoever insists has SIGKILL.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.ask)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+
+
+def stop_when_orphaned(stop: Stop) -> None:
+    """A role under the supervisor stops when the supervisor is gone: its end of stdin closes."""
+
+    def look() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            stop.ask()
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, look)
 
 
 async def run(

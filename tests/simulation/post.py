@@ -28,32 +28,44 @@ class Journals:
 
     def __init__(self) -> None:
         self.alive: set[str] = set()
-        self.kept: dict[str, dict[tuple[str, int], tuple[set[int], dict[int, Outcome]]]] = {}
+        self.kept: dict[str, dict[tuple[str, int, int], Page]] = {}
 
     def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
         if owner in self.alive:
             return StillAlive()
         if owner not in self.kept:
             return None
-        handed, answered = self.kept[owner].get((ref, batch), (set(), {}))
-        return Recollection(frozenset(handed), dict(answered), whole=True)
+        pages = [page for key, page in self.kept[owner].items() if key[:2] == (ref, batch)]
+        handed = frozenset().union(*(page.handed for page in pages))
+        answered = {at: end for page in pages for at, end in page.answered.items()}
+        return Recollection(handed, answered, whole=True)
+
+
+@dataclass
+class Page:
+    handed: set[int] = field(default_factory=set)
+    answered: dict[int, Outcome] = field(default_factory=dict)
 
 
 class Journal:
-    def __init__(self, journals: Journals, owner: str) -> None:
+    """The page of one lane."""
+
+    def __init__(self, journals: Journals, owner: str, lane: int) -> None:
         self._pages = journals.kept.setdefault(owner, {})
-        self._page: tuple[set[int], dict[int, Outcome]] = (set(), {})
-        self._key: tuple[str, int] | None = None
+        self._lane = lane
+        self._page = Page()
+        self._key: tuple[str, int, int] | None = None
 
     def begin(self, ref: str, batch: int) -> None:
-        self._key = (ref, batch)
-        self._page = self._pages[ref, batch] = (set(), {})
+        self.end()
+        self._key = (ref, batch, self._lane)
+        self._page = self._pages[self._key] = Page()
 
     def handing_over(self, positions: Sequence[int]) -> None:
-        self._page[0].update(positions)
+        self._page.handed.update(positions)
 
     def answered(self, position: int, outcome: Outcome) -> None:
-        self._page[1][position] = outcome
+        self._page.answered[position] = outcome
 
     def end(self) -> None:
         if self._key:
@@ -77,15 +89,15 @@ class Post:
     world: World
     arrived: Counter[str] = field(default_factory=Counter)
     refused: set[str] = field(default_factory=set)
-    checked_at: dict[str, int] = field(default_factory=dict)  # process: I/O of its last look
+    checked_at: dict[int, int] = field(default_factory=dict)  # lane: I/O of its last look
     left_at: dict[str, int] = field(default_factory=dict)  # address: I/O when it had left
     trouble: float = 0.0
 
-    async def hand_over(self, process: str, address: str) -> Outcome:
+    async def hand_over(self, address: str) -> Outcome:
         world = self.world
         dice = world.rng.random() if self.trouble else 1.0
         if dice < self.trouble * 0.3:
-            return await world.io(lambda: self._deliver(process, address, then=Unknown("broke")))
+            return await world.io(lambda: self._deliver(address, then=Unknown("broke")))
         if dice < self.trouble * 0.6:
             return await world.io(lambda: self._say(Unknown("broke before it")))
         if dice < self.trouble:
@@ -93,24 +105,23 @@ class Post:
         if address.startswith("perm-fail"):
             self.refused.add(address)
             return await world.io(lambda: self._say(Rejected("550 5.1.1 unknown")))
-        return await world.io(lambda: self._deliver(process, address, then=Sent("250 2.0.0 ok")))
+        return await world.io(lambda: self._deliver(address, then=Sent("250 2.0.0 ok")))
 
     async def _say(self, outcome: Outcome) -> Outcome:
         return outcome
 
-    async def _deliver(self, process: str, address: str, then: Outcome) -> Outcome:
+    async def _deliver(self, address: str, then: Outcome) -> Outcome:
         self.arrived[address] += 1
         left_at = self.left_at.get(address)
-        looked_at = self.checked_at.get(process, 0)
+        looked_at = self.checked_at.get(self.world.lane, 0)
         if left_at is not None and left_at < looked_at:
             raise AssertionError(f"{address} left before the sender looked, and was mailed")
         return then
 
 
 class Lane:
-    def __init__(self, post: Post, process: str) -> None:
+    def __init__(self, post: Post) -> None:
         self._post = post
-        self._process = process
 
     async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
         return [await self._send_one(mail, watch) for mail in mails]
@@ -119,11 +130,11 @@ class Lane:
         if not watch.may_hand_over():
             return Untried("stopping")
         if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:
-            return Deferred("cannot connect", Scope.PROVIDER)
+            return Deferred("cannot connect", Scope.PROVIDER, reached=False)
         watch.handing_over([mail.position])
         outcome: Outcome = Unknown("the line failed")
         with contextlib.suppress(StorageError):  # a simulated failure of this I/O is a broken line
-            outcome = await self._post.hand_over(self._process, mail.recipient)
+            outcome = await self._post.hand_over(mail.recipient)
         watch.answered(mail.position, outcome)
         return outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,11 +11,12 @@ import pytest
 
 from postroom.domain.delivery import Ledger, Recollection, announced
 from postroom.domain.message import Message, OnDoubt
-from postroom.flow import fan_out
+from postroom.flow import fan_out, schedule
 from postroom.flow.send import Sender
 from postroom.records import batches, departures, messages, subscribers
 from postroom.records.deliveries import TO, to_row
 from postroom.records.in_hand import InHand
+from postroom.records.messages import DueEntry
 from postroom.records.rows import to_properties
 from postroom.storage.port import ClaimLost, Upsert
 from tests.simulation.mailing import Mailing, small_sizes
@@ -99,18 +101,15 @@ def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fan_out, "_uncounted", uncounted)
 
 
-def adopt_by_header_alone(patch: pytest.MonkeyPatch) -> None:
-    """A finished batch has no header any more: its number would be used again."""
+def header_goes_with_its_batch(patch: pytest.MonkeyPatch) -> None:
+    """Then the number of a finished batch would be used again."""
 
-    async def uncounted(storage: Any, message: Message, now: Any) -> Ledger | None:
-        header = await batches.find_header(storage.tables, message.ref, message.batches)
-        if header is None:
-            return None
-        ledger = fan_out._new_ledger(message, header, now)
-        await batches.insert_ledgers(storage.tables, [ledger])
-        return ledger
+    async def delete_deliveries(tables: Any, ref: str, batch: int, rows: batches.BatchRows) -> None:
+        await right(tables, ref, batch, rows)
+        await batches.delete_header(tables, ref, batch)
 
-    patch.setattr(fan_out, "_uncounted", uncounted)
+    right = batches.delete_deliveries
+    patch.setattr(batches, "delete_deliveries", delete_deliveries)
 
 
 def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
@@ -123,8 +122,8 @@ def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:
-    async def refresh(self: Any, tables: Any, now: Any) -> None:
-        async for _ in subscribers.left_since(tables, self._list_name, now):
+    async def refresh(self: Any, tables: Any) -> None:
+        async for _ in subscribers.left_since(tables, self._list_name, self._since):
             pass
 
     patch.setattr(departures.Departures, "refresh", refresh)
@@ -141,13 +140,30 @@ def trust_a_torn_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journals, "recall", recall)
 
 
+def a_revival_under_a_sender(patch: pytest.MonkeyPatch) -> None:
+    """Change the ledger of a batch that a living sender has in hand."""
+    patch.setattr(fan_out, "_is_in_hand", lambda message, known: False)
+
+
+def the_scheduler_clears_young_entries(patch: pytest.MonkeyPatch) -> None:
+    """Take the entry of a message that is still being written for a leftover."""
+
+    def moved(message: Message, entry: DueEntry) -> bool:
+        return message.due_at is None or message.due_at.timestamp() != entry.due_at
+
+    patch.setattr(schedule, "_moved", moved)
+    patch.setattr(schedule, "LEFTOVER_AFTER", timedelta(seconds=-1))
+
+
 MUTANTS: tuple[Mutate, ...] = (
     cursor_before_rows,
     complete_before_send,
     no_announcement,
     take_over_without_waiting,
     composition_shifts_on_redo,
-    adopt_by_header_alone,
+    header_goes_with_its_batch,
+    a_revival_under_a_sender,
+    the_scheduler_clears_young_entries,
     ledger_before_archive,
     nobody_looks_who_left,
     trust_a_torn_journal,

@@ -79,6 +79,7 @@ class World:
         self.disk = MemoryStorage(self.clock, page_rows=self.rng.choice([None, None, 2, 3]))
         self.ios = 0
         self.running = ""
+        self.lane = 0  # which coroutine has its turn
         self.crashes: Counter[str] = Counter()
         self.stalls = 0
         self.on_crash: Callable[[str], None] = lambda process: None
@@ -87,6 +88,7 @@ class World:
         """One I/O of the running process."""
         process = self.running
         await Turn()
+        await self._maybe_freeze()
         self.running = process
         self._maybe_stall()
         self._maybe_crash(process)
@@ -96,8 +98,17 @@ class World:
         self._maybe_fail()
         return result
 
+    async def _maybe_freeze(self) -> None:
+        """The process stands still while the others go on: so zombies are made."""
+        if self.faults.stall and self.rng.random() < self.faults.stall / 2:
+            self.stalls += 1
+            self.clock.forward(self.rng.choice([0, 45]))
+            for _ in range(self.rng.choice([30, 300, 1500])):
+                await Turn()
+
     def _maybe_stall(self) -> None:
-        if self.faults.stall and self.rng.random() < self.faults.stall:
+        """Time passes for everybody: leases run out under work in hand."""
+        if self.faults.stall and self.rng.random() < self.faults.stall / 2:
             self.stalls += 1
             self.clock.forward(self.rng.choice([10, 45, 400]))
 
@@ -113,8 +124,16 @@ class World:
         if self.faults.fail and self.rng.random() < self.faults.fail:
             raise Unavailable("simulated")
 
-    def storage_of(self, process: str) -> Storage:
-        return Storage(self)
+    async def calm_io(self, effect: Callable[[], Awaitable[T]]) -> T:
+        """One I/O of somebody to whom nothing happens."""
+        await Turn()
+        return await effect()
+
+    def storage(self) -> Storage:
+        return Storage(self, self.io)
+
+    def calm_storage(self) -> Storage:
+        return Storage(self, self.calm_io)
 
     def run(
         self,
@@ -156,6 +175,7 @@ class World:
             return
         self.running = name
         coroutine = self.rng.choice(alive[name])
+        self.lane = id(coroutine)
         try:
             coroutine.send(None)
         except StopIteration:
@@ -171,25 +191,25 @@ class World:
 class _Faulty:
     """A port whose every call is one I/O of the world."""
 
-    def __init__(self, world: World, inner: Any) -> None:
-        self._world = world
+    def __init__(self, io: Callable[..., Coroutine[Any, Any, Any]], inner: Any) -> None:
+        self._io = io
         self._inner = inner
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._inner, name)
-        world = self._world
+        io = self._io
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await world.io(lambda: method(*args, **kwargs))
+            return await io(lambda: method(*args, **kwargs))
 
         return call
 
 
 class Storage:
-    def __init__(self, world: World) -> None:
-        self.tables: Tables = _Faulty(world, world.disk.tables)
-        self.queues: Queues = _Faulty(world, world.disk.queues)
-        self.blobs: Blobs = _Faulty(world, world.disk.blobs)
+    def __init__(self, world: World, io: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self.tables: Tables = _Faulty(io, world.disk.tables)
+        self.queues: Queues = _Faulty(io, world.disk.queues)
+        self.blobs: Blobs = _Faulty(io, world.disk.blobs)
 
     async def close(self) -> None:
         return

@@ -121,5 +121,5 @@ async def _until_awake(house: House, roles: int) -> None:
     """Every role listens to its bell once it has started."""
     bells = house.folder / "data" / "bells"
     async with asyncio.timeout(START_UP_S):
-        while not bells.is_dir() or len(os.listdir(bells)) < roles:
+        while not bells.is_dir() or len(os.listdir(bells)) < roles:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from postroom.cli.app import app, main
+from postroom.cli.app import main, run
 
-__all__ = ["app", "main"]
+__all__ = ["main", "run"]

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+
 import typer
 
-from postroom import roles, settings
-from postroom.supervisor import Supervisor
+from postroom.cli import doctor, exit_codes, lists, messages, running, storage, subscribers
+from postroom.domain.errors import BadInput
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.command()
-def scheduler() -> None:
-    """Run a scheduler until SIGTERM. Any number may run; one acts."""
-    roles.run(roles.run_scheduler(settings.load()))
-
-
-@app.command()
-def sender() -> None:
-    """Run a sender until SIGTERM. Any number may run, on any number of machines."""
-    roles.run(roles.run_sender(settings.load()))
-
-
-@app.command()
-def drain() -> None:
-    """Do everything that is due, then exit."""
-    roles.run(roles.drain(settings.load()))
-
-
-@app.command()
-def serve() -> None:
-    """Run all roles on this machine."""
-
-    async def run() -> None:
-        await Supervisor(settings.load()).run()
-
-    roles.run(run())
+app = typer.Typer(
+    name="postroom",
+    help="An e-mail list service that loses nothing, mails nobody twice and accounts for everyone.",
+    epilog=exit_codes.MEANINGS,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, in half the time
+)
+app.command()(running.serve)
+app.command()(running.scheduler)
+app.command()(running.sender)
+app.command()(running.drain)
+app.add_typer(lists.app, name="list")
+app.add_typer(subscribers.app, name="subscriber")
+app.add_typer(messages.app, name="message")
+app.add_typer(storage.app, name="storage")
+app.command()(doctor.doctor)
 
 
 def main() -> None:
-    app()
+    """The program `postroom`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command, whatever becomes of it; the exit code."""
+    try:
+        code = app(list(arguments), prog_name="postroom", standalone_mode=False)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # typer exits so when it meets a closed pipe first
+        _give_up_output()
+        return exit_codes.PIPE_CLOSED
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+    except typer.Abort:  # Ctrl-C or the end of input at a question
+        return exit_codes.fail(BadInput("Nothing was done."))
+    except Exception as error:  # noqa: BLE001 - every failure ends as a sentence and a code
+        return exit_codes.fail(error)
+    return code if isinstance(code, int) else exit_codes.OK
+
+
+def _give_up_output() -> None:
+    """Nobody reads any more: let Python's own flush at the end find a place to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

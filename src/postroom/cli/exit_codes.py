@@ -30,7 +30,7 @@ MEANINGS = (
 def fail(error: BaseException) -> int:
     """Say in a sentence on standard error what is wrong; the exit code."""
     code, sentence = explain(error)
-    print(sentence, file=sys.stderr)
+    typer.echo(sentence, err=True)
     if code == BUG and os.environ.get("POSTROOM_LOG_LEVEL") == "debug":
         traceback.print_exception(error, file=sys.stderr)
     return code

@@ -24,13 +24,13 @@ from postroom.domain.csv_rows import RECORD_CHARS_MAX, BadRow, guarded, mended
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
 from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
 HEAD_BYTES = 4096
 BAD_ROWS_SHOWN = 10
-READ_CHARS = 1 << 16
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ARCHIVE = b"PK\x03\x04"  # what .xlsx and .ods files begin with
 _DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -64,7 +64,7 @@ def import_people(
             people = People(iter(source), wanted)
             with progress(f"Importing {file.name}", quiet=as_json) as tick:
                 watch = _Watch(interrupt, refusals, source, tick)
-                counts = await bring_in(intake, people, watch)
+                counts = await _bring_in(intake, people, watch)
             return _Result(counts, watch, source.encoding, people.delimiter)
 
     result = work(job)
@@ -72,6 +72,14 @@ def import_people(
     if result.watch.interrupt.is_asked:
         tell("Interrupted: run the same command again to add the rest.")
         raise typer.Exit(INTERRUPTED)
+
+
+async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
+    try:
+        return await bring_in(intake, people, watch)
+    except StorageError:
+        tell("The import stopped; who was added stays. Run it again to add the rest.")
+        raise
 
 
 class Source:
@@ -131,7 +139,7 @@ def _report(path: Path | None) -> Iterator[TextIO | None]:
         yield None
         return
     with csv_file(path) as file:
-        csv.writer(file).writerow(["line", "value", "reason"])
+        csv.writer(file, lineterminator="\n").writerow(["line", "value", "reason"])
         yield file
 
 
@@ -143,7 +151,7 @@ class _Watch:
     ) -> None:
         self.interrupt = interrupt
         self.first_bad: list[BadRow] = []
-        self._refusals = csv.writer(refusals) if refusals else None
+        self._refusals = csv.writer(refusals, lineterminator="\n") if refusals else None
         self._source = source
         self._tick = tick
 

@@ -37,8 +37,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a list."""
-    parse_mailbox(sender)
     check_list_name(name)
+    parse_mailbox(sender)
 
     async def job(parts: Parts) -> MailingList:
         made = MailingList(

@@ -27,10 +27,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str) -> None:
     """The data for a script, or the lines for a person."""
     if as_json:
-        print(to_json(data))
+        typer.echo(to_json(data))
     else:
         for line in lines:
-            print(line)
+            typer.echo(line)
 
 
 def to_json(value: object) -> str:
@@ -39,7 +39,7 @@ def to_json(value: object) -> str:
 
 def tell(words: str) -> None:
     """Beside the result: on standard error."""
-    print(words, file=sys.stderr)
+    typer.echo(words, err=True)
 
 
 def fields(data: Mapping[str, object]) -> list[str]:
@@ -69,15 +69,15 @@ async def print_json_array(values: AsyncIterator[object]) -> int:
     """One array, an element a line, written as they come; how many."""
     count = 0
     async for value in values:
-        print(("[" if count == 0 else ",\n") + to_json(value), end="")
+        sys.stdout.write(("[" if count == 0 else ",\n") + to_json(value))
         count += 1
-    print("[]" if count == 0 else "]")
+    sys.stdout.write("]\n" if count else "[]\n")
     return count
 
 
 async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Sequence[Any]]) -> int:
     """Rows as they come, safe to open in a spreadsheet; how many."""
-    writer, count = csv.writer(file, lineterminator="\r\n"), 0  # RFC 4180
+    writer, count = csv.writer(file, lineterminator="\n"), 0
     writer.writerow(header)
     async for row in rows:
         writer.writerow([guarded(cell_text(cell)) for cell in row])

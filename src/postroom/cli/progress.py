@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import typer
+
 Show = Callable[[int, int | None, str], None]
 """Called with how much is done, of how much (None: nobody knows), and in words."""
 
@@ -53,4 +55,4 @@ class _Lines:
             return
         self._next_at = now + LINE_EVERY_S
         share = f" {done * 100 // total} %," if total else ""
-        print(f"{self._label}:{share} {words}", file=sys.stderr, flush=True)
+        typer.echo(f"{self._label}:{share} {words}", err=True)

@@ -6,7 +6,7 @@ batch's ledger, so that any step of a whole slice is the write of a single row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -74,6 +74,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     first: str  # address key of the first delivery, for the work item
     last: str  # and of the last: where the next batch goes on
     owner: str = ""  # the sender that announced; "" when nobody is sending
+    take: str = ""  # who wrote it last: tells our own write from an equal one of another lane
     revived: int = 0  # how often failed ones were brought back: archive rows of before do not count
     fruitless: int = 0  # announcements since the last recorded outcome
     doubts: int = 0
@@ -162,7 +163,7 @@ def judge(
             return Verdict(State.FAILED, words)
         case Untried():
             return Verdict(State.QUEUED, deferral=before)
-        case Deferred(scope=Scope.PROVIDER):  # nobody's fault: no attempt used up, no trace left
+        case Deferred(scope=Scope.PROVIDER, reached=False):  # no attempt used up, no trace left
             return Verdict(State.QUEUED, deferral=before)
         case Unknown(words=words) if on_doubt is OnDoubt.HOLD:
             return Verdict(State.HELD, words, doubt=True)
@@ -265,9 +266,8 @@ def held_for_people(ledger: Ledger, *, now_s: float) -> Ledger:
     )
 
 
-def revived(ledger: Ledger, states: Iterable[State], *, now_s: float) -> Ledger:
+def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:
     """Failed or held deliveries queued again, with a fresh count of attempts."""
-    back = [at for state in states for at in ledger.positions(state)]
     return msgspec.structs.replace(
         ledger,
         states=with_states(ledger, dict.fromkeys(back, State.QUEUED)),

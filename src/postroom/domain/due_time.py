@@ -49,7 +49,9 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     try:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadInput(f"There is no time zone “{zone}”: write one such as Europe/Berlin.") from None
+        raise BadInput(
+            f"There is no time zone “{zone}”: write one such as Europe/Berlin."
+        ) from None
     first, second = at.replace(tzinfo=place, fold=0), at.replace(tzinfo=place, fold=1)
     if first.astimezone(UTC).astimezone(place).replace(tzinfo=None) != at:
         raise BadInput(f"“{text}” does not exist in {zone}: clocks are put forward over it.")

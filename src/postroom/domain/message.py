@@ -75,6 +75,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     list_name: str
     subject: str
+    list_created_at: datetime  # tells the list from a later one of the same name
     sender: str  # the list's From when the message was written
     status: Status
     on_doubt: OnDoubt = OnDoubt.RESEND
@@ -127,10 +128,11 @@ def paused(message: Message) -> Message:
 
 
 def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
-    """Back to queuing: the scheduler goes over every batch again and puts its items anew."""
+    """The scheduler goes over every batch again and puts its items anew."""
+    is_cancelled = message.status is Status.CANCELLED
     return msgspec.structs.replace(
         message,
-        status=Status.QUEUING,
+        status=Status.CANCELLED if is_cancelled else Status.QUEUING,
         walked=0,
         restarts=message.restarts + 1,
         revive=revive,
@@ -147,7 +149,10 @@ def resumed(message: Message) -> Message:
 
 
 def revived(message: Message, revive: Revive) -> Message:
-    if message.status not in (Status.COMPLETED, Status.PROCESSING):
+    # Held ones of a cancelled message want a decision too, or it would never be archived.
+    is_closed = message.status is Status.CANCELLED and message.completed_at is not None
+    may_revive = message.status in (Status.COMPLETED, Status.PROCESSING)
+    if not (may_revive or (is_closed and revive is not Revive.FAILED)):
         raise WrongState(
             f"Message {message.ref} is {message.status}: wait until it is processing or completed."
         )

@@ -14,7 +14,7 @@ class Scope(StrEnum):
 
     ADDRESS = "address"  # this mailbox: greylisted, full, busy
     DOMAIN = "domain"  # everyone at that domain: the server asks us to slow down
-    PROVIDER = "provider"  # our own relay or account: nobody's fault, no attempt is used up
+    PROVIDER = "provider"  # our own relay or account is in trouble
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent"):
@@ -28,6 +28,7 @@ class Deferred(msgspec.Struct, frozen=True, tag="deferred"):
 
     words: str = ""
     scope: Scope = Scope.ADDRESS
+    reached: bool = True  # the server answered for this very mail; else it never got that far
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="rejected"):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+# Only what can be part of a storage key: a poisoned item must not break whoever looks it up.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_WORD = re.compile(r"[A-Za-z0-9_]{1,50}")
 
 
 class BadItem(ValueError):
@@ -34,13 +40,15 @@ class ConfirmItem(msgspec.Struct, frozen=True):
 
 def parse_batch_item(body: str) -> BatchItem:
     match body.split(","):
-        case [date, ref, first, ("0" | "1") as restart, batch] if batch.isdigit() and ref.isdigit():
+        case [date, ref, first, ("0" | "1") as restart, batch] if (
+            _NUMBER.fullmatch(ref) and _NUMBER.fullmatch(batch)
+        ):
             return BatchItem(date, ref, first, restart == "1", int(batch))
     raise BadItem("a mail work item is date,ref,first address,restart,batch")
 
 
 def parse_confirm_item(body: str) -> ConfirmItem:
     match body.split(","):
-        case [guid, list_name] if guid and list_name:
+        case [guid, list_name] if _WORD.fullmatch(guid) and _WORD.fullmatch(list_name):
             return ConfirmItem(guid, list_name)
     raise BadItem("a subscribe work item is guid,list")

@@ -1,8 +1,8 @@
 """Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
 
 Before: report.py found nobody queued and nobody being sent; people have decided on the held.
-After: ledgers and message stand in the archive, the due entry is gone; age makes sweep.py delete
-them.
+After: ledgers and message stand in the archive until age makes sweep.py delete them; schedule.py
+clears the due entry away.
 Dies half-way: every part is copied before it is deleted, and all is done again from the start; a
 reader looks among the living first, so that the message is never missing.
 Commit point: the deletion of the live message row.
@@ -28,4 +28,3 @@ async def put_away(tables: Tables, message: Message, etag: str, now: datetime) -
         await batches.move_group_to_archive(tables, message.ref, group)
     await messages.put_archived(tables, message, now)
     await messages.delete_live(tables, message.ref, etag)
-    await messages.delete_due(tables, message)

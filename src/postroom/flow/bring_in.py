@@ -11,6 +11,7 @@ Commit point: each batch of newcomers, all or nothing.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,12 +21,13 @@ from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import Subscriber
-from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each
 IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
+_FRONT_BITS = 32  # of a GUID, the same for a whole batch
+_RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
 
 
 @dataclass
@@ -96,6 +98,7 @@ class _Door:
     counts: Counts = field(default_factory=Counts)
     _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
+    _guids_from: int = field(default_factory=lambda: secrets.randbits(_FRONT_BITS))
 
     def receive(self, row: Person | BadRow) -> None:
         """Have the person wait, or count a row that storage need not judge."""
@@ -134,8 +137,9 @@ class _Door:
 
     async def _settle(self, until: str) -> None:
         done, self._busy = await asyncio.wait(self._busy, return_when=until)
-        for task in done:
-            task.result()  # a failure ends the whole
+        failures = [failure for task in done if (failure := task.exception())]
+        if failures:  # the first ends the whole; the others have the same cause
+            raise failures[0]
         self.watch.counted(self.counts)
 
     async def _store(self, people: Sequence[Person]) -> None:
@@ -151,7 +155,7 @@ class _Door:
 
     async def _add(self, people: Sequence[Person]) -> bool:
         """All of them by one write; False, and nothing happened, if one is known already."""
-        newcomers = map(self._newcomer, people)
+        newcomers = map(self._newcomer, people, self._new_guids(len(people)))
         changes = [change for one in newcomers for change in subscribers.joining(one)]
         try:
             await self.intake.tables.batch(subscribers.TABLE, self.intake.list_name, changes)
@@ -163,9 +167,7 @@ class _Door:
     async def _unknown(self, people: Sequence[Person]) -> list[Person]:
         """Those not on the list, now or earlier; the others are counted."""
         tables, name = self.intake.tables, self.intake.list_name
-        found = await asyncio.gather(
-            *(subscribers.find(tables, name, one.address.storage_key) for one in people)
-        )
+        found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
         for person, known in zip(people, found, strict=True):
             if known:
                 self._known(person, known[0])
@@ -175,7 +177,8 @@ class _Door:
         """Somebody else adds some of them at this very moment."""
         for person in people:
             try:
-                await subscribers.join(self.intake.tables, self._newcomer(person))
+                newcomer = self._newcomer(person, *self._new_guids(1))
+                await subscribers.join(self.intake.tables, newcomer)
                 self.counts.added += 1
             except AlreadyThere:
                 await self._unknown([person])
@@ -191,12 +194,23 @@ class _Door:
         reason = f"gone ({why}): add them by hand, with --bring-back, if they ask for it"
         self.watch.refused(BadRow(person.line, person.address.typed, reason))
 
-    def _newcomer(self, person: Person) -> Subscriber:
+    def _new_guids(self, count: int) -> list[str]:
+        """Alike at the front and 96 random bits behind.
+
+        So the pointers of a batch stand together in storage and cost a page or two. All random,
+        they cost a page each: on SQLite a million people took 115 s instead of 34.
+        """
+        self._guids_from = (self._guids_from + 1) % 2**_FRONT_BITS
+        front, behind = f"{self._guids_from:08x}", secrets.token_hex(_RANDOM_BYTES * count)
+        chars = 2 * _RANDOM_BYTES
+        return [front + behind[at : at + chars] for at in range(0, chars * count, chars)]
+
+    def _newcomer(self, person: Person, guid: str) -> Subscriber:
         return Subscriber(
             list_name=self.intake.list_name,
             address=person.address.typed,
             key=person.address.storage_key,
-            guid=new_guid(),
+            guid=guid,
             verified=self.intake.verified and person.verified,
             since=self.intake.now,
             attributes=person.attributes,

@@ -47,6 +47,7 @@ async def compose(storage: Storage, draft: Draft, now: datetime) -> Message:
         Message(
             ref="",
             list_name=draft.list_name,
+            list_created_at=mailing_list.created_at,
             subject=subject,
             sender=mailing_list.sender,
             status=Status.DRAFT,
@@ -60,7 +61,7 @@ async def compose(storage: Storage, draft: Draft, now: datetime) -> Message:
     if draft.due_at is None:
         return message
     pending = msgspec.structs.replace(message, due_at=draft.due_at, status=Status.PENDING)
-    await messages.put_due(storage.tables, pending)
+    await messages.put_due(storage.tables, pending, now)
     await messages.replace(storage.tables, pending, etag)  # Commit point.
     return pending
 

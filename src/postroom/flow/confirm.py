@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 
 from postroom.clock import Clock
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, Untried
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, parse_confirm_item
@@ -23,6 +23,7 @@ from postroom.transport.port import Lane, Mail
 
 DEAD_LETTERS = "azuremaildeadletter"
 TAKES_MAX = 5
+FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
 RULES = RetryRules(first_s=30.0, longest_s=1800.0)
 
 
@@ -70,6 +71,8 @@ async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
     match outcome:
         case Sent() | Rejected():  # refused for good: nobody to ask
             await _complete(storage, claim)
+        case Deferred(scope=Scope.PROVIDER):
+            await _start_over(storage, claim)
         case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
             await _bury(storage, claim)
         case Deferred() | Unknown():
@@ -78,6 +81,13 @@ async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
             await storage.queues.release(claim)
         case _:
             assert_never(outcome)
+
+
+async def _start_over(storage: Storage, claim: Claim) -> None:
+    """Nobody's fault: a fresh item, so that no take counts against the person."""
+    held = await storage.queues.extend(claim, lease_s=FAULT_DELAY_S)  # lost: not ours to put again
+    await storage.queues.put(claim.queue, claim.body, delay_s=FAULT_DELAY_S)
+    await _complete(storage, held)
 
 
 async def _complete(storage: Storage, claim: Claim) -> None:

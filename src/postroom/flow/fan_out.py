@@ -7,7 +7,7 @@ Dies half-way: the next step adopts the batches that were written whole but not 
 their items again, and goes on after the last address of the last batch. Whoever joined or left
 meanwhile changes nothing about what was written: nobody is in two batches, nobody is passed over.
     before a batch's rows     nothing happened
-    before its ledger         adopted: the ledger is made from the batch's header
+    before its ledger         adopted: the ledger is made from the header, which stays for good
     before its item           adopted: the item is put, with the restart flag
     before the count          adopted again: the second item finds the batch taken or finished
 Commit point: the batch's rows, all or nothing, with a header that only the first writer can insert.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import assert_never
 
 import msgspec
 
@@ -33,7 +34,7 @@ from postroom.domain.delivery import (
 from postroom.domain.message import Message, Revive, Status
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BatchItem
-from postroom.records import archive, batches, messages, subscribers
+from postroom.records import archive, batches, lists, messages, subscribers
 from postroom.storage.port import Storage
 
 MAIL_QUEUE = "azuremailqueue"
@@ -46,14 +47,19 @@ async def go_on(
 ) -> tuple[Message, str]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
-    Conflict means that a person or another scheduler changed the message: look again.
+    The same ones if it has to wait for a sender that has a batch in hand. Conflict means that a
+    person or another scheduler changed the message: look again.
     """
     if message.walked < message.batches:
         step = await _walk_group(storage, message, now)
     elif not message.fanned_out:
         step = await _next_page(storage, message, now)
     else:
-        step = msgspec.structs.replace(message, status=Status.PROCESSING, revive=Revive.NOTHING)
+        step = msgspec.structs.replace(message, status=Status.PROCESSING)
+    if is_gone_over(step):
+        step = msgspec.structs.replace(step, revive=Revive.NOTHING)
+    if step == message:
+        return message, etag
     return step, await messages.replace(storage.tables, step, etag)
 
 
@@ -65,13 +71,19 @@ def is_gone_over(message: Message) -> bool:
 async def _next_page(storage: Storage, message: Message, now: datetime) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
     message = await _adopt(storage, message, now)
-    if message.status is Status.CANCELLED:
+    if message.status is Status.CANCELLED or not await _list_is_there(storage, message):
         return msgspec.structs.replace(message, fanned_out=True)
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=PAGE_PEOPLE
     )
     message = await _write_batches(storage, message, people, now)
     return msgspec.structs.replace(message, fanned_out=was_last)
+
+
+async def _list_is_there(storage: Storage, message: Message) -> bool:
+    """The list the message was written to, not a later one of the same name."""
+    found = await lists.find(storage.tables, message.list_name)
+    return found is not None and found.created_at == message.list_created_at
 
 
 async def _adopt(storage: Storage, message: Message, now: datetime) -> Message:
@@ -83,13 +95,7 @@ async def _adopt(storage: Storage, message: Message, now: datetime) -> Message:
 
 
 async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledger | None:
-    """The next batch, if it was written already.
-
-    The ledger is asked first: when a batch is finished its header goes, but not its ledger.
-    """
-    found = await batches.find_ledger(storage.tables, message.ref, message.batches)
-    if found:
-        return found[0]
+    """The next batch, if it was written already, with its ledger made if that is missing."""
     header = await batches.find_header(storage.tables, message.ref, message.batches)
     if header is None:
         return None
@@ -121,60 +127,92 @@ async def _write_batches(
 async def _walk_group(storage: Storage, message: Message, now: datetime) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
     group = message.walked // GROUP_BATCHES
-    known = await batches.load_group(storage.tables, message.ref, group)
-    if message.revive is not Revive.NOTHING:
-        known = await _revive_group(storage, message, group, known, now)
-    items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
-    if items:
-        await storage.queues.put(MAIL_QUEUE, *items)
     walked = min((group + 1) * GROUP_BATCHES, message.batches)
+    known = await _group(storage, message, group, walked - group * GROUP_BATCHES)
+    if _is_in_hand(message, known):
+        return message  # wait: a sender would lose what it is sending
+    known = [await _revive(storage, message.revive, *entry, now) for entry in known]
+    items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
+    await storage.queues.put(MAIL_QUEUE, *items)
     return msgspec.structs.replace(message, walked=walked)
 
 
-async def _revive_group(
-    storage: Storage, message: Message, group: int, known: list[tuple[Ledger, str]], now: datetime
+async def _group(
+    storage: Storage, message: Message, group: int, size: int
 ) -> list[tuple[Ledger, str]]:
-    """Bring ledgers back from the archive where they are there, then the deliveries in them."""
-    live = {ledger.batch for ledger, _ in known}
-    archived = await batches.load_group(storage.tables, message.ref, group, table=batches.ARCHIVE)
-    missing = [ledger for ledger, _ in archived if ledger.batch not in live]
-    if missing:
-        await batches.insert_ledgers(storage.tables, missing)
-        known = await batches.load_group(storage.tables, message.ref, group)
-    return [await _revive(storage, message.revive, *entry, now) for entry in known]
+    """The ledgers of a group, brought back from the archive if the message was there."""
+    tables, ref = storage.tables, message.ref
+    known = await batches.load_group(tables, ref, group)
+    if len(known) < size:
+        live = {ledger.batch for ledger, _ in known}
+        archived = await batches.load_group(tables, ref, group, table=batches.ARCHIVE)
+        missing = [ledger for ledger, _ in archived if ledger.batch not in live]
+        if missing:
+            await batches.insert_ledgers(tables, missing)
+            known = await batches.load_group(tables, ref, group)
+    return known
 
 
 async def _revive(
     storage: Storage, revive: Revive, ledger: Ledger, etag: str, now: datetime
 ) -> tuple[Ledger, str]:
     """Rows first, then the ledger: a ledger never queues somebody whose row is missing."""
-    state = State.FAILED if revive is Revive.FAILED else State.HELD
-    if state not in ledger.states:
+    now_s = now.timestamp()
+    match revive:
+        case Revive.NOTHING:
+            return ledger, etag
+        case Revive.FAILED:
+            changed = revived(ledger, await _restored(storage, ledger), now_s=now_s)
+        case Revive.HELD:
+            changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
+        case Revive.HELD_AS_SENT:
+            changed = await _held_as_sent(storage, ledger, now)
+        case _:
+            assert_never(revive)
+    if changed.states == ledger.states:
         return ledger, etag
-    if revive is Revive.FAILED:
-        failed = [
-            old.delivery
-            async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
-            if old.ended.state is State.FAILED
-        ]
-        await batches.restore_deliveries(storage.tables, ledger.ref, ledger.batch, failed)
-        changed = revived(ledger, [State.FAILED], now_s=now.timestamp())
-    elif revive is Revive.HELD:
-        changed = revived(ledger, [State.HELD], now_s=now.timestamp())
-    else:
-        changed = await _held_as_sent(storage, ledger, now)
     etag = await batches.replace_ledger(storage.tables, changed, etag)
     if changed.is_final:
-        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch)
+        rows = await batches.load_batch(storage.tables, ledger.ref, ledger.batch)
+        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch, rows)
     return changed, etag
+
+
+async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
+    """Positions of the failed whose rows could be brought back."""
+    failed = set(ledger.positions(State.FAILED))
+    if not failed:
+        return []
+    deliveries = [
+        old.delivery
+        async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
+        if old.ended.state is State.FAILED and old.delivery.position in failed
+    ]
+    await batches.restore_deliveries(storage.tables, ledger, deliveries)
+    return [delivery.position for delivery in deliveries]
+
+
+def _is_in_hand(message: Message, known: Sequence[tuple[Ledger, str]]) -> bool:
+    letter = _revivable(message.revive)
+    return any(ledger.owner and letter in ledger.states for ledger, _ in known)
+
+
+def _revivable(revive: Revive) -> str:
+    """The letter of those who are to be revived; none of a ledger's for nobody."""
+    if revive is Revive.NOTHING:
+        return "-"
+    return State.FAILED if revive is Revive.FAILED else State.HELD
 
 
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
     """Somebody looked and found that they had arrived."""
     held = ledger.positions(State.HELD)
+    if not held:
+        return ledger
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
     ended = Ended(State.SENT, "counted as sent by a person", now)
-    await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(held, ended))
+    known = [at for at in held if at in deliveries]  # rows may be lost: that is why they are held
+    await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(known, ended))
     states = with_states(ledger, dict.fromkeys(held, State.SENT))
     return msgspec.structs.replace(ledger, states=states, touched_at=now.timestamp())
 

@@ -145,7 +145,7 @@ class Renderer:
         site = self._site
         parts = MailParts(
             sender=parse_mailbox(mailing_list.sender),
-            subject=f"Please confirm: {mailing_list.description or mailing_list.name}",
+            subject="Please confirm: {{ list }}",  # a value, so that braces in it mean nothing
             html=_CONFIRM_HTML,
             text=_CONFIRM_TEXT,
             precedence_bulk=False,

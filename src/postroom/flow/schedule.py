@@ -8,14 +8,20 @@ Commit point: the message's status. A due entry only says where to look.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from postroom.domain.message import Message, Status
 from postroom.records import messages
-from postroom.storage.port import Tables
+from postroom.records.messages import DueEntry
+from postroom.storage.port import Conflict, Tables
+
+# An entry is put before the message it points to is ready, and a message may come back from the
+# archive: nothing younger is taken for a leftover.
+LEFTOVER_AFTER = timedelta(minutes=10)
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -25,16 +31,27 @@ class Due(msgspec.Struct, frozen=True):
     etag: str
 
 
-async def due_messages(tables: Tables, now: datetime) -> AsyncIterator[Due]:
-    """Every live message whose time has come and that is not waiting for a person."""
+async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
+    """Entries whose time has come."""
     async for entry in messages.due_entries(tables, now):
-        if entry.due_at > now.timestamp():
-            continue
-        found = await messages.find_live(tables, entry.ref)
-        if found is None or _moved(found[0], entry):
-            await _forget(tables, entry)
-        elif found[0].status not in (Status.DRAFT, Status.PAUSED):
-            yield Due(*found)
+        if entry.due_at <= now.timestamp():
+            yield entry
+
+
+async def due_message(tables: Tables, entry: DueEntry, now: datetime) -> Due | None:
+    """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
+    found = await messages.find_live(tables, entry.ref)
+    if found is None or _moved(found[0], entry):
+        await _clear_away(tables, entry, now)
+        return None
+    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found)
+
+
+async def due_messages(tables: Tables, now: datetime) -> AsyncIterator[Due]:
+    async for entry in due_entries(tables, now):
+        due = await due_message(tables, entry, now)
+        if due:
+            yield due
 
 
 async def next_due_at(tables: Tables, now: datetime) -> float | None:
@@ -53,10 +70,12 @@ async def start(tables: Tables, due: Due, now: datetime) -> Due:
     return Due(started, await messages.replace(tables, started, due.etag))
 
 
-def _moved(message: Message, entry: messages.DueEntry) -> bool:
-    return message.due_at is None or message.due_at.timestamp() != entry.due_at
+def _moved(message: Message, entry: DueEntry) -> bool:
+    return message.due_at is not None and message.due_at.timestamp() != entry.due_at
 
 
-async def _forget(tables: Tables, entry: messages.DueEntry) -> None:
+async def _clear_away(tables: Tables, entry: DueEntry, now: datetime) -> None:
     """An entry left behind by a message that is archived, deleted or due at another time."""
-    await messages.delete_due_entry(tables, entry)
+    if entry.put_at + LEFTOVER_AFTER.total_seconds() < now.timestamp():
+        with contextlib.suppress(Conflict):
+            await messages.delete_due_entry(tables, entry)

@@ -18,7 +18,8 @@ Commit point: the ledger row. A slice may be on the wire only between two writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -63,6 +64,7 @@ from postroom.transport.port import Lane
 DEAD_LETTERS = "azuremaildeadletter"
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
+LISTS_WATCHED_MAX = 100  # departures kept in memory; of a list that falls out they are read again
 RETRY_DELAY_S_MAX = 6 * 3600.0  # a claimed item's delay; below Azure's seven days
 
 
@@ -102,6 +104,7 @@ class Handled(Enum):
 
     DONE = "done"  # completed: nothing of the batch is open
     LATER = "later"  # given back, to be taken again when something is due
+    IDLE = "idle"  # completed or given back: there was nobody to send to
     BUSY = "busy"  # given back: another sender has the batch
     FAULT = "fault"  # given back: our own provider is in trouble
     DROPPED = "dropped"  # completed: its message is gone or paused (a resume puts it again)
@@ -136,6 +139,7 @@ class Sender:
     rules: RetryRules = field(default_factory=RetryRules)
     slice_size: int = 50
     _departures: dict[str, Departures] = field(default_factory=dict)
+    _takes: Iterator[int] = field(default_factory=itertools.count)
 
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
         """All the steps of one work item."""
@@ -158,7 +162,8 @@ class Sender:
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found is None:
             return await self._without_ledger(claim)
-        batch = InHand(self.storage.tables, self.clock, message, found[0], *found)
+        take = f"{self.right.owner}/{next(self._takes)}"
+        batch = InHand(self.storage.tables, self.clock, take, message, found[0], *found)
         await batch.load()
         if not batch.is_whole():
             return await self._hold_for_people(claim, batch)
@@ -215,7 +220,8 @@ class Sender:
         )
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
         await archive.write(tables, ledger, batch.deliveries, _ends(new, now))
-        settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=False)
+        headway = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
+        settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=headway)
         await batch.record(msgspec.structs.replace(settled, owner=""))
 
     async def _send_slices(
@@ -223,7 +229,7 @@ class Sender:
     ) -> None:
         """Announce, hand over, archive; each write of the ledger also records the slice before."""
         ledger = batch.ledger
-        due = due_positions(ledger, self.clock.now().timestamp())
+        due = self._due(batch)
         journal.begin(ledger.ref, ledger.batch)
         for start in range(0, len(due), self.slice_size):
             if not await self._may_go_on(batch, is_first=start == 0):
@@ -236,6 +242,12 @@ class Sender:
                 await self._archive(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
         journal.end()
+
+    def _due(self, batch: InHand) -> list[int]:
+        """Whose turn it is; of a cancelled message everybody's, to be skipped."""
+        if batch.message.status is Status.CANCELLED:
+            return batch.ledger.positions(State.QUEUED)
+        return due_positions(batch.ledger, self.clock.now().timestamp())
 
     async def _may_go_on(self, batch: InHand, *, is_first: bool) -> bool:
         """Between slices: are we stopping, is the provider in trouble, did people pause it?"""
@@ -265,13 +277,16 @@ class Sender:
         if message.status is Status.CANCELLED:
             return "the message was cancelled", lambda _: True
         found = await batch.surely(lambda: lists.find(tables, message.list_name))
-        if found is None:
+        if found is None or found.created_at != message.list_created_at:
             return "the list was deleted", lambda _: True
         since = message.queuing_at or message.created_at
         known = self._departures.get(message.list_name)
         if known is None or not known.covers(since):
-            known = self._departures[message.list_name] = Departures(message.list_name, since)
-        await batch.surely(lambda: known.refresh(tables, self.clock.now()))
+            known = Departures(message.list_name, since)
+            self._departures[message.list_name] = known
+            if len(self._departures) > LISTS_WATCHED_MAX:
+                del self._departures[next(iter(self._departures))]
+        await batch.surely(lambda: known.refresh(tables))
         return "left before it was sent", lambda delivery: delivery.guid in known
 
     async def _announce(self, batch: InHand, slice_: Sequence[int]) -> None:
@@ -295,6 +310,7 @@ class Sender:
         await batch.write_ends(_ends(verdicts, now))
         batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
         batch.fault = any(map(_is_fault, outcomes.values()))
+        batch.is_tried |= not all(map(_is_fault, outcomes.values()))
 
     async def _finish(self, claim: Claim, batch: InHand) -> Handled:
         """Delete what is final; complete the item, or give it back until something is due."""
@@ -302,11 +318,12 @@ class Sender:
         if ledger.is_final:
             await batch.delete_rows()
         if not ledger.is_open:
-            return await self._complete(claim, Handled.DONE)
+            return await self._complete(claim, Handled.DONE if batch.is_tried else Handled.IDLE)
         if batch.fault:
             return await self._give_back(claim, FAULT_DELAY_S, Handled.FAULT)
         wait_s = ledger.next_retry_at() - self.clock.now().timestamp()
-        return await self._give_back(claim, max(0.0, wait_s), Handled.LATER)
+        handled = Handled.LATER if batch.is_tried else Handled.IDLE
+        return await self._give_back(claim, max(0.0, wait_s), handled)
 
     async def _without_ledger(self, claim: Claim) -> Handled:
         """An item is put after its ledger, so this is a stray one, or storage that lags."""

@@ -49,7 +49,7 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
     if revive is not Revive.FAILED or not archived.books.failed:
         raise WrongState(f"Message {ref} has nobody to decide on or to send to again.")
     back = msgspec.structs.replace(rules.revived(archived, revive), due_at=archived.due_at or now)
-    await messages.put_due(tables, back)  # first: an entry without a message is passed over
+    await messages.put_due(tables, back, now)  # first: an entry without a message is passed over
     try:
         await messages.insert_live(tables, back)
     except Conflict:

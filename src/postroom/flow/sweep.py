@@ -9,31 +9,55 @@ Commit point: each deletion by itself; the entry by which a thing is found goes 
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 
+import msgspec
+
 from postroom.domain.delivery import Ledger
-from postroom.domain.message import Message
+from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, lists, messages, subscribers
-from postroom.storage.port import BATCH_CHANGES_MAX, Storage, Tables
+from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Storage, Tables
 
 MAIL_QUEUE = "azuremailqueue"
 FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: its item must be lost
-ARCHIVED_MESSAGES_A_SWEEP = 20
+EXPIRED_BATCHES_A_SWEEP = 300
 LIST_BATCHES_A_SWEEP = 100
 
 
-async def put_forgotten_items(storage: Storage, message: Message, now: datetime) -> int:
-    """Put an item for every open batch that has been due but untouched for long; how many."""
+async def put_forgotten_items(storage: Storage, now: datetime) -> int:
+    """Put an item for every open batch that has been due but untouched for long; how many.
+
+    While items wait to be taken, a batch may just wait for its turn: nothing is put then, or every
+    sweep of a long mailing would put another item for every batch.
+    """
     put = 0
-    for group in batches.groups(message.batches):
-        for ledger, _ in await batches.load_group(storage.tables, message.ref, group):
-            if _is_forgotten(ledger, now):
-                date = messages.date_of(message)
-                item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
-                await storage.queues.put(MAIL_QUEUE, item.body())
-                put += 1
+    is_idle = not await storage.queues.peek(MAIL_QUEUE, limit=1)
+    async for message in messages.live_messages(storage.tables):
+        await _put_due_again(storage.tables, message, now)
+        if is_idle and message.status in GOING_OUT | {Status.CANCELLED}:
+            for group in batches.groups(message.batches):
+                put += await _put_items_of(storage, message, group, now)
     return put
+
+
+async def _put_due_again(tables: Tables, message: Message, now: datetime) -> None:
+    """Without its due entry nobody would ever look at a message again."""
+    is_waiting = message.due_at is not None and message.status is not Status.DRAFT
+    if is_waiting and not await messages.has_due(tables, message):
+        await messages.put_due(tables, message, now)
+
+
+async def _put_items_of(storage: Storage, message: Message, group: int, now: datetime) -> int:
+    items: list[str] = []
+    for ledger, etag in await batches.load_group(storage.tables, message.ref, group):
+        if _is_forgotten(ledger, now) and await _touch(storage.tables, ledger, etag, now):
+            date = messages.date_of(message)
+            item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
+            items.append(item.body())
+    await storage.queues.put(MAIL_QUEUE, *items)
+    return len(items)
 
 
 def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
@@ -43,31 +67,61 @@ def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
     return due_s + FORGOTTEN_AFTER.total_seconds() < now.timestamp()
 
 
+async def _touch(tables: Tables, ledger: Ledger, etag: str, now: datetime) -> bool:
+    """Note it, so that it is not done again at every sweep; False if somebody is at it.
+
+    A batch that a sender owns is left as it is: its sender, or whoever settles it, must find it so.
+    """
+    if ledger.owner:
+        return True
+    touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
+    with contextlib.suppress(Conflict):
+        await batches.replace_ledger(tables, touched, etag)
+        return True
+    return False
+
+
 async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> int:
-    """Delete the oldest archived messages past their age, bodies and all; how many."""
-    expired = 0
-    async for date, ref in messages.archived_before(
-        storage.tables, now - timedelta(days=keep_days)
-    ):
-        await _expire(storage, date, ref)
-        expired += 1
-        if expired == ARCHIVED_MESSAGES_A_SWEEP:
+    """Delete what is past its age in the archive, oldest first, bodies and all.
+
+    So many batches at a time; the archived row keeps how far it got. How many batches.
+    """
+    before = now - timedelta(days=keep_days)
+    room = EXPIRED_BATCHES_A_SWEEP
+    async for date, ref in messages.archived_before(storage.tables, before):
+        room -= await _expire(storage, date, ref, before, room)
+        if room <= 0:
             break
-    return expired
+    return EXPIRED_BATCHES_A_SWEEP - room
 
 
-async def _expire(storage: Storage, date: str, ref: str) -> None:
+async def _expire(storage: Storage, date: str, ref: str, before: datetime, room: int) -> int:
+    """How many batches were deleted; a message that was revived since is younger than its entry."""
     tables = storage.tables
     message = await messages.find_archived(tables, ref)
-    if message and await messages.find_live(tables, ref) is None:
-        for batch in range(message.batches):
-            await archive.delete_batch(tables, ref, batch)
-        for group in batches.groups(message.batches):
-            await batches.delete_archived_group(tables, ref, group)
-        await storage.blobs.delete(f"{ref}.htm")
-        await storage.blobs.delete(f"{ref}.txt")
-        await messages.delete_archived(tables, ref)
-    await messages.delete_archive_entry(tables, date, ref)
+    is_old = message is not None and (message.completed_at or before) <= before
+    if message is None or not is_old or await messages.find_live(tables, ref):
+        await messages.delete_archive_entry(tables, date, ref)
+        return 1
+    first = message.walked if message.walked < message.batches else 0
+    last = min(first + room, message.batches)
+    for batch in range(first, last):
+        await archive.delete_batch(tables, ref, batch)
+        await batches.delete_header(tables, ref, batch)
+    if last < message.batches:
+        await messages.replace_archived(tables, msgspec.structs.replace(message, walked=last))
+    else:
+        await _expire_message(storage, message)
+        await messages.delete_archive_entry(tables, date, ref)
+    return last - first + 1
+
+
+async def _expire_message(storage: Storage, message: Message) -> None:
+    for group in batches.groups(message.batches):
+        await batches.delete_archived_group(storage.tables, message.ref, group)
+    await storage.blobs.delete(f"{message.ref}.htm")
+    await storage.blobs.delete(f"{message.ref}.txt")
+    await messages.delete_archived(storage.tables, message.ref)
 
 
 async def finish_deletions(tables: Tables) -> int:

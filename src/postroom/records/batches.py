@@ -1,6 +1,6 @@
 """Batches as rows.
 
-    message / b<hh>-<ref>-<batch> / batch          header: size, last address key. Never changed
+    message / b<hh>-<ref>-<batch> / batch          header: fixes who is in the batch, for good
     message / b<hh>-<ref>-<batch> / to:<key>       a delivery. Never changed, deleted when final
     message / l<hh>-<ref>-<group> / ledger<batch>  where each delivery of a batch stands
 
@@ -19,7 +19,17 @@ import msgspec
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.records.deliveries import TO, of_row, to_row
 from postroom.records.rows import all_rows, from_properties, to_properties
-from postroom.storage.port import Change, Conflict, Delete, Insert, Row, Tables, Upsert, Within
+from postroom.storage.port import (
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Replace,
+    Row,
+    Tables,
+    Upsert,
+    Within,
+)
 
 LIVE, ARCHIVE = "message", "messagearchive"
 _HEADER, _LEDGER = "batch", "ledger"
@@ -49,40 +59,58 @@ async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:
     return from_properties(row.properties, Header) if row else None
 
 
-async def restore_deliveries(
-    tables: Tables, ref: str, batch: int, deliveries: Sequence[Delivery]
-) -> None:
-    """Bring back rows that were deleted when they were final."""
-    if deliveries:
-        rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
-        await tables.batch(LIVE, partition(ref, batch), rows)
+class BatchRows(msgspec.Struct, frozen=True):
+    """What stands in a batch's partition. The header's etag guards what was read with it."""
+
+    header: Header | None = None
+    etag: str = ""
+    deliveries: dict[int, Delivery] = {}
+
+
+async def load_batch(tables: Tables, ref: str, batch: int) -> BatchRows:
+    """Header and deliveries by position."""
+    header, etag, deliveries = None, "", {}
+    async for row in all_rows(tables, LIVE, Within(partition(ref, batch))):
+        if row.key == _HEADER:
+            header, etag = from_properties(row.properties, Header), row.etag
+        else:
+            delivery = of_row(row)
+            deliveries[delivery.position] = delivery
+    return BatchRows(header, etag, deliveries)
 
 
 async def load_deliveries(tables: Tables, ref: str, batch: int) -> dict[int, Delivery]:
-    """The deliveries of a batch by position."""
-    rows = await _delivery_rows(tables, ref, batch)
-    return {delivery.position: delivery for delivery in map(of_row, rows)}
+    return (await load_batch(tables, ref, batch)).deliveries
 
 
-async def delete_deliveries(
-    tables: Tables, ref: str, batch: int, known: Iterable[Delivery] = ()
+async def restore_deliveries(
+    tables: Tables, ledger: Ledger, deliveries: Sequence[Delivery]
 ) -> None:
-    """Header and deliveries, in one write; what is gone already is fine."""
-    where = partition(ref, batch)
-    keys = [TO + delivery.key for delivery in known]
-    try:
-        await _delete_all(tables, LIVE, where, [_HEADER, *keys] if keys else [])
-    except Conflict:  # not all of them are there any more
-        keys = []
-    if not keys:
-        keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
-        with contextlib.suppress(Conflict):  # another sender was faster
-            await _delete_all(tables, LIVE, where, keys)
+    """Bring back rows that were deleted when they were final.
+
+    The header is written anew with them, so that a sender that is late in deleting cannot.
+    """
+    if deliveries:
+        header = Header(len(ledger.states), ledger.first, ledger.last)
+        rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        rows.append(Upsert(_HEADER, to_properties(header)))
+        await tables.batch(LIVE, partition(ledger.ref, ledger.batch), rows)
 
 
-async def _delete_all(tables: Tables, table: str, where: str, keys: Sequence[str]) -> None:
-    if keys:
-        await tables.batch(table, where, [Delete(key) for key in keys])
+async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRows) -> None:
+    """In one write, unless somebody was faster or brought them back since they were read.
+
+    The header stays as long as the message: the number of a batch is never used again.
+    """
+    if rows.header and rows.deliveries:
+        changes: list[Change] = [Delete(TO + one.key) for one in rows.deliveries.values()]
+        changes.append(Replace(_HEADER, to_properties(rows.header), rows.etag))
+        with contextlib.suppress(Conflict):
+            await tables.batch(LIVE, partition(ref, batch), changes)
+
+
+async def delete_header(tables: Tables, ref: str, batch: int) -> None:
+    await tables.delete(LIVE, partition(ref, batch), _HEADER)
 
 
 async def insert_ledgers(tables: Tables, ledgers: Sequence[Ledger]) -> None:
@@ -126,6 +154,8 @@ async def move_group_to_archive(tables: Tables, ref: str, group: int) -> None:
     """Copy, then delete: dying between leaves both, and both say the same."""
     where = _group_partition(ref, group)
     rows = [row async for row in all_rows(tables, LIVE, Within(where))]
+    if not all(_ledger_of(row).is_final for row in rows):
+        raise Conflict("revived meanwhile")
     if rows:
         await tables.batch(ARCHIVE, where, [Upsert(row.key, row.properties) for row in rows])
         await tables.batch(LIVE, where, [Delete(row.key, row.etag) for row in rows])
@@ -134,7 +164,8 @@ async def move_group_to_archive(tables: Tables, ref: str, group: int) -> None:
 async def delete_archived_group(tables: Tables, ref: str, group: int) -> None:
     where = _group_partition(ref, group)
     keys = [row.key async for row in all_rows(tables, ARCHIVE, Within(where))]
-    await _delete_all(tables, ARCHIVE, where, keys)
+    if keys:
+        await tables.batch(ARCHIVE, where, [Delete(key) for key in keys])
 
 
 def groups(batches: int) -> Iterable[int]:
@@ -159,11 +190,6 @@ def _ledger_key(batch: int) -> str:
 
 def _spread(ref: str, number: int) -> str:
     return f"{zlib.crc32(f'{ref}-{number}'.encode()) & 0xFF:02x}"
-
-
-async def _delivery_rows(tables: Tables, ref: str, batch: int) -> list[Row]:
-    keys = Within(partition(ref, batch), TO, "to;")
-    return [row async for row in all_rows(tables, LIVE, keys)]
 
 
 def _ledger_of(row: Row) -> Ledger:

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from postroom.records import subscribers
 from postroom.storage.port import Tables
 
-# Departures are stamped by the clock of the machine that wrote them, and a write may land late:
-# look this far back every time. GUIDs make a second look harmless.
-SKEW = timedelta(minutes=2)
+# Departures are stamped by the clock of the machine that wrote them, and a write may land late.
+# So the first look goes well back before the message, and every later one goes back from the
+# newest stamp seen, never from a clock of our own. GUIDs make a second look harmless.
+FIRST_SKEW = timedelta(hours=1)
+SKEW = timedelta(minutes=10)
 
 
 class Departures:
@@ -17,14 +19,16 @@ class Departures:
 
     def __init__(self, list_name: str, since: datetime) -> None:
         self._list_name = list_name
-        self._known_until = since
         self._since = since
+        self._look_from = since - FIRST_SKEW
         self._guids: set[str] = set()
 
-    async def refresh(self, tables: Tables, now: datetime) -> None:
-        async for guid in subscribers.left_since(tables, self._list_name, self._known_until - SKEW):
+    async def refresh(self, tables: Tables) -> None:
+        newest = self._look_from
+        async for left_at, guid in subscribers.left_since(tables, self._list_name, self._look_from):
             self._guids.add(guid)
-        self._known_until = max(self._known_until, now)
+            newest = max(newest, left_at - SKEW)
+        self._look_from = newest
 
     def covers(self, since: datetime) -> bool:
         return since >= self._since

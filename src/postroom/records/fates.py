@@ -34,15 +34,12 @@ class Fate(msgspec.Struct, frozen=True):
     words: str
 
 
-async def fates(
-    tables: Tables, message: Message, only: State | None = None
-) -> AsyncIterator[Fate]:
+async def fates(tables: Tables, message: Message, only: State | None = None) -> AsyncIterator[Fate]:
     """Everyone of the audience in its order, or those in one state; a batch in memory at a time."""
     for group in batches.groups(message.batches):
         for ledger in await _ledgers(tables, message.ref, group):
-            if only is None or only in ledger.states:
-                for fate in await _of_batch(tables, ledger, only):
-                    yield fate
+            for fate in await _of_batch(tables, ledger, only):
+                yield fate
 
 
 async def _ledgers(tables: Tables, ref: str, group: int) -> list[Ledger]:
@@ -55,6 +52,8 @@ async def _ledgers(tables: Tables, ref: str, group: int) -> list[Ledger]:
 
 async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[Fate]:
     """The rows that may go are read first: they go only after the archive has them all."""
+    if only is not None and only not in ledger.states:
+        return []
     waiting: dict[int, Delivery] = {}
     if not ledger.is_final:
         waiting = await batches.load_deliveries(tables, ledger.ref, ledger.batch)

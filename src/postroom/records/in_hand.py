@@ -10,10 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from postroom.clock import Clock
 from postroom.domain.delivery import Delivery, Ended, Ledger, State
 from postroom.domain.message import Message
 from postroom.records import archive, batches
+from postroom.records.batches import BatchRows
 from postroom.storage.port import Conflict, StorageFull, Tables, Unavailable
 
 T = TypeVar("T")
@@ -28,19 +31,23 @@ class Lost(Exception):
 class InHand:
     tables: Tables
     clock: Clock
+    take: str  # a name for this taking of the batch, unique for good
     message: Message
     ledger: Ledger
     written: Ledger
     etag: str
-    deliveries: Mapping[int, Delivery] = field(default_factory=dict)
+    rows: BatchRows = field(default_factory=BatchRows)
     fault: bool = False  # our own provider is in trouble
+    is_tried: bool = False  # the provider took part: it accepted or refused somebody
 
     async def load(self) -> None:
         """The rows of the deliveries that may still be sent."""
         if self.ledger.is_open:
-            self.deliveries = await batches.load_deliveries(
-                self.tables, self.ledger.ref, self.ledger.batch
-            )
+            self.rows = await batches.load_batch(self.tables, self.ledger.ref, self.ledger.batch)
+
+    @property
+    def deliveries(self) -> Mapping[int, Delivery]:
+        return self.rows.deliveries
 
     def is_whole(self) -> bool:
         """Every open delivery has its row. If not, our ledger is stale, or rows were lost."""
@@ -57,13 +64,19 @@ class InHand:
     async def record(self, ledger: Ledger) -> None:
         """Commit point: write the ledger, and be sure of it."""
         if ledger != self.written:
+            ledger = msgspec.structs.replace(ledger, take=self.take)
             self.etag = await self.surely(lambda: self._replace(ledger))
         self.ledger = self.written = ledger
 
     async def delete_rows(self) -> None:
-        await batches.delete_deliveries(
-            self.tables, self.ledger.ref, self.ledger.batch, self.deliveries.values()
-        )
+        """Rows read before the ledger was final cannot be anybody's who was revived since."""
+        ref, batch = self.ledger.ref, self.ledger.batch
+        if self.rows.header is None:
+            self.rows = await batches.load_batch(self.tables, ref, batch)
+            found = await batches.find_ledger(self.tables, ref, batch)
+            if found is None or not found[0].is_final:
+                return
+        await batches.delete_deliveries(self.tables, ref, batch, self.rows)
 
     async def surely(self, call: Callable[[], Awaitable[T]]) -> T:
         """Until it is written down nothing else goes out, however long the storage is away.

@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.records.rows import from_properties, to_properties
-from postroom.storage.port import Conflict, Tables, Unavailable
+from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.storage.port import Conflict, Tables, Unavailable, Within
 
+LONGEST = timedelta(hours=1)
+FORGOTTEN_AFTER = timedelta(days=1)
 _TABLE = "service"
 _PARTITION = "lease"
 
@@ -24,7 +26,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime
 
     def is_held(self, now: datetime) -> bool:
-        return now < self.expires_at
+        """One that ends further away than any lease is long was written by a wrong clock."""
+        return now < self.expires_at < now + LONGEST
 
 
 async def hold(
@@ -54,6 +57,13 @@ async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
     row = await tables.get(_TABLE, _PARTITION, name)
     lease = from_properties(row.properties, Lease) if row else None
     return lease if lease and lease.is_held(now) else None
+
+
+async def forget_long_expired(tables: Tables, now: datetime) -> None:
+    """Rows of senders that are long gone: every start of a sender leaves one."""
+    async for row in all_rows(tables, _TABLE, Within(_PARTITION, "sender-", "sender.")):
+        if from_properties(row.properties, Lease).expires_at + FORGOTTEN_AFTER < now:
+            await tables.delete(_TABLE, _PARTITION, row.key)
 
 
 async def give_up(tables: Tables, lease: Lease) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 
 from postroom.domain.errors import AlreadyThere, NotFound
@@ -19,9 +20,10 @@ DIRECTORY = "-lists"
 async def create(tables: Tables, mailing_list: MailingList) -> None:
     """Directory first: a name in it without a list is passed over, a list not in it would hide."""
     name = mailing_list.name
+    with contextlib.suppress(Conflict):  # it has an entry, of a list or of a deletion
+        await tables.insert(TABLE, DIRECTORY, name, {"v": FORMAT})
     if await is_being_deleted(tables, name):
         raise AlreadyThere(f"The old list {name} is still being deleted: try again in a minute.")
-    await tables.upsert(TABLE, DIRECTORY, name, {"v": FORMAT})
     try:
         await tables.insert(TABLE, name, KEY, to_properties(mailing_list))
     except Conflict:
@@ -67,4 +69,7 @@ async def is_being_deleted(tables: Tables, name: str) -> bool:
 
 async def forget(tables: Tables, name: str) -> None:
     """Last step of a deletion, when no row of the list is left."""
-    await tables.delete(TABLE, DIRECTORY, name)
+    row = await tables.get(TABLE, DIRECTORY, name)
+    if row and "deleting" in row.properties:
+        with contextlib.suppress(Conflict):
+            await tables.delete(TABLE, DIRECTORY, name, row.etag)

@@ -11,6 +11,7 @@ range query that never touches deliveries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -24,6 +25,7 @@ from postroom.storage.port import Across, Conflict, Tables, Value
 LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
 _REF_TRIES_MAX = 1000
+_REF = re.compile(r"[0-9]{1,18}")
 
 
 async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
@@ -52,7 +54,7 @@ async def find_archived(tables: Tables, ref: str) -> Message | None:
 
 async def read(tables: Tables, ref: str) -> Message:
     """Alive or archived. Alive first: the move writes the archive before it deletes."""
-    if not ref.isdigit():
+    if not _REF.fullmatch(ref):
         raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
     live = await find_live(tables, ref)
     found = live[0] if live else await find_archived(tables, ref)
@@ -74,34 +76,39 @@ async def delete_live(tables: Tables, ref: str, etag: str) -> None:
     await tables.delete(LIVE, _partition(ref), _KEY, etag)
 
 
-async def put_due(tables: Tables, message: Message) -> None:
-    assert message.due_at is not None
-    entry: dict[str, Value] = {"v": 1, "ref": message.ref, "due_at": message.due_at.timestamp()}
-    await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, entry)
-
-
-async def delete_due(tables: Tables, message: Message) -> None:
-    if message.due_at:
-        await tables.delete(LIVE, _date(message.due_at), _KEY + message.ref)
-
-
 class DueEntry(msgspec.Struct, frozen=True):
     """Where to look for a message, and when at the earliest."""
 
     ref: str
     due_at: float
+    put_at: float
+    etag: str = ""
+
+
+async def put_due(tables: Tables, message: Message, now: datetime) -> None:
+    assert message.due_at is not None
+    entry = DueEntry(message.ref, message.due_at.timestamp(), now.timestamp())
+    await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
+
+
+async def has_due(tables: Tables, message: Message) -> bool:
+    assert message.due_at is not None
+    row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
+    return row is not None
 
 
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
     """Entries up to the end of today, oldest day first; later ones of today included."""
     keys = Across("0", _date(now + timedelta(days=1)))
     async for row in all_rows(tables, LIVE, keys):
-        yield from_properties(row.properties, DueEntry)
+        entry = from_properties(row.properties, DueEntry)
+        yield msgspec.structs.replace(entry, etag=row.etag)
 
 
 async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
+    """As it was read: Conflict if it was put again meanwhile."""
     day = _date(datetime.fromtimestamp(entry.due_at, UTC))
-    await tables.delete(LIVE, day, _KEY + entry.ref)
+    await tables.delete(LIVE, day, _KEY + entry.ref, entry.etag)
 
 
 async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
@@ -127,8 +134,13 @@ async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
 
 
 async def live_messages(tables: Tables) -> AsyncIterator[Message]:
-    async for row in all_rows(tables, LIVE, Across("m-", "m."), where=None):
+    """Drafts and paused ones, too."""
+    async for row in all_rows(tables, LIVE, Across("m-", "m.")):
         yield from_properties(row.properties, Message)
+
+
+async def replace_archived(tables: Tables, message: Message) -> None:
+    await tables.upsert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
 
 
 def date_of(message: Message) -> str:

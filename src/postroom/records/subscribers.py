@@ -8,7 +8,7 @@ left:<time>:<address key>    who left when: a sender learns by one range query w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -130,21 +130,29 @@ async def everyone(tables: Tables, list_name: str) -> AsyncIterator[Subscriber]:
         yield subscriber_of(row)
 
 
-async def left_since(tables: Tables, list_name: str, since: datetime) -> AsyncIterator[str]:
-    """GUIDs of those who left. By GUID, so that somebody who came back is not meant."""
+async def left_since(
+    tables: Tables, list_name: str, since: datetime
+) -> AsyncIterator[tuple[datetime, str]]:
+    """(when, GUID) of those who left. By GUID, so that somebody who came back is not meant."""
     keys = Within(list_name, _LEFT + _stamp(since), _LEFT + _END)
     async for row in all_rows(tables, TABLE, keys):
-        yield str(row.properties["guid"])
+        milliseconds = int(row.key[len(_LEFT) :].partition(":")[0])
+        yield datetime.fromtimestamp(milliseconds / 1000, UTC), str(row.properties["guid"])
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
-    """Some rows of the list, whatever they are: for deleting it."""
-    page = await tables.scan(TABLE, Within(list_name), limit=limit)
-    return page.rows
+    """Some rows of the list, whatever they are, or none if there are none: for deleting it."""
+    after: str | None = None
+    while True:
+        page = await tables.scan(TABLE, Within(list_name), limit=limit, after=after)
+        if page.rows or page.next is None:
+            return page.rows
+        after = page.next
 
 
 async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
-    await tables.batch(TABLE, list_name, [Delete(row.key) for row in rows])
+    """As they were read: a list of the same name that was made since is another one."""
+    await tables.batch(TABLE, list_name, [Delete(row.key, row.etag) for row in rows])
 
 
 def _pointer(subscriber: Subscriber) -> dict[str, Value]:

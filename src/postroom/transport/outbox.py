@@ -47,7 +47,8 @@ class OutboxLane:
             await self._storage.blobs.put(f"outbox/{name}.eml", content)
             await self._storage.tables.upsert(TABLE, PARTITION, name, row)
         except StorageError as error:
-            return Deferred(f"the outbox cannot be written: {error}", Scope.PROVIDER)
+            words = f"the outbox cannot be written: {error}"
+            return Deferred(words, Scope.PROVIDER, reached=False)
         return Sent("kept in the outbox")
 
     async def close(self) -> None:

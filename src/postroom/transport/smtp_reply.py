@@ -34,6 +34,7 @@ REFUSED = Rejected(address_fault=False)
 WAIT_FOR_MAILBOX = Deferred(scope=Scope.ADDRESS)
 WAIT_FOR_DOMAIN = Deferred(scope=Scope.DOMAIN)
 WAIT_FOR_RELAY = Deferred(scope=Scope.PROVIDER)
+NOT_LET_IN = Deferred(scope=Scope.PROVIDER, reached=False)
 
 # Subject, or subject and detail, of an enhanced code (RFC 3463, RFC 5248, RFC 7505).
 PERMANENT: dict[str, Outcome] = {
@@ -97,7 +98,7 @@ def words_of(text: bytes | bytearray) -> str:
 
 def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
     if code == CLOSING or code in ABOUT_OUR_ACCOUNT:
-        return WAIT_FOR_RELAY  # nobody's fault: a forgotten password must not empty a list
+        return NOT_LET_IN  # nobody's fault: a forgotten password must not empty a list
     enhanced = _ENHANCED.match(text.decode("ascii", "replace"))
     if enhanced is None or enhanced[1] == "2":
         usual = WAIT_FOR_MAILBOX if code < 500 else REFUSED
@@ -113,4 +114,4 @@ def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
 
 def _about_us(ruling: Outcome) -> Outcome:
     """The same ruling where no recipient can be to blame."""
-    return WAIT_FOR_RELAY if isinstance(ruling, Deferred) else REFUSED
+    return NOT_LET_IN if isinstance(ruling, Deferred) else REFUSED

@@ -46,10 +46,10 @@ class Slice:
         if tries < TRIES_MAX:
             self.waiting.appendleft(index)
         else:
-            self.settle(index, Deferred(clip(words), Scope.PROVIDER))
+            self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
 
     def defer_waiting(self, words: str) -> None:
-        outcome = Deferred(clip(words), Scope.PROVIDER)
+        outcome = Deferred(clip(words), Scope.PROVIDER, reached=False)
         while self.waiting:
             self.settle(self.waiting.popleft(), outcome)
 

@@ -1,0 +1,201 @@
+"""`postroom doctor`: what is right, what is wrong, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+
+from postroom.cli.due import waits_for_scheduler
+from postroom.cli.exit_codes import REFUSED
+from postroom.cli.output import AsJson, show
+from postroom.cli.session import in_loop, load_settings
+from postroom.domain.errors import PostroomError
+from postroom.records import leases
+from postroom.storage.port import StorageError
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+    from postroom.wiring import Parts
+
+QUICK_CHECK_BYTES_MAX = 256 * 1024 * 1024  # a second or two; a larger file is not read whole
+FREE_BYTES_WRONG = 100 * 1024**2
+FREE_BYTES_LOW = 1024**3
+SCHEDULER_LEASE = "scheduler"
+MAIL_QUEUE, DEAD_LETTERS = "azuremailqueue", "azuremaildeadletter"
+
+
+class Verdict(StrEnum):
+    RIGHT = "right"
+    NOTE = "note"  # worth knowing, nothing to mend
+    WRONG = "wrong"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    about: str
+    words: str
+    mend: str = ""
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Look for what is wrong and say how to mend it."""
+    findings = examine()
+    show(findings, as_json, *(line for finding in findings for line in _lines(finding)))
+    if any(finding.verdict is Verdict.WRONG for finding in findings):
+        raise typer.Exit(REFUSED)
+
+
+def examine() -> list[Finding]:
+    from postroom import wiring
+    from postroom.settings import BadSettings
+
+    try:
+        settings = load_settings()
+        mistakes = wiring.check(settings)
+    except BadSettings as bad:
+        mistakes = bad.mistakes
+    if mistakes:
+        mend = "Correct it in the environment or postroom.toml; docs/settings.md lists all."
+        return [Finding(Verdict.WRONG, "settings", mistake, mend) for mistake in mistakes]
+
+    async def collect() -> list[Finding]:
+        return [finding async for finding in _findings(settings)]
+
+    return in_loop(collect())
+
+
+async def _findings(settings: Settings) -> AsyncIterator[Finding]:
+    from postroom import wiring
+
+    yield Finding(Verdict.RIGHT, "settings", "all of them can be used")
+    yield _data_folder(settings.data)
+    try:
+        async with wiring.parts(settings) as parts:
+            await _write_and_read(parts)
+            yield Finding(Verdict.RIGHT, "storage", f"{wiring.storage_path(settings)} opens")
+            yield await _integrity(settings)
+            yield await _dead_letters(parts)
+            yield await _scheduler(parts)
+    except StorageError as error:
+        mend = "See POSTROOM_STORAGE, and whether another program has the file or the disk is full."
+        yield Finding(Verdict.WRONG, "storage", str(error), mend)
+    yield _free_space(wiring.storage_path(settings).parent)
+    yield _journals(settings)
+    yield await _transport(settings)
+    yield _url(settings)
+
+
+def _data_folder(folder: Path) -> Finding:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"postroom")
+    except OSError as error:
+        mend = "Give this user the right to write there, or set POSTROOM_DATA to another folder."
+        return Finding(Verdict.WRONG, "data folder", f"{folder}: {error.strerror}", mend)
+    return Finding(Verdict.RIGHT, "data folder", f"{folder.absolute()} can be written")
+
+
+async def _write_and_read(parts: Parts) -> None:
+    """A row of our own, there and gone again."""
+    tables, key = parts.storage.tables, f"{os.getpid()}"
+    await tables.upsert("service", "doctor", key, {"v": 1})
+    await tables.delete("service", "doctor", key)
+
+
+async def _integrity(settings: Settings) -> Finding:
+    from postroom import wiring
+
+    size = wiring.storage_path(settings).stat().st_size
+    if size > QUICK_CHECK_BYTES_MAX:
+        words = f"the file has {size // 1024**2:,} MiB: too much to look through quickly"
+        return Finding(Verdict.NOTE, "integrity", words)
+    damage = await wiring.storage_damage(settings)
+    if damage:
+        mend = "Stop Postroom, keep a copy of the file, and restore it from a backup."
+        return Finding(Verdict.WRONG, "integrity", damage, mend)
+    return Finding(Verdict.RIGHT, "integrity", "the file is undamaged")
+
+
+def _free_space(folder: Path) -> Finding:
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        mend = f"Make the folder {folder}, or mount the disk it belongs to."
+        return Finding(Verdict.WRONG, "disk", f"{folder}: {error.strerror}", mend)
+    words = f"{free // 1024**2:,} MiB free in {folder}"
+    if free < FREE_BYTES_WRONG:
+        return Finding(Verdict.WRONG, "disk", words, "Make room: a full disk stops everything.")
+    return Finding(Verdict.RIGHT if free >= FREE_BYTES_LOW else Verdict.NOTE, "disk", words)
+
+
+async def _dead_letters(parts: Parts) -> Finding:
+    count = await parts.storage.queues.length(DEAD_LETTERS)
+    if not count:
+        return Finding(Verdict.RIGHT, "dead letters", "there are none")
+    mend = (
+        f"See “postroom storage peek {DEAD_LETTERS}” and the log; then decide on the people held "
+        "with “postroom message retry REF --held” or “postroom message settle REF”."
+    )
+    return Finding(Verdict.WRONG, "dead letters", f"{count:,} work items failed for good", mend)
+
+
+async def _scheduler(parts: Parts) -> Finding:
+    tables, now = parts.storage.tables, parts.clock.now()
+    lease = await leases.holder(tables, SCHEDULER_LEASE, now=now)
+    if lease:
+        return Finding(Verdict.RIGHT, "scheduler", f"{lease.owner} leads")
+    waiting = await parts.storage.queues.length(MAIL_QUEUE)
+    if waiting or await waits_for_scheduler(tables, now):
+        mend = "Start “postroom serve”, or do what is due with “postroom drain”."
+        return Finding(Verdict.WRONG, "scheduler", "none runs, and something is due", mend)
+    return Finding(Verdict.NOTE, "scheduler", "none runs; nothing is due either")
+
+
+def _journals(settings: Settings) -> Finding:
+    from postroom.journal import FileJournals
+
+    dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
+    if not dead:
+        return Finding(Verdict.RIGHT, "journals", "no sender died with mails in hand")
+    words = f"{len(dead)} senders died with mails in hand; the next sender here settles them"
+    return Finding(Verdict.NOTE, "journals", words)
+
+
+async def _transport(settings: Settings) -> Finding:
+    from postroom import wiring
+
+    way_out = wiring.describe_transport(settings)
+    if not wiring.leaves_the_machine(settings):
+        return Finding(Verdict.NOTE, "transport", way_out)
+    try:
+        await wiring.try_transport(settings)
+    except PostroomError as error:
+        mend = "See POSTROOM_TRANSPORT: host, port, tls, user and password."
+        return Finding(Verdict.WRONG, "transport", str(error), mend)
+    return Finding(Verdict.RIGHT, "transport", f"{way_out} answers")
+
+
+def _url(settings: Settings) -> Finding:
+    from postroom import wiring
+
+    if urlsplit(settings.url).scheme == "https":
+        return Finding(Verdict.RIGHT, "url", settings.url)
+    if not wiring.leaves_the_machine(settings):
+        return Finding(Verdict.NOTE, "url", f"{settings.url} is fine for trying things out")
+    words = f"{settings.url} is not https: mailbox providers want it for one-click unsubscribe"
+    return Finding(Verdict.WRONG, "url", words, "Put https in front of it and set POSTROOM_URL.")
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [f"{finding.verdict:5}  {finding.about:12}  {finding.words}"]
+    return [*lines, f"{'':21}{finding.mend}"] if finding.mend else lines

@@ -1,0 +1,273 @@
+"""`postroom message …`: write messages, watch them, steer them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.output import (
+    AsJson,
+    csv_file,
+    fields,
+    print_json_array,
+    readable,
+    show,
+    tell,
+    write_csv,
+)
+from postroom.cli.session import read_message, wake_scheduler, work
+from postroom.domain.due_time import parse_due_time
+from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.message import Message, OnDoubt
+from postroom.flow import report, steer
+from postroom.flow.compose import Draft, compose
+from postroom.records import messages
+from postroom.records.fates import OUTCOMES, Fate, fates
+from postroom.storage.port import Tables
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
+
+app = typer.Typer(no_args_is_help=True, help="Messages to a list.")
+Ref = Annotated[str, typer.Argument(metavar="REF")]
+
+
+@app.command("create")
+def create(
+    list_name: Annotated[str, typer.Option("--list", metavar="LIST", help="Who gets it.")],
+    subject: Annotated[str, typer.Option(help="The subject line.")],
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML body, UTF-8.")] = None,
+    text: Annotated[Path | None, typer.Option(metavar="FILE", help="Text body, UTF-8.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="now, 2026-11-20T09:00+01:00, or 2026-11-20 09:00."),
+    ] = None,
+    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    on_doubt: Annotated[
+        OnDoubt, typer.Option(help="If nobody can tell whether a mail went out.")
+    ] = OnDoubt.RESEND,
+    as_json: AsJson = False,
+) -> None:
+    """Write a message and say when it goes out. Without --at it stays a draft."""
+    check_list_name(list_name)
+    bodies = {"html": _read_body(html), "text": _read_body(text)}
+
+    async def job(parts: Parts) -> Message:
+        now = parts.clock.now()
+        due_at = None if at is None else parse_due_time(at, zone, now)
+        draft = Draft(
+            list_name=list_name, subject=subject, due_at=due_at, on_doubt=on_doubt, **bodies
+        )
+        message = await compose(parts.storage, draft, now)
+        wake_scheduler(parts)
+        return message
+
+    message = work(job)
+    show(_data(message), as_json, *_created(message))
+
+
+@app.command("show")
+def show_message(ref: Ref, as_json: AsJson = False) -> None:
+    """Show a message and its books of this moment."""
+
+    async def job(parts: Parts) -> Message:
+        return await report.books_of(parts.storage.tables, await read_message(parts, ref))
+
+    message = work(job)
+    show(_data(message), as_json, *_lines(message))
+
+
+@app.command("all")
+def all_messages(as_json: AsJson = False) -> None:
+    """Show every message, the newest last, with the books of its last report."""
+
+    async def job(parts: Parts) -> int:
+        found = _every_message(parts.storage.tables, parts.clock.now())
+        if as_json:
+            return await print_json_array(_data(message) async for message in found)
+        count = 0
+        async for message in found:
+            typer.echo(_line(message))
+            count += 1
+        return count
+
+    if not work(job) and not as_json:
+        tell("There is no message yet: write one with “postroom message create”.")
+
+
+@app.command("people")
+def people(
+    ref: Ref,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="OUTCOME", help=f"Only these: {', '.join(OUTCOMES)}.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who got what, as CSV or as one JSON array."""
+    if outcome is not None and outcome not in OUTCOMES:
+        raise BadInput(f"“{outcome}” is no outcome: it is one of {', '.join(OUTCOMES)}.")
+
+    async def job(parts: Parts) -> None:
+        message = await read_message(parts, ref)
+        only = OUTCOMES[outcome] if outcome else None
+        found = fates(parts.storage.tables, message, only)
+        if as_json:
+            await print_json_array(found)
+            return
+        with csv_file(None) as out:
+            await write_csv(out, ["address", "outcome", "at", "words"], _rows(found))
+
+    work(job)
+
+
+@app.command("pause")
+def pause(ref: Ref, as_json: AsJson = False) -> None:
+    """Hold a message that is going out; who is queued waits."""
+    message = _steer(ref, lambda parts, _: steer.pause(parts.storage.tables, ref))
+    show(_data(message), as_json, f"Message {ref} pauses; go on with “postroom message resume”.")
+
+
+@app.command("resume")
+def resume(ref: Ref, as_json: AsJson = False) -> None:
+    """Let a paused message go on."""
+    message = _steer(ref, lambda parts, _: steer.resume(parts.storage.tables, ref))
+    show(_data(message), as_json, f"Message {ref} goes on.")
+
+
+@app.command("cancel")
+def cancel(ref: Ref, as_json: AsJson = False) -> None:
+    """Stop a message for good; who is still queued is skipped."""
+    message = _steer(ref, lambda parts, _: steer.cancel(parts.storage.tables, ref))
+    show(_data(message), as_json, f"Message {ref} is cancelled; who is still queued is skipped.")
+
+
+@app.command("retry")
+def retry(
+    ref: Ref,
+    held: Annotated[bool, typer.Option("--held", help="Those in doubt, not the failed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send again to those it failed for, or with --held to those in doubt."""
+
+    async def act(parts: Parts, message: Message) -> Message:
+        tables, now = parts.storage.tables, parts.clock.now()
+        if held:
+            _check_somebody(message.books.held, ref, "held")
+            return await steer.decide_held(tables, ref, send_again=True, now=now)
+        _check_somebody(message.books.failed, ref, "failed")
+        return await steer.retry_failed(tables, ref, now)
+
+    who = "held" if held else "failed"
+    show(_data(_steer(ref, act)), as_json, f"Message {ref} goes out again to the {who}.")
+
+
+@app.command("settle")
+def settle(ref: Ref, as_json: AsJson = False) -> None:
+    """Count those in doubt as sent: somebody looked, and they had it."""
+
+    async def act(parts: Parts, message: Message) -> Message:
+        _check_somebody(message.books.held, ref, "held")
+        now = parts.clock.now()
+        return await steer.decide_held(parts.storage.tables, ref, send_again=False, now=now)
+
+    show(_data(_steer(ref, act)), as_json, f"The held of message {ref} count as sent.")
+
+
+def _steer(ref: str, act: Callable[[Parts, Message], Awaitable[Message]]) -> Message:
+    """Act on a message that is there, and wake the scheduler."""
+
+    async def job(parts: Parts) -> Message:
+        known = await report.books_of(parts.storage.tables, await read_message(parts, ref))
+        changed = await act(parts, known)
+        wake_scheduler(parts)
+        return await report.books_of(parts.storage.tables, changed)
+
+    return work(job)
+
+
+def _check_somebody(count: int, ref: str, outcome: str) -> None:
+    if not count:
+        raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
+
+
+async def _every_message(tables: Tables, now: datetime) -> AsyncIterator[Message]:
+    """The archived, then the living; one that was revived stands in both places, and lives."""
+    async for _, ref in messages.archived_before(tables, now + timedelta(days=1)):
+        archived = await messages.find_archived(tables, ref)
+        if archived and await messages.find_live(tables, ref) is None:
+            yield archived
+    async for message in messages.live_messages(tables):
+        yield message
+
+
+async def _rows(found: AsyncIterator[Fate]) -> AsyncIterator[list[object]]:
+    async for fate in found:
+        yield [fate.address, fate.outcome, fate.at, fate.words]
+
+
+def _data(message: Message) -> dict[str, Any]:
+    books = message.books
+    return {
+        "ref": message.ref,
+        "status": message.status,
+        "list": message.list_name,
+        "subject": message.subject,
+        "audience": message.audience,
+        "queued": books.queued,
+        "sending": books.sending,
+        "sent": books.sent,
+        "failed": books.failed,
+        "held": books.held,
+        "skipped": books.skipped,
+        "doubts": books.doubts,
+        "due_at": message.due_at,
+        "completed_at": message.completed_at,
+    }
+
+
+def _lines(message: Message) -> list[str]:
+    data = _data(message)
+    if not message.books.doubts:
+        del data["doubts"]
+    return fields(data)
+
+
+def _line(message: Message) -> str:
+    books = message.books
+    when = readable(message.due_at) if message.due_at else "no time yet"
+    counts = f"{books.sent:,}/{message.audience:,} sent"
+    words = f"{message.ref}  {message.status:10}  {when:23}  {counts:20}"
+    return f"{words}  {message.list_name}: {message.subject}"
+
+
+def _created(message: Message) -> list[str]:
+    if message.due_at is None:
+        return [f"Message {message.ref} is kept as a draft: without --at nothing is sent."]
+    due = f"Message {message.ref} to {message.list_name} is due at {readable(message.due_at)}."
+    return [due, f"Watch it with “postroom message show {message.ref}”."]
+
+
+def _read_body(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            content = file.read(BODY_BYTES_MAX + 1)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > BODY_BYTES_MAX:
+        raise BadInput(f"{path} is larger than {BODY_BYTES_MAX // 1024**2} MiB: shorten it.")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    if "\0" in text:
+        raise BadInput(f"{path} is not text: it has null characters in it.")
+    return text

@@ -1,0 +1,108 @@
+"""`postroom serve | scheduler | sender | drain`: the roles at work."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from postroom.cli.due import waits_for_scheduler
+from postroom.cli.exit_codes import INTERRUPTED
+from postroom.cli.output import AsJson, show, tell
+from postroom.cli.session import in_loop, load_settings, work
+from postroom.storage.port import QUEUES
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+    from postroom.wiring import Parts
+
+DEAD_LETTERS = "azuremaildeadletter"
+
+
+Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
+
+
+def scheduler(supervised: Supervised = False) -> None:
+    """Run a scheduler until SIGTERM. Any number may run; one acts."""
+    from postroom import roles
+
+    in_loop(roles.run_scheduler(load_settings(), supervised=supervised))
+
+
+def sender(supervised: Supervised = False) -> None:
+    """Run a sender until SIGTERM. Any number may run, on any number of machines."""
+    from postroom import roles
+
+    in_loop(roles.run_sender(load_settings(), supervised=supervised))
+
+
+def drain(as_json: AsJson = False) -> None:
+    """Do everything that is due, then exit."""
+    from postroom import roles
+
+    in_loop(roles.drain(load_settings()))
+    rest = work(_look_around)
+    if rest.is_anything_due:
+        tell("Interrupted: something is still due. Run it again.")
+        raise typer.Exit(INTERRUPTED)
+    later = f"; {rest.waiting:,} work items wait for a later try" if rest.waiting else ""
+    data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters}
+    show(data, as_json, f"Nothing else is due now{later}.")
+
+
+def serve() -> None:
+    """Run all roles on this machine until SIGTERM or Ctrl-C."""
+    from postroom.supervisor import Supervisor
+
+    settings = load_settings()
+    work(_opens)  # before anything is promised
+
+    async def run() -> None:
+        running = asyncio.create_task(Supervisor(settings).run())
+        await asyncio.sleep(0)  # it listens to signals from its first step on
+        for line in _welcome(settings):
+            typer.echo(line)
+        await running
+
+    in_loop(run())
+
+
+async def _opens(parts: Parts) -> None:
+    return None
+
+
+class _Rest(NamedTuple):
+    """What is left after a drain."""
+
+    waiting: int  # work items, for a later try
+    dead_letters: int
+    is_anything_due: bool
+
+
+async def _look_around(parts: Parts) -> _Rest:
+    queues = parts.storage.queues
+    lengths = {name: await queues.length(name) for name in QUEUES}
+    dead_letters = lengths.pop(DEAD_LETTERS)
+    is_due = any([await queues.peek(name, limit=1) for name in lengths])
+    is_due |= await waits_for_scheduler(parts.storage.tables, parts.clock.now())
+    return _Rest(sum(lengths.values()), dead_letters, is_due)
+
+
+def _welcome(settings: Settings) -> list[str]:
+    from postroom import wiring
+
+    return [
+        "Postroom runs.",
+        f"  storage    {wiring.storage_path(settings)}",
+        f"  mails go   {_way_out(settings)}",
+        f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
+        "  stop       Ctrl-C, or SIGTERM: work in hand is finished",
+    ]
+
+
+def _way_out(settings: Settings) -> str:
+    from postroom import wiring
+
+    words = wiring.describe_transport(settings)
+    return words if wiring.leaves_the_machine(settings) else f"to {words}"

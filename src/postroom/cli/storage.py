@@ -1,0 +1,224 @@
+"""`postroom storage …`: look into tables, queues and blobs, whatever the engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
+from postroom.cli.session import work
+from postroom.domain.errors import BadInput, NotFound
+from postroom.storage.port import (
+    CLAIM_ITEMS_MAX,
+    QUEUES,
+    SCAN_ROWS_MAX,
+    TABLES,
+    Across,
+    Keys,
+    Row,
+    Within,
+)
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+SECRET_PARTITION = "secret"
+SECRET_WORDS = ("secret", "password", "token", "hash")
+HIDDEN = "•••"
+
+app = typer.Typer(no_args_is_help=True, help="Look into tables, queues and blobs.")
+Table = Annotated[str, typer.Argument(metavar="TABLE")]
+Partition = Annotated[str, typer.Argument(metavar="PARTITION")]
+Key = Annotated[str, typer.Argument(metavar="KEY")]
+
+
+@app.command("tables")
+def tables(as_json: AsJson = False) -> None:
+    """Name the tables."""
+    show(TABLES, as_json, *TABLES)
+
+
+@app.command("rows")
+def rows(
+    table: Table,
+    partition: Annotated[str | None, typer.Option(help="Only rows of this partition.")] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="KEY", help="The first key, or partition, to show.")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Print rows in key order; secrets are masked."""
+    _check_name(table, TABLES, "table")
+    keys = Across(start) if partition is None else Within(partition, start)
+
+    async def job(parts: Parts) -> None:
+        found = _rows(parts, table, keys, limit)
+        if as_json:
+            await print_json_array(_data(row) async for row in found)
+            return
+        async for row in found:
+            typer.echo(_line(row))
+
+    _look(job)
+
+
+@app.command("row")
+def row(table: Table, partition: Partition, key: Key, as_json: AsJson = False) -> None:
+    """Print one row; secrets are masked."""
+    found = _read_row(table, partition, key)
+    properties = [f"{name} = {to_json(value)}" for name, value in masked(found).items()]
+    show(_data(found), as_json, f"etag {found.etag}", *properties)
+
+
+@app.command("delete-row")
+def delete_row(
+    table: Table, partition: Partition, key: Key, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Delete one row, if it is still what you are shown. This mends nothing by itself."""
+    found = _read_row(table, partition, key)
+    confirm(f"Delete from {table}: {_line(found)} ?", yes)
+
+    async def job(parts: Parts) -> None:
+        await parts.storage.tables.delete(table, partition, key, found.etag)
+
+    work(job)
+    data = {"table": table, "partition": partition, "key": key, "deleted": True}
+    show(data, as_json, f"{partition} / {key} is deleted from {table}.")
+
+
+@app.command("queues")
+def queues(as_json: AsJson = False) -> None:
+    """Name the queues and how many items each has, those in hand included."""
+
+    async def job(parts: Parts) -> dict[str, int]:
+        return {name: await parts.storage.queues.length(name) for name in QUEUES}
+
+    lengths = work(job)
+    show(lengths, as_json, *(f"{name:25} {count:>10,}" for name, count in lengths.items()))
+
+
+@app.command("peek")
+def peek(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE")],
+    limit: Annotated[int, typer.Option(min=1, max=CLAIM_ITEMS_MAX, help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Print the next items of a queue without taking them."""
+    _check_name(queue, QUEUES, "queue")
+
+    async def job(parts: Parts) -> list[dict[str, Any]]:
+        items = await parts.storage.queues.peek(queue, limit=limit)
+        return [{"body": item.body, "taken": item.taken} for item in items]
+
+    items = work(job)
+    show(items, as_json, *(f"{item['body']}  (taken {item['taken']} times)" for item in items))
+
+
+@app.command("blobs")
+def blobs(
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Print the names of blobs."""
+
+    async def job(parts: Parts) -> list[str]:
+        names: list[str] = []
+        after: str | None = None
+        while len(names) < limit:
+            page, after = await parts.storage.blobs.list(prefix, after=after)
+            names += page
+            if after is None:
+                break
+        return names[:limit]
+
+    names = work(job)
+    show(names, as_json, *names)
+
+
+@app.command("blob")
+def blob(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson = False) -> None:
+    """Print a blob as it is, or with --json its name and size."""
+
+    async def job(parts: Parts) -> bytes:
+        content = await parts.storage.blobs.get(name)
+        if content is None:
+            raise NotFound(f"There is no blob {name}: “postroom storage blobs” names them.")
+        return content
+
+    content = _look(job)
+    if as_json:
+        show({"name": name, "bytes": len(content)}, as_json)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def masked(row: Row) -> dict[str, Any]:
+    """The properties, without what nobody should read over a shoulder or in a log."""
+    is_secret = row.partition == SECRET_PARTITION
+    return {
+        name: HIDDEN if name != "v" and (is_secret or _sounds_secret(name)) else value
+        for name, value in row.properties.items()
+    }
+
+
+def _sounds_secret(name: str) -> bool:
+    return any(word in name.lower() for word in SECRET_WORDS)
+
+
+def _look(job: Any) -> Any:
+    """Do the job; a key or name that storage could not have is a wrong question, not a bug."""
+    try:
+        return work(job)
+    except ValueError as error:
+        raise BadInput(f"Storage cannot have that: {error}.") from error
+
+
+async def _rows(parts: Parts, table: str, keys: Keys, limit: int) -> AsyncIterator[Row]:
+    after: str | None = None
+    while limit > 0:
+        page = await parts.storage.tables.scan(
+            table, keys, limit=min(limit, SCAN_ROWS_MAX), after=after
+        )
+        for found in page.rows:
+            yield found
+        limit, after = limit - len(page.rows), page.next
+        if after is None:
+            return
+
+
+def _read_row(table: str, partition: str, key: str) -> Row:
+    _check_name(table, TABLES, "table")
+
+    async def job(parts: Parts) -> Row:
+        found = await parts.storage.tables.get(table, partition, key)
+        if found is None:
+            raise NotFound(f"There is no row {partition} / {key} in {table}.")
+        return found
+
+    found: Row = _look(job)
+    return found
+
+
+def _check_name(name: str, names: tuple[str, ...], kind: str) -> None:
+    if name not in names:
+        raise BadInput(f"There is no {kind} {name}: there are {', '.join(names)}.")
+
+
+def _data(row: Row) -> dict[str, Any]:
+    return {
+        "partition": row.partition,
+        "key": row.key,
+        "etag": row.etag,
+        "properties": masked(row),
+    }
+
+
+def _line(row: Row) -> str:
+    return f"{row.partition} / {row.key}  {to_json(masked(row))}"

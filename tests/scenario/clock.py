@@ -1,0 +1,72 @@
+"""The town's clock: moved by the test, so that hours of back-off take no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+
+START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+PATIENCE_S = 5.0  # of real time, for what takes milliseconds unless something is broken
+
+
+class TownClock:
+    """Stands still until it is moved.
+
+    Pauses of a few seconds (storage is away) pass at once and move it; whoever sleeps longer (the
+    heartbeat) wakes when somebody moves it far enough.
+    """
+
+    SHORT_S = 5.0
+
+    def __init__(self) -> None:
+        self._now = START
+        self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
+        self._somebody_sleeps = asyncio.Event()
+        self._pauses = 0
+        self._watched: list[tuple[int, asyncio.Event]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    def move(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        for until, sleeper in self._sleepers:
+            if until <= self._now and not sleeper.done():
+                sleeper.set_result(None)
+        self._sleepers = [one for one in self._sleepers if not one[1].done()]
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= self.SHORT_S:
+            self.move(seconds)
+            self._note_pause()
+            await asyncio.sleep(0)
+            return
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._now + timedelta(seconds=seconds), sleeper))
+        self._somebody_sleeps.set()
+        await sleeper
+
+    async def asleep(self, count: int) -> None:
+        """Wait until so many have gone to sleep."""
+        while sum(not sleeper.done() for _, sleeper in self._sleepers) < count:
+            self._somebody_sleeps.clear()
+            await soon(self._somebody_sleeps.wait())
+
+    async def paused(self, times: int) -> None:
+        """Wait until somebody has made so many more short pauses."""
+        event = asyncio.Event()
+        self._watched.append((self._pauses + times, event))
+        await soon(event.wait())
+
+    def _note_pause(self) -> None:
+        self._pauses += 1
+        for times, event in self._watched:
+            if self._pauses >= times:
+                event.set()
+
+
+async def soon(what: Awaitable[object]) -> None:
+    """Wait for a signal that must come; a scenario that hangs fails here and says where."""
+    async with asyncio.timeout(PATIENCE_S):
+        await what

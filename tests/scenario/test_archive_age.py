@@ -1,0 +1,79 @@
+"""Age: what was archived longer ago than people want to keep it is gone to the last row."""
+
+from __future__ import annotations
+
+from postroom.flow import steer
+from postroom.records.rows import all_rows
+from postroom.storage.port import Across
+from tests.scenario.town import Town, students
+
+DAY_S = 24 * 3600.0
+
+
+async def everything_about(town: Town, ref: str) -> list[str]:
+    """Every row and blob that names the message."""
+    found = [
+        f"{table}/{row.partition}/{row.key}"
+        for table in ("message", "messagearchive")
+        async for row in all_rows(town.storage.tables, table, Across())
+        if ref in row.partition or ref in row.key
+    ]
+    names, _ = await town.storage.blobs.list(ref)
+    return found + names
+
+
+async def sent_and_archived(town: Town) -> str:
+    ref = await town.compose()
+    await town.quiet()
+    assert await town.is_archived(ref)
+    return ref
+
+
+async def test_old_messages_are_deleted_whole_and_younger_ones_stay(town: Town) -> None:
+    town.scheduler.keep_archive_days = 30
+    await town.found_list()
+    await town.join(*students(120), "perm-fail")
+    await town.open_sender()
+    old = await sent_and_archived(town)
+    await town.pass_time(20 * DAY_S)
+    young = await sent_and_archived(town)
+    await town.pass_time(10 * DAY_S)
+    await town.quiet()
+    assert await everything_about(town, old)  # thirty days are not over yet
+    await town.pass_time(DAY_S)
+    await town.quiet()
+    assert await everything_about(town, old) == []
+    kept = await everything_about(town, young)
+    assert len(kept) == 2 + 2 + 121 + 2 + 2  # headers, ledgers, deliveries, message, bodies
+
+
+async def test_a_message_tried_again_is_as_young_as_its_last_archiving(town: Town) -> None:
+    town.scheduler.keep_archive_days = 30
+    await town.found_list()
+    await town.join("perm-fail-once", "zoe")
+    await town.open_sender()
+    ref = await sent_and_archived(town)
+    await town.pass_time(20 * DAY_S)
+    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await town.quiet()
+    assert await town.is_archived(ref)
+    await town.pass_time(15 * DAY_S)
+    await town.quiet()
+    assert (await town.read(ref)).books.sent == 2
+    await town.pass_time(16 * DAY_S)
+    await town.quiet()
+    assert await everything_about(town, ref) == []
+
+
+async def test_a_message_that_is_being_tried_again_does_not_age(town: Town) -> None:
+    town.scheduler.keep_archive_days = 30
+    await town.found_list()
+    await town.join("perm-fail", "zoe")
+    role = await town.open_sender()
+    ref = await sent_and_archived(town)
+    await town.close_sender(role)
+    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    town.clock.move(40 * DAY_S)
+    await town.quiet()
+    assert (await town.read(ref)).books.queued == 1
+    assert await town.storage.blobs.get(f"{ref}.htm")

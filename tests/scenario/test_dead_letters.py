@@ -1,0 +1,142 @@
+"""Dead letters: what cannot be sent is put aside where people see it, and nobody is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.domain.address import parse_address
+from postroom.domain.delivery import State
+from postroom.domain.message import Books, Status
+from postroom.flow import steer, subscribe
+from postroom.flow.fan_out import MAIL_QUEUE
+from postroom.flow.send import BUSY_DELAY_S, DEAD_LETTERS, Handled
+from postroom.flow.subscribe import SUBSCRIBE_QUEUE
+from postroom.records import batches
+from tests.scenario.town import CLAIM_S, LIST, Town, once_each, students
+
+
+async def die_over_it(town: Town, life: int) -> None:
+    clerk = await town.clerk(f"clerk.{life}")
+    await clerk.take_until(town.sink.is_waiting.wait())
+    await clerk.die()
+    town.sink.is_waiting.clear()
+    town.clock.move(CLAIM_S)
+
+
+async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -> None:
+    ref = await town.mailing("slow", "zoe")
+    for life in range(5):
+        await die_over_it(town, life)
+    clerk = await town.clerk("clerk.6")
+    assert await clerk.take() is Handled.DEAD
+    await town.quiet()
+    message = await town.read(ref)
+    assert message.books == Books(held=2, doubts=5)
+    assert message.status is Status.COMPLETED
+    assert not await town.is_archived(ref)
+    assert await town.items(DEAD_LETTERS) == 1
+    assert await town.items() == 0
+
+
+async def test_the_held_of_a_dead_letter_can_be_sent_again(town: Town) -> None:
+    ref = await town.mailing("slow", "zoe")
+    for life in range(5):
+        await die_over_it(town, life)
+    await town.open_sender()
+    await town.quiet()
+    town.sink.options = town.answering_at_once()
+    await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=2, doubts=5)
+    assert await town.is_archived(ref)
+
+
+@pytest.mark.parametrize(
+    "body", ["", "nonsense", "2026-11-15,ref,a,0,1", "d,1,a,2,0", "d,1,a,0,-1"]
+)
+async def test_a_malformed_item_is_put_aside_and_the_others_go_on(town: Town, body: str) -> None:
+    await town.mailing("ada")
+    await town.storage.queues.put(MAIL_QUEUE, body)
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == once_each(["ada"])
+    assert [item.body for item in await town.storage.queues.peek(DEAD_LETTERS)] == [body]
+    assert await town.items() == 0
+
+
+async def test_a_malformed_sign_up_is_put_aside(town: Town) -> None:
+    await town.found_list()
+    await town.storage.queues.put(SUBSCRIBE_QUEUE, "nonsense")
+    await town.open_sender()
+    await town.quiet()
+    assert await town.items(DEAD_LETTERS) == 1
+    assert await town.items(SUBSCRIBE_QUEUE) == 0
+
+
+async def test_a_message_whose_body_is_missing_is_held_until_it_is_back(town: Town) -> None:
+    ref = await town.mailing("ada", "zoe")
+    await town.storage.blobs.delete(f"{ref}.htm")
+    await town.open_sender()
+    await town.quiet()
+    assert not town.sink.mails
+    assert (await town.read(ref)).books == Books(held=2)
+    assert await town.items(DEAD_LETTERS) == 1
+    await town.storage.blobs.put(f"{ref}.htm", b"<p>Dear student</p>")
+    await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
+    await town.quiet()
+    assert town.arrived() == once_each(["ada", "zoe"])
+    assert await town.is_archived(ref)
+
+
+async def lose_a_row(town: Town) -> str:
+    """Somebody deleted the delivery row of Ada by hand."""
+    ref = await town.mailing("ada", "zoe")
+    key = "to:" + parse_address("ada@contoso.edu").storage_key
+    await town.storage.tables.delete("message", batches.partition(ref, 0), key)
+    await town.open_sender()
+    await town.quiet()
+    return ref
+
+
+async def test_a_batch_with_a_lost_row_is_held_whole(town: Town) -> None:
+    ref = await lose_a_row(town)
+    assert not town.sink.mails
+    assert (await town.read(ref)).books == Books(held=2)
+    assert await town.items(DEAD_LETTERS) == 1
+
+
+async def test_a_lost_row_does_not_stop_the_scheduler_when_people_decide(town: Town) -> None:
+    ref = await lose_a_row(town)
+    await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=2)
+    assert await town.is_archived(ref)
+
+
+async def test_an_item_of_an_unknown_message_is_dropped(town: Town) -> None:
+    await town.storage.queues.put(MAIL_QUEUE, "2026-11-15,123,ada,0,0")
+    await town.open_sender()
+    await town.quiet()
+    assert await town.items() == 0
+    assert await town.items(DEAD_LETTERS) == 0
+
+
+async def test_an_item_without_a_ledger_is_looked_for_again_and_then_put_aside(town: Town) -> None:
+    ref = await town.mailing(*students(1), "temp-fail")
+    await town.storage.queues.put(MAIL_QUEUE, f"2026-11-15,{ref},ada,0,7")
+    await town.open_sender()
+    await town.quiet()
+    assert await town.items(DEAD_LETTERS) == 0
+    await town.live_through(6 * BUSY_DELAY_S, every_s=BUSY_DELAY_S)
+    assert await town.items(DEAD_LETTERS) == 1
+    assert (await town.states(ref))["student000"] is State.SENT
+
+
+async def test_a_list_description_with_braces_in_it_spoils_no_confirmation(town: Town) -> None:
+    await town.found_list(description="Maths {{ 1 + 1 }} and {{ email }}")
+    address = parse_address("ada@contoso.edu")
+    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+    await town.open_sender()
+    await town.quiet()
+    [mail] = town.sink.mails
+    assert b"Subject: Please confirm: Maths {{ 1 + 1 }} and {{ email }}\r\n" in mail.content

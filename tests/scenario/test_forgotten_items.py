@@ -1,0 +1,61 @@
+"""Forgotten items: a batch whose work item was lost is not."""
+
+from __future__ import annotations
+
+from postroom.domain.message import Books
+from postroom.flow import steer
+from postroom.flow.fan_out import MAIL_QUEUE
+from tests.scenario.town import Town, once_each, students
+
+QUARTER_S = 15 * 60.0
+
+
+async def lose_all_items(town: Town) -> None:
+    while claims := await town.storage.queues.claim(MAIL_QUEUE, limit=32, lease_s=60):
+        for claim in claims:
+            await town.storage.queues.complete(claim)
+
+
+async def test_an_item_that_was_lost_is_put_again(town: Town, pairs: None) -> None:
+    names = students(7)
+    ref = await town.mailing(*names)
+    await lose_all_items(town)
+    await town.open_sender()
+    await town.pass_time(QUARTER_S)
+    await town.quiet()
+    assert not town.sink.mails  # it might still be in somebody's hands
+    await town.pass_time(61)
+    await town.quiet()
+    assert town.arrived() == once_each(names)
+    assert (await town.read(ref)).books == Books(sent=7)
+
+
+async def test_a_lost_item_of_a_cancelled_message_is_put_again(town: Town) -> None:
+    ref = await town.mailing("ada")
+    await steer.cancel(town.storage.tables, ref)
+    await town.fan_out()
+    await lose_all_items(town)
+    await town.open_sender()
+    await town.live_through(QUARTER_S + 61, every_s=61)
+    assert (await town.read(ref)).books == Books(skipped=1)
+    assert await town.is_archived(ref)
+
+
+async def test_a_retry_that_is_hours_away_is_not_forgotten(town: Town) -> None:
+    await town.mailing("temp-fail")
+    await town.open_sender()
+    await town.quiet()
+    for _ in range(30):
+        await town.live_through(300, every_s=300)
+        assert await town.items() <= 1
+
+
+async def test_items_that_wait_for_a_sender_are_not_put_again_and_again(
+    town: Town, pairs: None
+) -> None:
+    """Else a night without senders, or a long mailing, would fill the queue without bound."""
+    await town.mailing(*students(8))
+    for _ in range(120):
+        town.clock.move(61)
+        await town.fan_out()
+    assert await town.items() == 4

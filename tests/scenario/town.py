@@ -1,0 +1,360 @@
+"""The workshop of the scenarios: a town with a list, a mail server, an office that sends.
+
+Everything is the production code over real SMTP on loopback; only the clock is ours, so that a
+back-off of hours takes no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from postroom.bell import Bells
+from postroom.domain.address import parse_address
+from postroom.domain.delivery import Ledger, State
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.message import Message, OnDoubt
+from postroom.domain.retry import RetryRules
+from postroom.domain.subscriber import Subscriber
+from postroom.flow import report, subscribe
+from postroom.flow.compose import Draft, compose
+from postroom.flow.fan_out import MAIL_QUEUE
+from postroom.flow.render import Renderer, Site
+from postroom.flow.send import Handled, Right, Sender, sender_lease
+from postroom.journal import FileJournals
+from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.scheduler import Scheduler
+from postroom.sender import SenderRole
+from postroom.storage.port import Claim, Storage
+from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from tests.scenario.clock import PATIENCE_S, TownClock, soon
+from tests.sink import Sink, SinkOptions
+
+LIST = "contoso1"
+FROM = "History Department <donotreply@contoso.edu>"
+SITE = Site("https://post.contoso.edu", "the secret of the town")
+LEASE_S, CLAIM_S = 30.0, 300.0
+RULES = RetryRules(chance=lambda: 0.5)  # the middle of the jitter: exact times
+TURNS_MAX = 400  # steps of everybody; a scenario that needs more goes round in circles
+
+
+class Fate(NamedTuple):
+    """Where one person's delivery stands, and the last words about it."""
+
+    state: State
+    words: str
+
+
+class Clerk:
+    """A sender of one lane, one item at a time: what can be stopped in the middle of a slice."""
+
+    def __init__(self, town: Town, owner: str, machine: str, slice_size: int, window: int) -> None:
+        self.town = town
+        self.right = Right(town.clock, owner)
+        self._journals = FileJournals(town.folder / machine, owner)
+        self._transport = town.transport(window)
+        self._lane = self._transport.lane()
+        renderer = Renderer(town.storage, SITE, town.clock)
+        self.sender = Sender(
+            town.storage, town.clock, self.right, self._journals, renderer, RULES, slice_size
+        )
+        self._journals.open()
+        self.journal = self._journals.lane(0)
+        self._work: asyncio.Task[Handled | None] | None = None
+
+    async def hold_lease(self) -> None:
+        now = self.town.clock.now()
+        tables, name = self.town.storage.tables, sender_lease(self.right.owner)
+        assert await leases.hold(tables, name, self.right.owner, now=now, lease_s=LEASE_S)
+        self.right.renewed(now + timedelta(seconds=LEASE_S * 2 / 3))
+
+    async def claim(self) -> Claim | None:
+        claims = await self.town.storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=CLAIM_S)
+        return claims[0] if claims else None
+
+    async def take(self) -> Handled | None:
+        """Handle the next item; None if there is none."""
+        claim = await self.claim()
+        return await self.sender.handle(claim, self._lane, self.journal) if claim else None
+
+    async def take_until(self, signal: Awaitable[object]) -> None:
+        """Take the next item and leave it in hand when the signal comes."""
+        self._work = asyncio.create_task(self.take())
+        await soon(signal)
+
+    async def finish(self) -> Handled | None:
+        assert self._work
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._work
+
+    async def die(self) -> None:
+        """As kill -9 leaves it: lock free, page and lease as they were."""
+        if self._work:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        self.journal.close()
+        self._journals.close()
+        await self._transport.close()
+
+
+@dataclass
+class Town:
+    storage: Storage
+    clock: TownClock
+    sink: Sink
+    folder: Path
+    scheduler: Scheduler = field(init=False)
+    roles: list[SenderRole] = field(default_factory=list)
+    _owners: Iterator[int] = field(default_factory=lambda: count(1))
+    _clerks: list[Clerk] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1", lease_s=LEASE_S)
+
+    # People and messages
+
+    async def found_list(self, name: str = LIST, description: str = "History news") -> None:
+        found = MailingList(
+            name=name, description=description, sender=FROM, created_at=self.clock.now()
+        )
+        await lists.create(self.storage.tables, found)
+
+    async def join(
+        self, *names: str, attributes: Mapping[str, str] | None = None, list_name: str = LIST
+    ) -> None:
+        """Verified subscribers, `name` standing for name@contoso.edu."""
+        for name in names:
+            await subscribe.add(
+                self.storage.tables,
+                list_name,
+                parse_address(address_of(name)),
+                attributes or {},
+                verified=True,
+                now=self.clock.now(),
+            )
+
+    async def subscriber(self, name: str) -> Subscriber:
+        key = parse_address(address_of(name)).storage_key
+        found = await subscribers.find(self.storage.tables, LIST, key)
+        assert found
+        return found[0]
+
+    async def leave(self, name: str) -> None:
+        guid = (await self.subscriber(name)).guid
+        await subscribe.leave(self.storage.tables, LIST, guid, self.clock.now())
+
+    async def compose(self, on_doubt: OnDoubt = OnDoubt.RESEND, list_name: str = LIST) -> str:
+        """A message that is due now; its ref."""
+        draft = Draft(
+            list_name=list_name,
+            subject="New lecture series",
+            html="<html><body><p>Dear {{ first_name | default('student') }}</p></body></html>",
+            text="Dear {{ first_name | default('student') }}\n",
+            due_at=self.clock.now(),
+            on_doubt=on_doubt,
+        )
+        return (await compose(self.storage, draft, self.clock.now())).ref
+
+    async def mailing(self, *names: str, on_doubt: OnDoubt = OnDoubt.RESEND) -> str:
+        """List, people and a message for them, fanned out and queued; its ref."""
+        await self.found_list()
+        await self.join(*names)
+        ref = await self.compose(on_doubt)
+        await self.fan_out()
+        return ref
+
+    async def fan_out(self) -> None:
+        """The scheduler alone, until every item is put."""
+        for _ in range(TURNS_MAX):
+            if not await self.scheduler.step():
+                return
+        raise AssertionError("the scheduler goes round in circles")
+
+    # Senders
+
+    def transport(self, window: int = 8, password: str = "") -> SmtpTransport:
+        config = SmtpConfig("127.0.0.1", self.sink.port, Tls.NONE, window=window)
+        if password:
+            config = replace(config, username="lists", password=password)
+        return SmtpTransport(config)
+
+    async def open_sender(
+        self,
+        *,
+        machine: str = "here",
+        lanes: int = 2,
+        slice_size: int = 50,
+        transport: SmtpTransport | None = None,
+        storage: Storage | None = None,
+        rules: RetryRules = RULES,
+    ) -> SenderRole:
+        """The production sender, with its heartbeat going."""
+        owner = f"sender.{next(self._owners)}"
+        storage = storage or self.storage
+        right = Right(self.clock, owner)
+        journals = FileJournals(self.folder / machine, owner)
+        renderer = Renderer(storage, SITE, self.clock)
+        role = SenderRole(
+            storage,
+            self.clock,
+            Sender(storage, self.clock, right, journals, renderer, rules, slice_size),
+            renderer,
+            transport or self.transport(),
+            journals,
+            Bells(self.folder / "bells").listen("sender"),
+            lanes=lanes,
+            lease_s=LEASE_S,
+            claim_s=CLAIM_S,
+        )
+        await role.open()
+        self.roles.append(role)
+        return role
+
+    async def clerk(
+        self,
+        owner: str = "clerk.1",
+        *,
+        machine: str = "here",
+        slice_size: int = 50,
+        window: int = 1,
+    ) -> Clerk:
+        clerk = Clerk(self, owner, machine, slice_size, window)
+        await clerk.hold_lease()
+        self._clerks.append(clerk)
+        return clerk
+
+    async def close(self) -> None:
+        for clerk in self._clerks:
+            await clerk.die()
+        for role in list(self.roles):
+            await self.close_sender(role, grace_s=0)
+
+    async def close_sender(self, role: SenderRole, *, grace_s: float = PATIENCE_S) -> None:
+        await role.close(grace_s)
+        role.bell.close()
+        self.roles.remove(role)
+
+    def answering_at_once(self) -> SinkOptions:
+        """The sink's options, slow…@ being no longer slow."""
+        return replace(self.sink.options, slow_s=0.0)
+
+    # Time
+
+    async def quiet(self) -> None:
+        """Scheduler and senders step until nothing is left to do at this moment."""
+        quiet_rounds = 0
+        for _ in range(TURNS_MAX):
+            is_busy = await self.scheduler.step_and_report()
+            for role in self.roles:
+                is_busy |= await role.step()
+            is_idle = all(role.is_idle for role in self.roles)
+            quiet_rounds = quiet_rounds + 1 if is_idle and not is_busy else 0
+            if quiet_rounds == 2:  # the first may have counted before a lane was done
+                return
+            if not is_idle and not is_busy:
+                await self._lane_is_free()
+        raise AssertionError("it goes round in circles")
+
+    async def sender_alone(self) -> None:
+        """The senders, until they are idle; the scheduler does nothing meanwhile."""
+        for _ in range(TURNS_MAX):
+            is_busy = False
+            for role in self.roles:
+                is_busy |= await role.step()
+            if all(role.is_idle for role in self.roles) and not is_busy:
+                return
+            if not is_busy:
+                await self._lane_is_free()
+        raise AssertionError("the senders go round in circles")
+
+    async def _lane_is_free(self) -> None:
+        waits = [asyncio.create_task(role.bell.wait(PATIENCE_S)) for role in self.roles]
+        done, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waiting:
+            wait.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert any(wait.result() for wait in done), "a lane does not get free"
+
+    async def pass_time(self, seconds: float) -> None:
+        """The clock moves, and every sender's heartbeat has noticed."""
+        await self.clock.asleep(len(self.roles))
+        self.clock.move(seconds)
+        await self.clock.asleep(len(self.roles))
+
+    async def live_through(self, seconds: float, every_s: float) -> None:
+        """Time passes, and all that is due meanwhile is done."""
+        for _ in range(round(seconds / every_s)):
+            await self.pass_time(every_s)
+            await self.quiet()
+
+    # What became of it
+
+    def arrived(self) -> Counter[str]:
+        """How many mails each person got, by name."""
+        return Counter(mail.recipient.partition("@")[0] for mail in self.sink.mails)
+
+    async def read(self, ref: str) -> Message:
+        """The message with its books of this moment; they balance, or this fails."""
+        message = await messages.read(self.storage.tables, ref)
+        counted = await report.books_of(self.storage.tables, message)
+        assert counted.books.total == counted.audience, (counted.books, counted.audience)
+        return counted
+
+    async def is_archived(self, ref: str) -> bool:
+        return await messages.find_live(self.storage.tables, ref) is None
+
+    async def ledgers(self, ref: str) -> list[Ledger]:
+        """Alive ones, else those in the archive."""
+        message = await messages.read(self.storage.tables, ref)
+        found: list[Ledger] = []
+        for group in batches.groups(message.batches):
+            for table in (batches.LIVE, batches.ARCHIVE):
+                known = await batches.load_group(self.storage.tables, ref, group, table=table)
+                if known:
+                    found += [ledger for ledger, _ in known]
+                    break
+        return found
+
+    async def fates(self, ref: str) -> dict[str, Fate]:
+        """By name: the letter in the ledger, and the words of the archive row or the deferral."""
+        fates: dict[str, Fate] = {}
+        for ledger in await self.ledgers(ref):
+            rows = await batches.load_deliveries(self.storage.tables, ref, ledger.batch)
+            names = {at: name_of(row.address) for at, row in rows.items()}
+            words = {at: wait.words for at, wait in ledger.deferred.items()}
+            async for old in archive.load(self.storage.tables, ref, ledger.batch):
+                at = old.delivery.position
+                names[at] = name_of(old.delivery.address)
+                if ledger.states[at] == old.ended.state:
+                    words[at] = old.ended.words
+            for at, letter in enumerate(ledger.states):
+                fates[names[at]] = Fate(State(letter), words.get(at, ""))
+        return fates
+
+    async def states(self, ref: str) -> dict[str, State]:
+        return {name: fate.state for name, fate in (await self.fates(ref)).items()}
+
+    async def items(self, queue: str = MAIL_QUEUE) -> int:
+        return await self.storage.queues.length(queue)
+
+
+def address_of(name: str) -> str:
+    return f"{name}@contoso.edu"
+
+
+def name_of(address: str) -> str:
+    return address.partition("@")[0]
+
+
+def students(count: int) -> list[str]:
+    return [f"student{number:03d}" for number in range(count)]
+
+
+def once_each(names: Iterable[str]) -> Counter[str]:
+    return Counter(dict.fromkeys(names, 1))

@@ -1,0 +1,219 @@
+"""Bringing in many people: every row counted once, whatever happens."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.domain.address import parse_address
+from postroom.domain.csv_people import People
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import NotFound
+from postroom.domain.mailing_list import MailingList
+from postroom.flow import subscribe
+from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX, Counts, Intake, bring_in
+from postroom.records import lists, subscribers
+from postroom.storage.memory import MemoryStorage, MemoryTables
+from postroom.storage.port import Change, Unavailable
+
+NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+LIST = "contoso1"
+MANY = BATCH_PEOPLE * (IN_FLIGHT_MAX + 3) + 5
+
+
+class Clock:
+    def now(self) -> datetime:
+        return NOW
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("an import waits for nobody")
+
+
+class Watch:
+    def __init__(self, rows_max: int = 10**9) -> None:
+        self.rows_left = rows_max
+        self.refusals: list[BadRow] = []
+        self.last = Counts()
+
+    def may_go_on(self) -> bool:
+        self.rows_left -= 1
+        return self.rows_left >= 0
+
+    def refused(self, row: BadRow) -> None:
+        self.refusals.append(row)
+
+    def counted(self, counts: Counts) -> None:
+        self.last = counts
+
+
+class TroubledTables(MemoryTables):
+    """After some batches something happens: a failure, or another process at work."""
+
+    batches_left = 10**9
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        self.batches_left -= 1
+        if self.batches_left == 0:
+            await self.trouble()
+        return await super().batch(table, partition, changes)
+
+    async def trouble(self) -> None:
+        raise Unavailable("no answer")
+
+
+class DeletingTables(TroubledTables):
+    async def trouble(self) -> None:
+        await lists.start_deleting(self, LIST)
+
+
+class RacingTables(TroubledTables):
+    """Somebody else adds the first of the batch just before us, twice in a row."""
+
+    async def trouble(self) -> None:
+        for number in (0, 1):
+            address = parse_address(f"student{number}@contoso.edu")
+            known = await subscribers.find(self, LIST, address.storage_key)
+            if known is None:
+                self.batches_left = 1  # and again before the next try
+                newcomer = subscribe.new_subscriber(LIST, address, {}, True, NOW)
+                await MemoryTables.batch(
+                    self, subscribers.TABLE, LIST, subscribers.joining(newcomer)
+                )
+                return
+
+
+async def storage_with(tables: TroubledTables) -> MemoryStorage:
+    storage = MemoryStorage(Clock())
+    storage.tables = tables
+    await lists.create(
+        storage.tables,
+        MailingList(name=LIST, description="", sender="news@contoso.edu", created_at=NOW),
+    )
+    return storage
+
+
+@pytest.fixture
+async def storage() -> MemoryStorage:
+    return await storage_with(TroubledTables(1000, False))
+
+
+def rows(*addresses: str, header: str = "email") -> People:
+    return People(iter(io.StringIO("\n".join([header, *addresses]) + "\n")), {})
+
+
+def students(number: int) -> list[str]:
+    return [f"student{at}@contoso.edu" for at in range(number)]
+
+
+def intake(storage: MemoryStorage, **terms: bool) -> Intake:
+    return Intake(storage.tables, LIST, terms.pop("verified", True), NOW, **terms)
+
+
+async def everyone(storage: MemoryStorage) -> dict[str, bool]:
+    return {one.address: one.verified async for one in subscribers.everyone(storage.tables, LIST)}
+
+
+async def test_everyone_joins_and_can_be_found_by_their_link(storage: MemoryStorage) -> None:
+    watch = Watch()
+    counts = await bring_in(intake(storage), rows(*students(MANY)), watch)
+    assert counts == watch.last == Counts(added=MANY)
+    guids = {one.guid async for one in subscribers.everyone(storage.tables, LIST)}
+    assert len(guids) == MANY
+    for guid in guids:
+        found = await subscribers.find_by_guid(storage.tables, LIST, guid)
+        assert found is not None
+        assert len(guid) == 32
+
+
+async def test_a_second_run_adds_only_who_is_missing(storage: MemoryStorage) -> None:
+    await bring_in(intake(storage), rows(*students(MANY)[::2]), Watch())
+    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch())
+    assert counts == Counts(added=MANY // 2, already=MANY - MANY // 2)
+    assert len(await everyone(storage)) == MANY
+
+
+async def test_the_same_address_twice_counts_once(storage: MemoryStorage) -> None:
+    near = ["ada@contoso.edu", "ADA@contoso.edu"]
+    counts = await bring_in(intake(storage), rows(*near, *students(MANY), *near), Watch())
+    assert counts == Counts(added=MANY + 1, already=3)
+
+
+async def test_who_left_is_not_brought_back(storage: MemoryStorage) -> None:
+    await bring_in(intake(storage), rows(*students(3)), Watch())
+    left = parse_address("student1@contoso.edu")
+    await subscribe.remove(storage.tables, LIST, left, NOW + timedelta(seconds=1))
+    watch = Watch()
+    counts = await bring_in(intake(storage), rows(*students(3)), watch)
+    assert counts == Counts(already=2, gone=1)
+    assert [(row.line, row.value) for row in watch.refusals] == [(3, "student1@contoso.edu")]
+    assert (await everyone(storage))["student1@contoso.edu"] is False
+
+
+async def test_who_left_the_list_of_an_export_does_not_join_another(storage: MemoryStorage) -> None:
+    source = rows("a@contoso.edu,left", "b@contoso.edu,unverified", "c@contoso.edu,verified",
+                  header="email,subscription")  # fmt: skip
+    counts = await bring_in(intake(storage), source, Watch())
+    assert counts == Counts(added=2, gone=1)
+    assert await everyone(storage) == {"b@contoso.edu": False, "c@contoso.edu": True}
+
+
+async def test_bad_rows_are_told_and_the_rest_joins(storage: MemoryStorage) -> None:
+    watch = Watch()
+    counts = await bring_in(
+        intake(storage, verified=False), rows("a@contoso.edu", "nobody", "b@contoso.edu"), watch
+    )
+    assert counts == Counts(added=2, bad=1)
+    assert [row.line for row in watch.refusals] == [3]
+    assert await everyone(storage) == {"a@contoso.edu": False, "b@contoso.edu": False}
+
+
+async def test_a_rehearsal_counts_and_writes_nothing(storage: MemoryStorage) -> None:
+    await bring_in(intake(storage), rows(*students(10)), Watch())
+    counts = await bring_in(intake(storage, is_rehearsal=True), rows(*students(100)), Watch())
+    assert counts == Counts(added=90, already=10)
+    assert len(await everyone(storage)) == 10
+
+
+async def test_told_to_stop_it_finishes_what_is_in_hand(storage: MemoryStorage) -> None:
+    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch(rows_max=120))
+    assert counts == Counts(added=120)
+    assert len(await everyone(storage)) == 120
+
+
+async def test_when_storage_goes_away_the_next_run_adds_the_rest() -> None:
+    tables = TroubledTables(1000, False)
+    storage = await storage_with(tables)
+    tables.batches_left = 6
+    with pytest.raises(Unavailable):
+        await bring_in(intake(storage), rows(*students(MANY)), Watch())
+    stored = len(await everyone(storage))
+    assert stored % BATCH_PEOPLE == 0
+    assert 5 * BATCH_PEOPLE <= stored < MANY
+    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch())
+    assert counts == Counts(added=MANY - stored, already=stored)
+
+
+async def test_two_imports_at_once_add_nobody_twice() -> None:
+    tables = RacingTables(1000, False)
+    storage = await storage_with(tables)
+    tables.batches_left = 1
+    counts = await bring_in(intake(storage), rows(*students(10)), Watch())
+    assert counts == Counts(added=8, already=2)
+    assert len(await everyone(storage)) == 10
+
+
+async def test_a_list_that_is_not_there_takes_nobody(storage: MemoryStorage) -> None:
+    with pytest.raises(NotFound, match="no list nowhere"):
+        await bring_in(Intake(storage.tables, "nowhere", True, NOW), rows("a@b.org"), Watch())
+
+
+async def test_a_list_deleted_meanwhile_takes_nobody_else() -> None:
+    tables = DeletingTables(1000, False)
+    storage = await storage_with(tables)
+    tables.batches_left = 2
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        await bring_in(intake(storage), rows(*students(MANY)), Watch())
+    assert len(await everyone(storage)) <= BATCH_PEOPLE * IN_FLIGHT_MAX

@@ -1,0 +1,58 @@
+"""Settings: where they come from, and that all mistakes are told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.settings import BadSettings, load
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "postroom.toml"
+
+
+def test_without_anything_the_defaults_hold(file: Path) -> None:
+    settings = load({}, file)
+    assert settings.storage.get_secret_value() == "sqlite:///data/postroom.db"
+    assert settings.transport.get_secret_value() == "outbox:"
+
+
+def test_the_environment_goes_before_the_file_and_the_file_before_the_default(file: Path) -> None:
+    file.write_text('lanes = 9\nlease_s = 40\nurl = "https://post.contoso.edu/"\n')
+    settings = load({"POSTROOM_LANES": "7", "HOME": "/root"}, file)
+    assert (settings.lanes, settings.lease_s) == (7, 40.0)
+    assert settings.url == "https://post.contoso.edu"
+
+
+def test_a_secret_may_stand_in_a_file_of_its_own(file: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "transport"
+    secret.write_text("smtp://ada:word@mail.contoso.edu:587\n")
+    settings = load({"POSTROOM_TRANSPORT_FILE": str(secret)}, file)
+    assert settings.transport.get_secret_value() == "smtp://ada:word@mail.contoso.edu:587"
+    assert "word" not in repr(settings)
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    file.write_text("lanse = 3\nclaim_s = 1\n")
+    environ = {
+        "POSTROOM_URL": "post.contoso.edu",
+        "POSTROOM_BIND": "8025",
+        "POSTROOM_LOG_LEVEL": "loud",
+        "POSTROOM_NO_SUCH": "1",
+        "POSTROOM_STORAGE_FILE": "/nonexistent/secret",
+    }
+    with pytest.raises(BadSettings) as caught:
+        load(environ, file)
+    told = "\n".join(caught.value.mistakes)
+    names = ["lanse", "CLAIM_S", "URL", "BIND", "LOG_LEVEL", "NO_SUCH", "STORAGE_FILE"]
+    assert [name for name in names if name not in told] == []
+    assert len(caught.value.mistakes) == len(names)
+
+
+def test_a_file_that_is_no_toml_is_told(file: Path) -> None:
+    file.write_text("lanes == 3\n")
+    with pytest.raises(BadSettings, match="cannot be read"):
+        load({}, file)

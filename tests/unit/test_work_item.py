@@ -1,0 +1,72 @@
+"""Work items: what was put is what is read, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.domain.address import parse_address
+from postroom.domain.token import new_guid
+from postroom.domain.work_item import (
+    BadItem,
+    BatchItem,
+    ConfirmItem,
+    parse_batch_item,
+    parse_confirm_item,
+)
+
+ITEM = BatchItem("2026-11-15", "639303300000000000", "student1@contoso.edu", False, 7)
+
+
+def test_an_item_is_the_samples_four_fields_and_the_batch() -> None:
+    assert ITEM.body() == "2026-11-15,639303300000000000,student1@contoso.edu,0,7"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("address", ["student1@contoso.edu", "o'hara+a@x.de", "jürgen@contoso.edu"])
+def test_an_item_is_read_as_it_was_put(restart: bool, address: str) -> None:
+    item = BatchItem("2026-11-15", "1", parse_address(address).storage_key, restart, 0)
+    assert parse_batch_item(item.body()) == item
+
+
+def test_a_confirmation_item_is_read_as_it_was_put() -> None:
+    item = ConfirmItem(new_guid(), "contoso1")
+    assert parse_confirm_item(item.body()) == item
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "nonsense",
+        "2026-11-15,1,a@b.de,0",
+        "2026-11-15,1,a@b.de,0,1,2",
+        "2026-11-15,ref,a@b.de,0,1",
+        "2026-11-15,1,a@b.de,2,1",
+        "2026-11-15,1,a@b.de,0,-1",
+        "2026-11-15,1,a@b.de,0,²",  # a digit to Unicode, not to us
+        "2026-11-15,²,a@b.de,0,1",
+        "2026-11-15,1,a@b.de,0," + "9" * 5000,
+    ],
+)
+def test_what_is_no_mail_item_is_told_apart(body: str) -> None:
+    with pytest.raises(BadItem):
+        parse_batch_item(body)
+
+
+@pytest.mark.parametrize(
+    "body", ["", ",", "guid", "guid,", ",contoso1", "a,b,c", "a/b,contoso1", "0f,näme", "0f,a#b"]
+)
+def test_what_is_no_confirmation_item_is_told_apart(body: str) -> None:
+    with pytest.raises(BadItem):
+        parse_confirm_item(body)
+
+
+@given(st.text())
+def test_no_text_at_all_breaks_the_reader(body: str) -> None:
+    for parse in (parse_batch_item, parse_confirm_item):
+        try:
+            parse(body)
+        except BadItem:
+            continue
