@@ -36,9 +36,7 @@ REGISTRY_HOSTS = [
 ]
 
 # "path: rule" → why it may. An entry that is no longer needed fails the test as well.
-EXCEPTIONS: dict[str, str] = {
-    "tests/process/house.py: no sleep in tests": "other processes give no signal to wait on",
-}
+EXCEPTIONS: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters, many_letters
-from tests.sink import Sink, SinkOptions
 
 SHAPES = {
     "chunking": SinkOptions(chunking=True, keep_contents=True, keep_commands=True),

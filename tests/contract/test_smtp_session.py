@@ -13,10 +13,10 @@ import pytest
 import trustme
 import uvloop
 
+from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters
-from tests.sink import Sink, SinkOptions
 
 PASSWORD = "correct horse battery"
 USERS = {"lists": PASSWORD}

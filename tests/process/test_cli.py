@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from postroom import settings, wiring
+from postroom.bench.house import LIST, House, until
 from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
 from postroom.wiring import Parts
-from tests.process.house import LIST, ROOT, House, until
 
 PROGRAM = [sys.executable, "-m", "postroom.cli"]
 # More than can be under way at once, so that some are stored before the rest is read.
@@ -34,7 +34,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         kept = {name: value for name, value in os.environ.items() if "POSTROOM" not in name}
-        self.environ = kept | {"PYTHONPATH": str(ROOT / "src"), "POSTROOM_LOG_LEVEL": "error"}
+        self.environ = kept | {"POSTROOM_LOG_LEVEL": "error"}
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """What it prints; on standard error it says nothing unless it fails."""

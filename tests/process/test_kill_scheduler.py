@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from postroom.bench.house import House, books, until
 from postroom.domain.message import Status
 from postroom.records import batches, messages
 from postroom.wiring import Parts
-from tests.process.house import House, books, until
 
 PEOPLE = 200_000
 KILLS = 10

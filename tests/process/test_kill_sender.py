@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.bench.house import House, Process, books, until
 from postroom.domain.message import Message, OnDoubt
 from postroom.wiring import Parts
-from tests.process.house import House, Process, books, until
 
 PEOPLE = 20_000
 KILLS = 20

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import pytest_asyncio
 
+from postroom.bench.sink import Sink, SinkOptions
 from postroom.flow import fan_out, report
 from postroom.records import batches
 from postroom.storage.memory import MemoryStorage
@@ -17,7 +18,6 @@ from postroom.storage.sqlite import SqliteStorage
 from tests.contract.engines import FILES
 from tests.scenario.clock import TownClock
 from tests.scenario.town import Town
-from tests.sink import Sink, SinkOptions
 
 
 @pytest_asyncio.fixture

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import StorageError, StorageFull, Unavailable
-from tests.scenario.clock import TownClock
+from tests.scenario.clock import TownClock, soon
 from tests.scenario.storm import Storm
 from tests.scenario.town import CLAIM_S, Town, once_each
-from tests.sink import Sink
 
 NAMES = ["ada", "bob", "perm-fail", "temp-fail-once", "zoe"]
 TROUBLES: dict[str, tuple[StorageError, bool]] = {
@@ -95,7 +94,7 @@ async def test_a_sender_waits_for_storage_that_is_away_and_writes_down_what_it_s
     storm = Storm(town.storage)
     role = await town.open_sender(storage=storm)
     await role.step()
-    await asyncio.wait_for(town.sink.is_waiting.wait(), 5)
+    await soon(town.sink.is_waiting.wait())
     storm.strike(Unavailable("no answer"), at=0, times=0)
     storm.is_total = True
     town.sink.release()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.port import Storage, StorageFull
 from postroom.storage.sqlite import SqliteStorage
 from tests.scenario.clock import TownClock
 from tests.scenario.town import CLAIM_S, Town, once_each, students
-from tests.sink import Sink
 
 PAGES_MAX = 150  # of 4 KiB
 NAMES = students(300)

@@ -9,7 +9,7 @@ from postroom.domain.message import Books
 from postroom.flow.send import sender_lease
 from postroom.records import leases
 from postroom.sender import SenderRole
-from tests.scenario.clock import soon
+from tests.scenario.clock import PATIENCE_S, soon
 from tests.scenario.town import CLAIM_S, LEASE_S, Town, once_each, students
 
 NAMES = ["slow", *students(30)]  # in the order in which they are mailed
@@ -84,7 +84,7 @@ async def test_an_item_whose_claim_lapsed_in_hand_is_not_sent_twice(town: Town) 
     await town.pass_time(CLAIM_S + 1)
     for other in others:
         assert await other.step()  # the item is there again: both look at it, one after the other
-        await soon(other.bell.wait(5))
+        assert await other.bell.wait(PATIENCE_S)
         assert other.is_idle
         await town.pass_time(5)
     assert town.arrived() == once_each(["slow"])
@@ -104,7 +104,7 @@ async def test_a_lane_of_the_same_sender_keeps_off_a_batch_in_hand(town: Town) -
     await soon(town.sink.is_waiting.wait())
     await town.pass_time(CLAIM_S + 1)
     assert await role.step()
-    await soon(role.bell.wait(5))
+    assert await role.bell.wait(PATIENCE_S)
     assert town.arrived() == once_each(["slow"])
     town.sink.release()
     await town.quiet()

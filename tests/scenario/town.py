@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from postroom.bell import Bells
+from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import Ledger, State
 from postroom.domain.mailing_list import MailingList
@@ -34,7 +35,6 @@ from postroom.sender import SenderRole
 from postroom.storage.port import Claim, Storage
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
-from tests.sink import Sink, SinkOptions
 
 LIST = "contoso1"
 FROM = "History Department <donotreply@contoso.edu>"

@@ -21,6 +21,7 @@ from postroom.transport.smtp_envelope import Offers, dotted, parse_offers
 from postroom.transport.smtp_reply import Stage, outcome_of
 
 ADDRESS, DOMAIN, PROVIDER = Scope.ADDRESS, Scope.DOMAIN, Scope.PROVIDER
+NOT_REACHED = Deferred(scope=PROVIDER, reached=False)
 
 
 def outcome(reply: str, stage: Stage) -> Outcome:
@@ -48,7 +49,7 @@ def outcome(reply: str, stage: Stage) -> Outcome:
         ("452 4.2.2 mailbox full", Stage.RCPT, Deferred(scope=ADDRESS)),
         ("450 4.2.0 greylisted", Stage.RCPT, Deferred(scope=ADDRESS)),
         ("451 4.7.1 slow down", Stage.RCPT, Deferred(scope=DOMAIN)),
-        ("421 4.7.0 slow down", Stage.RCPT, Deferred(scope=PROVIDER)),
+        ("421 4.7.0 slow down", Stage.RCPT, NOT_REACHED),
         ("450 4.4.1 no answer from host", Stage.RCPT, Deferred(scope=DOMAIN)),
         ("452 4.3.1 queue full", Stage.CONTENT, Deferred(scope=PROVIDER)),
         # The two codes disagree: temporary wins.
@@ -66,11 +67,11 @@ def outcome(reply: str, stage: Stage) -> Outcome:
         ("556 takes no mail", Stage.RCPT, Rejected(address_fault=True)),
         # No recipient can be to blame for what MAIL is answered.
         ("550 5.1.1 sender unknown", Stage.MAIL, Rejected(address_fault=False)),
-        ("451 4.7.1 slow down", Stage.MAIL, Deferred(scope=PROVIDER)),
-        ("450 4.2.0 later", Stage.MAIL, Deferred(scope=PROVIDER)),
+        ("451 4.7.1 slow down", Stage.MAIL, NOT_REACHED),
+        ("450 4.2.0 later", Stage.MAIL, NOT_REACHED),
         # A forgotten password is no reason to fail a whole list.
-        ("530 5.7.0 authentication required", Stage.MAIL, Deferred(scope=PROVIDER)),
-        ("530 5.7.0 must issue STARTTLS", Stage.RCPT, Deferred(scope=PROVIDER)),
+        ("530 5.7.0 authentication required", Stage.MAIL, NOT_REACHED),
+        ("530 5.7.0 must issue STARTTLS", Stage.RCPT, NOT_REACHED),
         ("421 closing", Stage.CONTENT, Deferred(scope=PROVIDER)),
     ],
 )

@@ -10,11 +10,12 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from postroom.bench.house import House, Process
+from postroom.bench.house import House
 from postroom.records import messages
 from postroom.wiring import Parts
 
@@ -58,56 +59,58 @@ async def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
             scheduler = await house.start("scheduler")
             senders = [await house.start("sender") for _ in range(plan.senders)]
             await _until_awake(house, 1 + plan.senders)
-            return await _run(plan, house, parts, scheduler, senders, say)
+            before = [process.cpu_s() for process in (scheduler, *senders)]
+            times = await _watch(house, parts, await house.message(parts), say)
+            after = [process.cpu_s() for process in (scheduler, *senders)]
+            cpu_us = [
+                (used - start) / plan.recipients * 1e6
+                for start, used in zip(before, after, strict=True)
+            ]
+            arrived = await house.arrived()
+            return Figures(
+                recipients=plan.recipients,
+                arrived=len(arrived),
+                lost=plan.recipients - len(arrived),
+                twice=sum(count - 1 for count in arrived.values()),
+                first_mail_s=times.first_s,
+                fanned_out_s=times.fanned_out_s,
+                completed_s=times.completed_s,
+                fan_out_per_s=plan.recipients / times.fanned_out_s,
+                mails_per_s=plan.recipients / times.completed_s,
+                scheduler_cpu_us=cpu_us[0],
+                sender_cpu_us=sum(cpu_us[1:]),
+                scheduler_peak_mb=scheduler.peak_mb(),
+                sender_peak_mb=max(process.peak_mb() for process in senders),
+            )
 
 
-async def _run(
-    plan: Plan,
-    house: House,
-    parts: Parts,
-    scheduler: Process,
-    senders: list[Process],
-    say: Callable[[str], None],
-) -> Figures:
-    before = [process.cpu_s() for process in (scheduler, *senders)]
-    started = time.monotonic()
-    ref = await house.message(parts)
-    first_s = fanned_out_s = 0.0
-    said = started
+@dataclass
+class _Times:
+    """Seconds since the message was due."""
+
+    first_s: float = 0.0
+    fanned_out_s: float = 0.0
+    completed_s: float = 0.0
+
+
+async def _watch(house: House, parts: Parts, ref: str, say: Callable[[str], None]) -> _Times:
+    started = said = time.monotonic()
+    times = _Times()
     async with asyncio.timeout(RUN_S_MAX):
-        while True:
+        while not times.completed_s:
             message = await messages.read(parts.storage.tables, ref)
-            elapsed = time.monotonic() - started
-            if not first_s and await house.arrived_number():
-                first_s = elapsed
-            if not fanned_out_s and message.fanned_out:
-                fanned_out_s = elapsed
+            elapsed_s = time.monotonic() - started
+            if not times.first_s and await house.arrived_number():
+                times.first_s = elapsed_s
+            if not times.fanned_out_s and message.fanned_out:
+                times.fanned_out_s = elapsed_s
             if message.completed_at:
-                break
+                times.completed_s = elapsed_s
             if time.monotonic() - said > 1:
                 said = time.monotonic()
                 say(f"{message.books.sent:,} of {message.audience:,} sent")
             await asyncio.sleep(LOOK_S)
-    arrived = await house.arrived()
-    cpu = [
-        process.cpu_s() - used
-        for process, used in zip((scheduler, *senders), before, strict=True)
-    ]
-    return Figures(
-        recipients=plan.recipients,
-        arrived=len(arrived),
-        lost=plan.recipients - len(arrived),
-        twice=sum(count - 1 for count in arrived.values()),
-        first_mail_s=first_s,
-        fanned_out_s=fanned_out_s,
-        completed_s=elapsed,
-        fan_out_per_s=plan.recipients / fanned_out_s,
-        mails_per_s=plan.recipients / elapsed,
-        scheduler_cpu_us=cpu[0] / plan.recipients * 1e6,
-        sender_cpu_us=sum(cpu[1:]) / plan.recipients * 1e6,
-        scheduler_peak_mb=scheduler.peak_mb(),
-        sender_peak_mb=max(process.peak_mb() for process in senders),
-    )
+    return times
 
 
 def _sink_options(plan: Plan) -> tuple[str, ...]:

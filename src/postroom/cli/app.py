@@ -9,7 +9,7 @@ from io import TextIOWrapper
 
 import typer
 
-from postroom.cli import doctor, exit_codes, lists, messages, running, storage, subscribers
+from postroom.cli import bench, doctor, exit_codes, lists, messages, running, storage, subscribers
 from postroom.domain.errors import BadInput
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command()(running.serve)
 app.command()(running.scheduler)
 app.command()(running.sender)
 app.command()(running.drain)
+app.command()(bench.bench)
 app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
 app.add_typer(messages.app, name="message")

@@ -40,9 +40,9 @@ class ConfirmItem(msgspec.Struct, frozen=True):
 
 def parse_batch_item(body: str) -> BatchItem:
     match body.split(","):
-        case [date, ref, first, ("0" | "1") as restart, batch] if (
-            _NUMBER.fullmatch(ref) and _NUMBER.fullmatch(batch)
-        ):
+        case [date, ref, first, ("0" | "1") as restart, batch] if _NUMBER.fullmatch(
+            ref
+        ) and _NUMBER.fullmatch(batch):
             return BatchItem(date, ref, first, restart == "1", int(batch))
     raise BadItem("a mail work item is date,ref,first address,restart,batch")
 

@@ -97,8 +97,10 @@ def words_of(text: bytes | bytearray) -> str:
 
 
 def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
-    if code == CLOSING or code in ABOUT_OUR_ACCOUNT:
+    if code in ABOUT_OUR_ACCOUNT:
         return NOT_LET_IN  # nobody's fault: a forgotten password must not empty a list
+    if code == CLOSING:  # at the content it may be this very mail that the server cannot stand
+        return WAIT_FOR_RELAY if stage is Stage.CONTENT else NOT_LET_IN
     enhanced = _ENHANCED.match(text.decode("ascii", "replace"))
     if enhanced is None or enhanced[1] == "2":
         usual = WAIT_FOR_MAILBOX if code < 500 else REFUSED

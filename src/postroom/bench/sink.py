@@ -1,4 +1,4 @@
-"""An SMTP server for tests that does what the recipient's address says, and counts.
+"""An SMTP server for tests and measuring that does what the recipient's address says, and counts.
 
     temp-fail…@      450 4.2.0 to RCPT            drop-at-rcpt…@    drops instead of answering RCPT
     perm-fail…@      550 5.1.1 to RCPT            drop-in-data…@    drops in the middle of content
@@ -9,8 +9,8 @@
 
 With `-once` behind the prefix (temp-fail-once7@…) only the first attempt for that address fails.
 In a test: `async with Sink(SinkOptions(chunking=True)) as sink: ... sink.mails`. As a process:
-`python -m tests.sink --port 0 --chunking` prints its port; the commands `XSTAT` (count, unique,
-doubled), `XDUMP path` (all as JSON) and `XRESET` ask it from outside.
+`python -m postroom.bench.sink --port 0 --chunking` prints its port; the commands `XSTAT` (count,
+unique, doubled), `XDUMP path` (all as JSON) and `XRESET` ask it from outside.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.sink_dialogue import SCRIPTS, SinkConnection, SinkOptions
+from postroom.bench.sink_dialogue import SCRIPTS, SinkConnection, SinkOptions
 
 __all__ = ["Sink", "SinkOptions", "Taken"]
 
@@ -138,7 +139,7 @@ class Sink:
 
 
 def parse_arguments() -> tuple[int, SinkOptions]:
-    parser = argparse.ArgumentParser(prog="python -m tests.sink", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m postroom.bench.sink", description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--chunking", action="store_true")
     parser.add_argument("--no-pipelining", action="store_true")
@@ -169,7 +170,8 @@ async def main() -> None:
     port, options = parse_arguments()
     sink = Sink(options)
     await sink.start(port)
-    print(sink.port, flush=True)
+    sys.stdout.write(f"{sink.port}\n")
+    sys.stdout.flush()
     await sink.serve()
 
 

@@ -26,12 +26,12 @@ from postroom.wiring import Parts
 
 LIST = "contoso1"
 BODY = "<html><body><h1>News for {{ email }}</h1>" + "<p>Lecture series and more.</p>" * 60
-ROOT = Path(__file__).parents[2]
 READY_S = 20.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
-    """One child, ended by this test and nobody else."""
+    """One child, ended by whoever started it and nobody else."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -55,6 +55,16 @@ class Process:
         async with asyncio.timeout(within_s):
             return await self._process.wait()
 
+    def cpu_s(self) -> float:
+        """CPU time so far, user and system (Linux)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def peak_mb(self) -> float:
+        """The most memory it ever had (Linux)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
     async def end(self) -> None:
         if self.is_running:
             await self.kill()
@@ -74,11 +84,9 @@ class House:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.sink",
+            "postroom.bench.sink",
             *self._sink_options,
-            cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         )
         self._processes.append(Process(process, self.folder / "sink.log"))
         assert process.stdout is not None
@@ -125,7 +133,7 @@ class House:
                 cwd=self.folder,
                 stdout=output,
                 stderr=output,
-                env=os.environ | self.environ | {"PYTHONPATH": str(ROOT / "src")},
+                env=os.environ | self.environ,
             )
         self._processes.append(Process(process, log))
         return self._processes[-1]
