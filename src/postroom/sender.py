@@ -20,14 +20,13 @@ from postroom.bell import Bell
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
-from postroom.domain.work_item import BatchItem
 from postroom.flow import confirm
 from postroom.flow.fan_out import MAIL_QUEUE
 from postroom.flow.render import Renderer
-from postroom.flow.send import Handled, Sender, sender_lease
+from postroom.flow.send import Handled, Sender
 from postroom.flow.subscribe import SUBSCRIBE_QUEUE
 from postroom.journal import FileJournal, FileJournals
-from postroom.records import batches, leases, messages
+from postroom.records import leases
 from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage, StorageError
 from postroom.transport.port import Lane, Transport
 
@@ -63,7 +62,6 @@ class SenderRole:
     _bugs: list[BaseException] = field(default_factory=list)
     _beats: asyncio.Task[None] | None = None
     _journals_at: float = 0.0
-    _recovered: set[str] = field(default_factory=set)
 
     async def open(self) -> None:
         self.journals.open()
@@ -136,7 +134,7 @@ class SenderRole:
 
     @property
     def _lease(self) -> str:
-        return sender_lease(self.sender.right.owner)
+        return leases.sender_lease(self.sender.right.owner)
 
     async def _keep_beating(self) -> None:
         while True:
@@ -211,32 +209,18 @@ class SenderRole:
     # Journals of the dead
 
     async def _look_after_journals(self) -> None:
-        """Batches of senders that died on this machine get a fresh item at once."""
+        """Batches of senders that died on this machine are settled at once."""
         now_s = self._now_s()
         if now_s < self._journals_at:
             return
         self._journals_at = now_s + JOURNALS_EVERY_S
         self.journals.clear_unborn()
         for owner in self.journals.dead_owners():
-            await self._recover(owner)
-
-    async def _recover(self, owner: str) -> None:
-        waiting = 0
-        for ref, batch in self.journals.pages(owner):
-            found = await batches.find_ledger(self.storage.tables, ref, batch)
-            if found is None or found[0].owner != owner:
-                continue  # settled
-            waiting += 1
-            message = await messages.find_live(self.storage.tables, ref)
-            if owner not in self._recovered and message:
-                date = messages.date_of(message[0])
-                item = BatchItem(date, ref, found[0].first, True, batch)
-                await self.storage.queues.put(MAIL_QUEUE, item.body())
-        self._recovered.add(owner)
-        if not waiting:
+            pages = list(self.journals.pages(owner))
+            for ref, batch in pages:
+                await self.sender.settle_for(owner, ref, batch)
             self.journals.forget(owner)
-            self._recovered.discard(owner)
-        log.info("sender_died", owner=owner, batches_in_hand=waiting)
+            log.info("sender_died", owner=owner, batches_in_hand=len(pages))
 
     def _now_s(self) -> float:
         return self.clock.now().timestamp()

@@ -16,7 +16,7 @@ PEOPLE = 20_000
 KILLS = 20
 STOPS = 10
 IN_DOUBT_A_KILL_MAX = 64
-AT_SPEED = 400  # mails after a start, before the next blow falls
+AT_SPEED = 250  # mails after a start, before the next blow falls
 
 
 async def wait_for_speed(house: House, sender: Process) -> None:
@@ -24,8 +24,7 @@ async def wait_for_speed(house: House, sender: Process) -> None:
 
     async def check() -> bool:
         assert sender.is_running, sender.log.read_text()[-2000:]
-        arrived = await house.arrived_number()
-        return arrived >= min(since + AT_SPEED, PEOPLE)
+        return await house.arrived_number() >= since + AT_SPEED
 
     await until(check, within_s=60, every_s=0.01)
 

@@ -6,7 +6,6 @@ import asyncio
 
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
-from postroom.flow.send import sender_lease
 from postroom.records import leases
 from postroom.sender import SenderRole
 from tests.scenario.clock import PATIENCE_S, soon
@@ -61,11 +60,11 @@ async def test_the_lease_is_renewed_while_a_stop_waits(town: Town) -> None:
     for _ in range(5):
         await town.pass_time(LEASE_S / 2)
         now = town.clock.now()
-        assert await leases.holder(town.storage.tables, sender_lease(owner), now=now)
+        assert await leases.holder(town.storage.tables, leases.sender_lease(owner), now=now)
     town.sink.release()
     await soon(closing)
     now = town.clock.now()
-    assert await leases.holder(town.storage.tables, sender_lease(owner), now=now) is None
+    assert await leases.holder(town.storage.tables, leases.sender_lease(owner), now=now) is None
 
 
 async def test_a_stop_that_takes_too_long_leaves_the_rest_to_the_journal(town: Town) -> None:

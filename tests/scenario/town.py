@@ -27,7 +27,7 @@ from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.fan_out import MAIL_QUEUE
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Handled, Right, Sender, sender_lease
+from postroom.flow.send import Handled, Right, Sender
 from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.scheduler import Scheduler
@@ -70,7 +70,7 @@ class Clerk:
 
     async def hold_lease(self) -> None:
         now = self.town.clock.now()
-        tables, name = self.town.storage.tables, sender_lease(self.right.owner)
+        tables, name = self.town.storage.tables, leases.sender_lease(self.right.owner)
         assert await leases.hold(tables, name, self.right.owner, now=now, lease_s=LEASE_S)
         self.right.renewed(now + timedelta(seconds=LEASE_S * 2 / 3))
 
@@ -310,15 +310,11 @@ class Town:
         return await messages.find_live(self.storage.tables, ref) is None
 
     async def ledgers(self, ref: str) -> list[Ledger]:
-        """Alive ones, else those in the archive."""
         message = await messages.read(self.storage.tables, ref)
         found: list[Ledger] = []
         for group in batches.groups(message.batches):
-            for table in (batches.LIVE, batches.ARCHIVE):
-                known = await batches.load_group(self.storage.tables, ref, group, table=table)
-                if known:
-                    found += [ledger for ledger, _ in known]
-                    break
+            known = await batches.load_group(self.storage.tables, ref, group)
+            found += [ledger for ledger, _ in known]
         return found
 
     async def fates(self, ref: str) -> dict[str, Fate]:

@@ -16,7 +16,7 @@ from postroom.domain.message import Message, OnDoubt, Status
 from postroom.domain.retry import RetryRules
 from postroom.flow import fan_out, report, steer, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.send import Right, Sender, sender_lease
+from postroom.flow.send import Right, Sender
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.scheduler import Scheduler
 from postroom.storage.port import Claim, StorageError
@@ -176,7 +176,7 @@ class Mailing:
     async def _beat(self, storage: Storage, right: Right) -> None:
         while True:
             now = self.world.clock.now()
-            name = sender_lease(right.owner)
+            name = leases.sender_lease(right.owner)
             with contextlib.suppress(StorageError):
                 lease = await leases.hold(
                     storage.tables, name, right.owner, now=now, lease_s=LEASE_S

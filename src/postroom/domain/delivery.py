@@ -76,6 +76,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""  # the sender that announced; "" when nobody is sending
     take: str = ""  # who wrote it last: tells our own write from an equal one of another lane
     revived: int = 0  # how often failed ones were brought back: archive rows of before do not count
+    reviving: bool = False  # rows of the failed are being brought back: nobody may delete them
     fruitless: int = 0  # announcements since the last recorded outcome
     doubts: int = 0
     touched_at: float = 0.0
@@ -90,8 +91,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_final(self) -> bool:
-        """Nobody queued, sending or held: the delivery rows are no longer needed."""
-        return not self.is_open and State.HELD not in self.states
+        """Nobody queued, sending, held or coming back: delivery rows are no longer needed."""
+        return not self.is_open and State.HELD not in self.states and not self.reviving
 
     def books(self) -> Books:
         count = self.states.count
@@ -273,6 +274,7 @@ def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:
         states=with_states(ledger, dict.fromkeys(back, State.QUEUED)),
         deferred={at: wait for at, wait in ledger.deferred.items() if at not in back},
         revived=ledger.revived + 1,
+        reviving=False,
         fruitless=0,
         touched_at=now_s,
     )

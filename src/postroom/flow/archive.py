@@ -1,10 +1,10 @@
 """Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
 
 Before: report.py found nobody queued and nobody being sent; people have decided on the held.
-After: ledgers and message stand in the archive until age makes sweep.py delete them; schedule.py
-clears the due entry away.
-Dies half-way: every part is copied before it is deleted, and all is done again from the start; a
-reader looks among the living first, so that the message is never missing.
+After: the message stands in the archive, where its deliveries are already; schedule.py clears the
+due entry away, and age makes sweep.py delete the rest, with headers and ledgers.
+Dies half-way: it is copied before it is deleted, and a reader looks among the living first, so that
+the message is never missing.
 Commit point: the deletion of the live message row.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from postroom.domain.message import Message
-from postroom.records import batches, messages
+from postroom.records import messages
 from postroom.storage.port import Tables
 
 
@@ -23,8 +23,6 @@ def is_ready(message: Message) -> bool:
 
 
 async def put_away(tables: Tables, message: Message, etag: str, now: datetime) -> None:
-    """Conflict if the message was revived meanwhile; what was moved is found and moved back."""
-    for group in batches.groups(message.batches):
-        await batches.move_group_to_archive(tables, message.ref, group)
+    """Conflict if the message was revived meanwhile."""
     await messages.put_archived(tables, message, now)
     await messages.delete_live(tables, message.ref, etag)

@@ -34,11 +34,12 @@ from postroom.domain.delivery import (
 from postroom.domain.message import Message, Revive, Status
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BatchItem
-from postroom.records import archive, batches, lists, messages, subscribers
+from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.storage.port import Storage
 
 MAIL_QUEUE = "azuremailqueue"
 PAGE_BATCHES = 10  # written between two counts on the message row
+SETTLE_EVERY_S = 60.0
 PAGE_PEOPLE = PAGE_BATCHES * BATCH_DELIVERIES_MAX
 
 
@@ -127,30 +128,15 @@ async def _write_batches(
 async def _walk_group(storage: Storage, message: Message, now: datetime) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
     group = message.walked // GROUP_BATCHES
-    walked = min((group + 1) * GROUP_BATCHES, message.batches)
-    known = await _group(storage, message, group, walked - group * GROUP_BATCHES)
+    known = await batches.load_group(storage.tables, message.ref, group)
     if _is_in_hand(message, known):
+        await _have_settled(storage, message, known, now)
         return message  # wait: a sender would lose what it is sending
     known = [await _revive(storage, message.revive, *entry, now) for entry in known]
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
+    walked = min((group + 1) * GROUP_BATCHES, message.batches)
     return msgspec.structs.replace(message, walked=walked)
-
-
-async def _group(
-    storage: Storage, message: Message, group: int, size: int
-) -> list[tuple[Ledger, str]]:
-    """The ledgers of a group, brought back from the archive if the message was there."""
-    tables, ref = storage.tables, message.ref
-    known = await batches.load_group(tables, ref, group)
-    if len(known) < size:
-        live = {ledger.batch for ledger, _ in known}
-        archived = await batches.load_group(tables, ref, group, table=batches.ARCHIVE)
-        missing = [ledger for ledger, _ in archived if ledger.batch not in live]
-        if missing:
-            await batches.insert_ledgers(tables, missing)
-            known = await batches.load_group(tables, ref, group)
-    return known
 
 
 async def _revive(
@@ -158,10 +144,13 @@ async def _revive(
 ) -> tuple[Ledger, str]:
     """Rows first, then the ledger: a ledger never queues somebody whose row is missing."""
     now_s = now.timestamp()
+    if _revivable(revive) not in ledger.states:
+        return ledger, etag
     match revive:
         case Revive.NOTHING:
             return ledger, etag
         case Revive.FAILED:
+            ledger, etag = await _marked(storage, ledger, etag)
             changed = revived(ledger, await _restored(storage, ledger), now_s=now_s)
         case Revive.HELD:
             changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
@@ -169,8 +158,6 @@ async def _revive(
             changed = await _held_as_sent(storage, ledger, now)
         case _:
             assert_never(revive)
-    if changed.states == ledger.states:
-        return ledger, etag
     etag = await batches.replace_ledger(storage.tables, changed, etag)
     if changed.is_final:
         rows = await batches.load_batch(storage.tables, ledger.ref, ledger.batch)
@@ -178,11 +165,17 @@ async def _revive(
     return changed, etag
 
 
+async def _marked(storage: Storage, ledger: Ledger, etag: str) -> tuple[Ledger, str]:
+    """Before any row comes back: whoever finds the ledger final deletes the rows it can see."""
+    if ledger.reviving:
+        return ledger, etag
+    ledger = msgspec.structs.replace(ledger, reviving=True)
+    return ledger, await batches.replace_ledger(storage.tables, ledger, etag)
+
+
 async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
     """Positions of the failed whose rows could be brought back."""
     failed = set(ledger.positions(State.FAILED))
-    if not failed:
-        return []
     deliveries = [
         old.delivery
         async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
@@ -190,6 +183,20 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
     ]
     await batches.restore_deliveries(storage.tables, ledger, deliveries)
     return [delivery.position for delivery in deliveries]
+
+
+async def _have_settled(
+    storage: Storage, message: Message, known: Sequence[tuple[Ledger, str]], now: datetime
+) -> None:
+    """A batch whose sender died may have lost its item to a pause: put one, now and then."""
+    for ledger, etag in known:
+        is_quiet = ledger.touched_at + SETTLE_EVERY_S < now.timestamp()
+        if not ledger.owner or not is_quiet:
+            continue
+        if not await leases.is_alive(storage.tables, ledger.owner, now):
+            touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
+            await batches.replace_ledger(storage.tables, touched, etag)
+            await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
 
 
 def _is_in_hand(message: Message, known: Sequence[tuple[Ledger, str]]) -> bool:
@@ -207,8 +214,6 @@ def _revivable(revive: Revive) -> str:
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
     """Somebody looked and found that they had arrived."""
     held = ledger.positions(State.HELD)
-    if not held:
-        return ledger
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
     ended = Ended(State.SENT, "counted as sent by a person", now)
     known = [at for at in held if at in deliveries]  # rows may be lost: that is why they are held

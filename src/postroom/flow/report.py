@@ -13,7 +13,7 @@ from datetime import datetime
 
 import msgspec
 
-from postroom.domain.delivery import GROUP_BATCHES, Ledger
+from postroom.domain.delivery import GROUP_BATCHES
 from postroom.domain.message import Books, Message, Status
 from postroom.records import batches, messages
 from postroom.storage.port import Tables
@@ -23,7 +23,7 @@ async def books_of(tables: Tables, message: Message) -> Message:
     """The message with its books as of now, closed groups folded so that they are read once.
 
     Only batches that fan-out has counted: so the books balance with the audience at any moment.
-    Closed books stay as they are, because their ledgers may be on the way to the archive.
+    Closed books stay as they are.
     """
     if message.completed_at:
         return message
@@ -55,17 +55,11 @@ async def report(tables: Tables, message: Message, etag: str, now: datetime) -> 
 
 
 async def _group_books(tables: Tables, message: Message, group: int) -> tuple[Books, bool]:
-    known = await _ledgers(tables, message, group)
-    if len(known) < min(GROUP_BATCHES, message.batches - group * GROUP_BATCHES):
-        # Brought back from the archive, but fan_out.py has not come to this group yet.
-        known = await _ledgers(tables, message, group, batches.ARCHIVE) | known
-    books = sum((ledger.books() for ledger in known.values()), Books())
-    is_closed = len(known) == GROUP_BATCHES and not books.open and not books.held
+    ledgers = [
+        ledger
+        for ledger, _ in await batches.load_group(tables, message.ref, group)
+        if ledger.batch < message.batches
+    ]
+    books = sum((ledger.books() for ledger in ledgers), Books())
+    is_closed = len(ledgers) == GROUP_BATCHES and not books.open and not books.held
     return books, is_closed
-
-
-async def _ledgers(
-    tables: Tables, message: Message, group: int, table: str = batches.LIVE
-) -> dict[int, Ledger]:
-    found = await batches.load_group(tables, message.ref, group, table=table)
-    return {ledger.batch: ledger for ledger, _ in found if ledger.batch < message.batches}

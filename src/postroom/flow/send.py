@@ -18,6 +18,7 @@ Commit point: the ledger row. A slice may be on the wire only between two writes
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from postroom.domain.delivery import (
     FRUITLESS_TAKES_MAX,
     Delivery,
     Ended,
+    Ledger,
     Recollection,
     State,
     StillAlive,
@@ -61,6 +63,7 @@ from postroom.storage.port import (
 )
 from postroom.transport.port import Lane
 
+MAIL_QUEUE = "azuremailqueue"
 DEAD_LETTERS = "azuremaildeadletter"
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
@@ -162,8 +165,7 @@ class Sender:
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found is None:
             return await self._without_ledger(claim)
-        take = f"{self.right.owner}/{next(self._takes)}"
-        batch = InHand(self.storage.tables, self.clock, take, message, found[0], *found)
+        batch = self._in_hand(message, found)
         await batch.load()
         if not batch.is_whole():
             return await self._hold_for_people(claim, batch)
@@ -178,6 +180,24 @@ class Sender:
                 return await self._hold_for_people(claim, batch)
             await self._send_slices(batch, compiled, lane, journal)
         return await self._finish(claim, batch)
+
+    async def settle_for(self, owner: str, ref: str, batch: int) -> None:
+        """A sender of this machine died with this batch in hand: decide, and put a fresh item."""
+        found = await messages.find_live(self.storage.tables, ref)
+        ledger = await batches.find_ledger(self.storage.tables, ref, batch)
+        if found is None or ledger is None or ledger[0].owner != owner:
+            return  # settled already
+        in_hand = self._in_hand(found[0], ledger)
+        await in_hand.load()
+        with contextlib.suppress(Lost):  # somebody else settles it at this moment
+            if in_hand.is_whole() and await self._is_free(in_hand) and in_hand.ledger.is_open:
+                date = messages.date_of(in_hand.message)
+                item = BatchItem(date, ref, in_hand.ledger.first, True, batch)
+                await self.storage.queues.put(MAIL_QUEUE, item.body())
+
+    def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
+        take = f"{self.right.owner}/{next(self._takes)}"
+        return InHand(self.storage.tables, self.clock, take, message, found[0], *found)
 
     async def _message_going_out(self, ref: str) -> Message | None:
         """None also while paused: the item may go, resuming puts it again."""
@@ -202,8 +222,7 @@ class Sender:
         return True
 
     async def _is_alive(self, owner: str) -> bool:
-        lease = await leases.holder(self.storage.tables, sender_lease(owner), now=self.clock.now())
-        return lease is not None
+        return await leases.is_alive(self.storage.tables, owner, self.clock.now())
 
     async def _settle(self, batch: InHand, memory: Recollection | None) -> None:
         """Decide on everything a dead sender had announced."""
@@ -350,10 +369,6 @@ class Sender:
     async def _give_back(self, claim: Claim, delay_s: float, handled: Handled) -> Handled:
         await self.storage.queues.release(claim, delay_s=min(delay_s, RETRY_DELAY_S_MAX))
         return handled
-
-
-def sender_lease(owner: str) -> str:
-    return f"sender-{owner}"
 
 
 def _ends(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Ended]:

@@ -118,7 +118,7 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
 
 async def _expire_message(storage: Storage, message: Message) -> None:
     for group in batches.groups(message.batches):
-        await batches.delete_archived_group(storage.tables, message.ref, group)
+        await batches.delete_group(storage.tables, message.ref, group)
     await storage.blobs.delete(f"{message.ref}.htm")
     await storage.blobs.delete(f"{message.ref}.txt")
     await messages.delete_archived(storage.tables, message.ref)

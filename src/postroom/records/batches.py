@@ -5,7 +5,8 @@
     message / l<hh>-<ref>-<group> / ledger<batch>  where each delivery of a batch stands
 
 <hh> spreads partitions over storage servers. Ledgers stand by the hundred in a partition of their
-own, so that the books of a million recipients are read in a hundred calls.
+own, so that the books of a million recipients are read in a hundred calls. Headers and ledgers stay
+until the message expires: whoever comes late finds that the number of a batch is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from postroom.storage.port import (
     Within,
 )
 
-LIVE, ARCHIVE = "message", "messagearchive"
+LIVE = "message"
 _HEADER, _LEDGER = "batch", "ledger"
 
 
@@ -142,30 +143,17 @@ async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
     return await tables.replace(LIVE, *keys, to_properties(ledger), etag)
 
 
-async def load_group(
-    tables: Tables, ref: str, group: int, *, table: str = LIVE
-) -> list[tuple[Ledger, str]]:
-    """The ledgers of a group in order, at most GROUP_BATCHES."""
-    rows = all_rows(tables, table, Within(_group_partition(ref, group)))
+async def load_group(tables: Tables, ref: str, group: int) -> list[tuple[Ledger, str]]:
+    """The ledgers of a group in order, at most GROUP_BATCHES, with their etags."""
+    rows = all_rows(tables, LIVE, Within(_group_partition(ref, group)))
     return [(_ledger_of(row), row.etag) async for row in rows]
 
 
-async def move_group_to_archive(tables: Tables, ref: str, group: int) -> None:
-    """Copy, then delete: dying between leaves both, and both say the same."""
+async def delete_group(tables: Tables, ref: str, group: int) -> None:
     where = _group_partition(ref, group)
-    rows = [row async for row in all_rows(tables, LIVE, Within(where))]
-    if not all(_ledger_of(row).is_final for row in rows):
-        raise Conflict("revived meanwhile")
-    if rows:
-        await tables.batch(ARCHIVE, where, [Upsert(row.key, row.properties) for row in rows])
-        await tables.batch(LIVE, where, [Delete(row.key, row.etag) for row in rows])
-
-
-async def delete_archived_group(tables: Tables, ref: str, group: int) -> None:
-    where = _group_partition(ref, group)
-    keys = [row.key async for row in all_rows(tables, ARCHIVE, Within(where))]
+    keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
     if keys:
-        await tables.batch(ARCHIVE, where, [Delete(key) for key in keys])
+        await tables.batch(LIVE, where, [Delete(key) for key in keys])
 
 
 def groups(batches: int) -> Iterable[int]:

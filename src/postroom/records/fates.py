@@ -37,17 +37,9 @@ class Fate(msgspec.Struct, frozen=True):
 async def fates(tables: Tables, message: Message, only: State | None = None) -> AsyncIterator[Fate]:
     """Everyone of the audience in its order, or those in one state; a batch in memory at a time."""
     for group in batches.groups(message.batches):
-        for ledger in await _ledgers(tables, message.ref, group):
+        for ledger, _ in await batches.load_group(tables, message.ref, group):
             for fate in await _of_batch(tables, ledger, only):
                 yield fate
-
-
-async def _ledgers(tables: Tables, ref: str, group: int) -> list[Ledger]:
-    """Alive first: while it is moved a group stands in both places, and says the same."""
-    archived = await batches.load_group(tables, ref, group, table=batches.ARCHIVE)
-    live = await batches.load_group(tables, ref, group)
-    known = {ledger.batch: ledger for ledger, _ in [*archived, *live]}
-    return [known[batch] for batch in sorted(known)]
 
 
 async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[Fate]:

@@ -59,6 +59,15 @@ async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
     return lease if lease and lease.is_held(now) else None
 
 
+def sender_lease(owner: str) -> str:
+    return f"sender-{owner}"
+
+
+async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
+    """As far as anybody can tell from another machine."""
+    return await holder(tables, sender_lease(sender), now=now) is not None
+
+
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
     """Rows of senders that are long gone: every start of a sender leaves one."""
     async for row in all_rows(tables, _TABLE, Within(_PARTITION, "sender-", "sender.")):
