@@ -21,13 +21,18 @@ from postroom.clock import Clock
 from postroom.domain.breaker import Breaker
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
 from postroom.flow import confirm
-from postroom.flow.fan_out import MAIL_QUEUE
 from postroom.flow.render import Renderer
 from postroom.flow.send import Handled, Sender
-from postroom.flow.subscribe import SUBSCRIBE_QUEUE
 from postroom.journal import FileJournal, FileJournals
 from postroom.records import leases
-from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage, StorageError
+from postroom.storage.port import (
+    CLAIM_ITEMS_MAX,
+    MAIL_QUEUE,
+    SUBSCRIBE_QUEUE,
+    Claim,
+    Storage,
+    StorageError,
+)
 from postroom.transport.port import Lane, Transport
 
 log = structlog.get_logger("sender")

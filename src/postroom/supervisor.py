@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom import wiring
-from postroom.flow.fan_out import MAIL_QUEUE
 from postroom.settings import Settings
-from postroom.storage.port import StorageError
+from postroom.storage.port import MAIL_QUEUE, StorageError
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2

@@ -8,10 +8,9 @@ from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
 from postroom.flow import steer, subscribe
-from postroom.flow.fan_out import MAIL_QUEUE
-from postroom.flow.send import BUSY_DELAY_S, DEAD_LETTERS, Handled
-from postroom.flow.subscribe import SUBSCRIBE_QUEUE
+from postroom.flow.send import BUSY_DELAY_S, Handled
 from postroom.records import batches
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each, students
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt
-from postroom.flow.send import BUSY_DELAY_S, DEAD_LETTERS, Handled
+from postroom.flow.send import BUSY_DELAY_S, Handled
+from postroom.storage.port import DEAD_LETTERS
 from tests.scenario.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.domain.message import Books
 from postroom.flow import steer
-from postroom.flow.fan_out import MAIL_QUEUE
+from postroom.storage.port import MAIL_QUEUE
 from tests.scenario.town import Town, once_each, students
 
 QUARTER_S = 15 * 60.0

@@ -12,15 +12,14 @@ from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.flow import subscribe
-from postroom.flow.subscribe import SUBSCRIBE_QUEUE
 from postroom.sender import SenderRole
+from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from postroom.transport.smtp import SmtpTransport
 from tests.scenario.clock import soon
 from tests.scenario.town import LIST, Town, once_each, students
 
 Repair = Callable[[], Awaitable[None]]
 GREETING = "421 4.3.2 The relay takes no mail now"
-DEAD_LETTERS = "azuremaildeadletter"
 
 
 class Outage:

@@ -12,8 +12,9 @@ from postroom.domain.address import parse_address
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import Gone
 from postroom.flow import subscribe
-from postroom.flow.subscribe import SUBSCRIBE_QUEUE, Confirmed, Left
+from postroom.flow.subscribe import Confirmed, Left
 from postroom.records import subscribers
+from postroom.storage.port import SUBSCRIBE_QUEUE
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
 LINK = re.compile(rf"{re.escape(SITE.url)}/c/{LIST}/([0-9a-f]+)/([0-9a-f]+)")

@@ -8,7 +8,7 @@ from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, OnDoubt, Status
 from postroom.flow import steer
-from postroom.flow.send import DEAD_LETTERS
+from postroom.storage.port import DEAD_LETTERS
 from tests.scenario.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each, students
 

@@ -25,14 +25,13 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.fan_out import MAIL_QUEUE
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Handled, Right, Sender
 from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.storage.port import Claim, Storage
+from postroom.storage.port import MAIL_QUEUE, Claim, Storage
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 

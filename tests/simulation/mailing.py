@@ -19,7 +19,7 @@ from postroom.flow.compose import Draft, compose
 from postroom.flow.send import Right, Sender
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.scheduler import Scheduler
-from postroom.storage.port import Claim, StorageError
+from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.world import START, Faults, Storage, Turn, World, instantly
 
@@ -197,7 +197,7 @@ class Mailing:
     async def _claims(self, storage: Storage, sender: Sender) -> list[Claim]:
         if not sender.right.holds():
             return []
-        return await storage.queues.claim(fan_out.MAIL_QUEUE, limit=1, lease_s=self.claim_s)
+        return await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=self.claim_s)
 
     def _people(self) -> list[Coroutine[Any, Any, None]]:
         return [self._live()]
@@ -286,7 +286,7 @@ class Mailing:
         message = self._audit() if self.ref else None
         if message is None or message.completed_at is None or not self.is_over:
             return False
-        is_idle = instantly(self.world.disk.queues.length(fan_out.MAIL_QUEUE)) == 0
+        is_idle = instantly(self.world.disk.queues.length(MAIL_QUEUE)) == 0
         archived = instantly(messages.find_live(self.world.disk.tables, self.ref)) is None
         return is_idle and (archived or message.books.held > 0)
 

@@ -20,7 +20,7 @@ from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.errors import PostroomError
 from postroom.records import leases
-from postroom.storage.port import StorageError
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -30,7 +30,6 @@ QUICK_CHECK_BYTES_MAX = 256 * 1024 * 1024  # a second or two; a larger file is n
 FREE_BYTES_WRONG = 100 * 1024**2
 FREE_BYTES_LOW = 1024**3
 SCHEDULER_LEASE = "scheduler"
-MAIL_QUEUE, DEAD_LETTERS = "azuremailqueue", "azuremaildeadletter"
 
 
 class Verdict(StrEnum):

@@ -11,13 +11,11 @@ from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import in_loop, load_settings, work
-from postroom.storage.port import QUEUES
+from postroom.storage.port import DEAD_LETTERS, QUEUES
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
-
-DEAD_LETTERS = "azuremaildeadletter"
 
 
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]

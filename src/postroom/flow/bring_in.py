@@ -198,7 +198,7 @@ class _Door:
         """Alike at the front and 96 random bits behind.
 
         So the pointers of a batch stand together in storage and cost a page or two. All random,
-        they cost a page each: on SQLite a million people took 115 s instead of 34.
+        they cost a page each, and a million people take about three times as long.
         """
         self._guids_from = (self._guids_from + 1) % 2**_FRONT_BITS
         front, behind = f"{self._guids_from:08x}", secrets.token_hex(_RANDOM_BYTES * count)

@@ -18,10 +18,9 @@ from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, parse_confirm_item
 from postroom.records import lists, subscribers
-from postroom.storage.port import Claim, ClaimLost, Storage
+from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane, Mail
 
-DEAD_LETTERS = "azuremaildeadletter"
 TAKES_MAX = 5
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
 RULES = RetryRules(first_s=30.0, longest_s=1800.0)

@@ -35,9 +35,8 @@ from postroom.domain.message import Message, Revive, Status
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.storage.port import Storage
+from postroom.storage.port import MAIL_QUEUE, Storage
 
-MAIL_QUEUE = "azuremailqueue"
 PAGE_BATCHES = 10  # written between two counts on the message row
 SETTLE_EVERY_S = 60.0
 PAGE_PEOPLE = PAGE_BATCHES * BATCH_DELIVERIES_MAX

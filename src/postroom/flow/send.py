@@ -57,14 +57,14 @@ from postroom.records import archive, batches, leases, lists, messages
 from postroom.records.departures import Departures
 from postroom.records.in_hand import InHand, Lost
 from postroom.storage.port import (
+    DEAD_LETTERS,
+    MAIL_QUEUE,
     Claim,
     ClaimLost,
     Storage,
 )
 from postroom.transport.port import Lane
 
-MAIL_QUEUE = "azuremailqueue"
-DEAD_LETTERS = "azuremaildeadletter"
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
 LISTS_WATCHED_MAX = 100  # departures kept in memory; of a list that falls out they are read again

@@ -24,9 +24,8 @@ from postroom.domain.subscriber import Gone, Subscriber, clean_attributes
 from postroom.domain.token import is_signed, new_guid, sign
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
-from postroom.storage.port import Conflict, Storage, Tables
+from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Storage, Tables
 
-SUBSCRIBE_QUEUE = "azuremailsubscribequeue"
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
 _TRIES_MAX = 5
 

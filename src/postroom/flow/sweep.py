@@ -18,9 +18,8 @@ from postroom.domain.delivery import Ledger
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, lists, messages, subscribers
-from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Storage, Tables
+from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
 
-MAIL_QUEUE = "azuremailqueue"
 FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: its item must be lost
 EXPIRED_BATCHES_A_SWEEP = 300
 LIST_BATCHES_A_SWEEP = 100

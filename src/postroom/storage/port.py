@@ -12,7 +12,10 @@ from typing import Protocol
 import msgspec
 
 TABLES = ("mailinglist", "message", "messagearchive", "service", "outbox")
-QUEUES = ("azuremailqueue", "azuremailsubscribequeue", "azuremaildeadletter")
+MAIL_QUEUE = "azuremailqueue"
+SUBSCRIBE_QUEUE = "azuremailsubscribequeue"
+DEAD_LETTERS = "azuremaildeadletter"
+QUEUES = (MAIL_QUEUE, SUBSCRIBE_QUEUE, DEAD_LETTERS)
 
 # The limits of Azure Storage, kept on every engine (limits.py) so that nobody meets them first
 # when moving.
