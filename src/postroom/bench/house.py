@@ -27,6 +27,7 @@ from postroom.wiring import Parts
 LIST = "contoso1"
 BODY = "<html><body><h1>News for {{ email }}</h1>" + "<p>Lecture series and more.</p>" * 60
 READY_S = 20.0
+DUMP_S = 300.0  # a million mails as JSON
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -164,19 +165,19 @@ class House:
     async def arrived(self) -> Counter[str]:
         """How often the sink took a mail for each address."""
         path = self.folder / "arrived.json"
-        await self._ask(f"XDUMP {path}")
+        await self._ask(f"XDUMP {path}", within_s=DUMP_S)
         mails = json.loads(path.read_text())["mails"]
         return Counter(recipient for recipient, _ in mails)
 
     async def arrived_number(self) -> int:
         return int((await self._ask("XSTAT")).split()[1])
 
-    async def _ask(self, command: str) -> str:
+    async def _ask(self, command: str, within_s: float = READY_S) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             await reader.readline()
             writer.write(command.encode() + b"\r\n")
-            return (await asyncio.wait_for(reader.readline(), READY_S)).decode()
+            return (await asyncio.wait_for(reader.readline(), within_s)).decode()
         finally:
             writer.close()
             await writer.wait_closed()
