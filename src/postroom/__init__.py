@@ -23,6 +23,7 @@ Around the path:
     records/    our nouns as rows; the only place that knows keys
     storage/    tables, queues and blobs: a port and the engines behind it
     transport/  ways out: a port, SMTP, the outbox
+    web/        subscriber pages and the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     journal.py  what a sender handed over, known even after kill -9
     wiring.py   the only module that names an engine or a transport

@@ -20,7 +20,7 @@ from postroom.wiring import Parts
 from postroom.worker import Stop
 
 log = structlog.get_logger("roles")
-SCHEDULER_BELL, SENDER_BELL = "scheduler", "sender"
+SCHEDULER_BELL, SENDER_BELL, WEB_BELL = "scheduler", "sender", "web"
 SCHEDULER_REST_S_MAX = 10.0
 DRAIN_REST_S = 0.05
 DRAIN_FAULTS_MAX = 4  # tries of an unreachable provider before `drain` gives up
@@ -58,6 +58,22 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
     async with wiring.parts(settings) as parts, _sending(parts, supervised) as (sender, bell, stop):
         await worker.run(sender.step, sender.rest_s, bell, stop)
+
+
+async def run_web(settings: Settings, *, supervised: bool = False) -> None:
+    """Open requests are finished when it is asked to stop, within the grace."""
+    from postroom.web.server import WebServer
+
+    with wiring.listening(settings) as listener:
+        async with wiring.parts(settings) as parts:
+            bell = parts.bells.listen(WEB_BELL)
+            server = WebServer(await wiring.web(parts), settings.stop_grace_s)
+            stop = _stop(bell, supervised)
+            stop.then(server.stop)
+            try:
+                await server.run(listener)
+            finally:
+                bell.close()
 
 
 async def drain(settings: Settings) -> None:

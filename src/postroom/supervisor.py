@@ -103,7 +103,7 @@ class Child:
 class Supervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._scheduler = Child("scheduler")
+        self._fixed = [Child("web"), Child("scheduler")]
         self._senders: list[Child] = []
         self._leaving: list[Child] = []
         self._stop = asyncio.Event()
@@ -114,7 +114,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         async with wiring.parts(self._settings) as parts:
-            self._scheduler.start()
+            for child in self._fixed:
+                child.start()
             try:
                 while not self._stop.is_set():
                     await self._look(parts)
@@ -162,4 +163,4 @@ class Supervisor:
                 await asyncio.wait(tasks)
 
     def _children(self) -> list[Child]:
-        return [self._scheduler, *self._senders, *self._leaving]
+        return [*self._fixed, *self._senders, *self._leaving]

@@ -7,9 +7,10 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
@@ -36,6 +37,9 @@ from postroom.transport.smtp import (
     Tls,
     parse_smtp_url,
 )
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 OUTBOX = "outbox:"
 TRY_S = 10.0  # how long a server may think when a person waits for the answer
@@ -92,6 +96,29 @@ def scheduler(parts: Parts) -> Scheduler:
         lease_s=settings.lease_s,
         keep_archive_days=settings.archive_days,
     )
+
+
+@contextlib.contextmanager
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """The address of the web role, ours alone while it is open."""
+    host, _, port = settings.bind.rpartition(":")
+    try:
+        listener = socket.create_server((host.strip("[]"), int(port)), reuse_port=False)
+    except (OSError, OverflowError) as error:
+        raise BadSettings(
+            [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}): choose another port."]
+        ) from error
+    with listener:
+        yield listener
+
+
+async def web(parts: Parts) -> ASGIApp:
+    """Imported only here: most commands do without the web, and start twice as fast."""
+    from postroom.web.app import create_app
+    from postroom.web.desk import Desk
+
+    site = Site(parts.settings.url, await installation_secret(parts.storage.tables))
+    return create_app(Desk(parts.storage, parts.clock, parts.bells, site))
 
 
 async def sender(parts: Parts, bell: Bell) -> SenderRole:

@@ -34,7 +34,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         kept = {name: value for name, value in os.environ.items() if "POSTROOM" not in name}
-        self.environ = kept | {"POSTROOM_LOG_LEVEL": "error"}
+        self.environ = kept | {"POSTROOM_LOG_LEVEL": "error", "POSTROOM_BIND": "127.0.0.1:0"}
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """What it prints; on standard error it says nothing unless it fails."""
@@ -225,7 +225,7 @@ def test_serve_says_where_mails_go_and_stops_when_asked(folder: Folder) -> None:
         assert serve.stdout
         assert serve.stderr
         welcome = [serve.stdout.readline() for _ in range(5)]
-        assert welcome[0] == "Postroom runs.\n"
+        assert welcome[0].startswith("Postroom runs on 127.0.0.1:0; ")
         assert "nothing leaves this machine" in welcome[2]
         assert any("scheduler_leads" in line for line in serve.stderr)
         serve.terminate()

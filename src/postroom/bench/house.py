@@ -47,8 +47,11 @@ class Process:
         self._process.kill()
         await self._process.wait()
 
-    async def terminate(self, within_s: float) -> int:
+    def ask_to_stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
+
+    async def terminate(self, within_s: float) -> int:
+        self.ask_to_stop()
         async with asyncio.timeout(within_s):
             return await self._process.wait()
 
@@ -109,6 +112,7 @@ class House:
             "POSTROOM_STORAGE": f"sqlite:///{self.folder / 'postroom.db'}",
             "POSTROOM_DATA": str(self.folder / "data"),
             "POSTROOM_TRANSPORT": f"smtp://127.0.0.1:{self._port}?tls=none",
+            "POSTROOM_BIND": "127.0.0.1:0",  # any free port
             "POSTROOM_LANES": "4",
             "POSTROOM_LOG_LEVEL": "info",
             "POSTROOM_POLL_S": "0.2",

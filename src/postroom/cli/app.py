@@ -9,7 +9,17 @@ from io import TextIOWrapper
 
 import typer
 
-from postroom.cli import bench, doctor, exit_codes, lists, messages, running, storage, subscribers
+from postroom.cli import (
+    bench,
+    doctor,
+    exit_codes,
+    keys,
+    lists,
+    messages,
+    running,
+    storage,
+    subscribers,
+)
 from postroom.domain.errors import BadInput
 
 app = typer.Typer(
@@ -22,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, in half the time
 )
 app.command()(running.serve)
+app.command()(running.web)
 app.command()(running.scheduler)
 app.command()(running.sender)
 app.command()(running.drain)
@@ -29,6 +40,7 @@ app.command()(bench.bench)
 app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
 app.add_typer(messages.app, name="message")
+app.add_typer(keys.app, name="key")
 app.add_typer(storage.app, name="storage")
 app.command()(doctor.doctor)
 

@@ -1,4 +1,4 @@
-"""`postroom serve | scheduler | sender | drain`: the roles at work."""
+"""`postroom serve | web | scheduler | sender | drain`: the roles at work."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def sender(supervised: Supervised = False) -> None:
     in_loop(roles.run_sender(load_settings(), supervised=supervised))
 
 
+def web(supervised: Supervised = False) -> None:
+    """Run the web role until SIGTERM: subscriber pages and the web service."""
+    from postroom import roles
+
+    in_loop(roles.run_web(load_settings(), supervised=supervised))
+
+
 def drain(as_json: AsJson = False) -> None:
     """Do everything that is due, then exit."""
     from postroom import roles
@@ -51,10 +58,13 @@ def drain(as_json: AsJson = False) -> None:
 
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
+    from postroom import wiring
     from postroom.supervisor import Supervisor
 
     settings = load_settings()
     work(_opens)  # before anything is promised
+    with wiring.listening(settings):
+        pass
 
     async def run() -> None:
         running = asyncio.create_task(Supervisor(settings).run())
@@ -91,7 +101,7 @@ def _welcome(settings: Settings) -> list[str]:
     from postroom import wiring
 
     return [
-        "Postroom runs.",
+        f"Postroom runs on {settings.bind}; links in mails begin with {settings.url}",
         f"  storage    {wiring.storage_path(settings)}",
         f"  mails go   {_way_out(settings)}",
         f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",

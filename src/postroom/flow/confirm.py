@@ -55,6 +55,9 @@ async def mail_confirmation(
     except BadItem:
         await _bury(storage, claim)
         return None
+    if claim.taken > TAKES_MAX:  # it ended its sender every time
+        await _bury(storage, claim)
+        return None
     mailing_list = await lists.find(storage.tables, item.list_name)
     found = await subscribers.find_by_guid(storage.tables, item.list_name, item.guid)
     if mailing_list is None or found is None or found[0].verified:

@@ -58,6 +58,7 @@ async def sign_up(
             asked = msgspec.structs.replace(subscriber, asked_at=now)
             await subscribers.replace(tables, asked, etag)
             return
+    raise Conflict("the subscriber changes too fast")
 
 
 async def add(

@@ -1,0 +1,90 @@
+"""`postroom key …`: make, look at and revoke the keys of the web service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.session import work
+from postroom.domain.access_key import AccessKey, check_key_lists, check_key_name
+from postroom.domain.mailing_list import check_list_name
+from postroom.records import keys, lists
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+app = typer.Typer(no_args_is_help=True, help="Access keys of the web service.")
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it.")],
+    list_names: Annotated[
+        list[str] | None,
+        typer.Option("--list", metavar="LIST", help="Only for this list; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and show it, this once."""
+    name = check_key_name(name)
+    names = check_key_lists(map(check_list_name, list_names or []))
+
+    async def job(parts: Parts) -> tuple[str, AccessKey]:
+        tables = parts.storage.tables
+        for each in names:
+            await lists.read(tables, each)
+        return await keys.create(tables, name, names, parts.clock.now())
+
+    key, made = work(job)
+    told = f"The key {made.id} ({name}) is for {_scope(made)}. Keep it safe, it is shown only now:"
+    show(_data(made) | {"key": key}, as_json, told, key)
+
+
+@app.command("all")
+def all_keys(as_json: AsJson = False) -> None:
+    """Show every key, but for the key itself."""
+
+    async def job(parts: Parts) -> list[AccessKey]:
+        return [each async for each in keys.every_key(parts.storage.tables)]
+
+    found = sorted(work(job), key=lambda each: (each.name, each.created_at))
+    show([_data(each) for each in found], as_json, *map(_line, found))
+    if not found and not as_json:
+        tell("There is no key yet: make one with “postroom key create NAME”.")
+
+
+@app.command("revoke")
+def revoke(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As “postroom key all” shows it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a key useless, for good."""
+
+    async def job(parts: Parts) -> AccessKey:
+        return await keys.revoke(parts.storage.tables, id_)
+
+    gone = work(job)
+    told = f"The key {gone.id} ({gone.name}) is revoked: within 5 seconds nobody takes it."
+    show({"id": gone.id, "name": gone.name}, as_json, told)
+
+
+def _line(key: AccessKey) -> str:
+    used = f"used {readable(key.last_used_at)}" if key.last_used_at else "never used"
+    return f"{key.id}  {key.name:20}  {_scope(key):20}  {used}"
+
+
+def _scope(key: AccessKey) -> str:
+    return ", ".join(key.lists) or "every list"
+
+
+def _data(key: AccessKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "lists": key.lists,
+        "rights": key.rights,
+        "created_at": key.created_at,
+        "last_used_at": key.last_used_at,
+    }

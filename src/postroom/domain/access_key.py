@@ -1,0 +1,82 @@
+"""An access key: what a client's site shows to use the web service.
+
+The key itself is shown once and kept nowhere; storage has its hash. With 240 random bits a plain
+SHA-256 is enough: there is nothing to guess, so nothing that a slow hash would slow down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.errors import BadInput
+
+ID_CHARS = 8
+NAME_CHARS_MAX = 60
+LISTS_MAX = 100  # a key; their names stand in one property of its row
+_RANDOM_BYTES = 30  # 40 characters
+_KEY = re.compile(r"prk_[A-Za-z0-9_-]{40}")  # the start lets secret scanners find a leaked one
+_ID = re.compile(rf"[0-9a-f]{{{ID_CHARS}}}")
+
+
+class Rights(StrEnum):
+    SUBSCRIBE = "subscribe"
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a key but the key."""
+
+    id: str  # the start of its hash: what people see
+    name: str
+    created_at: datetime
+    lists: tuple[str, ...] = ()  # none: for every list
+    rights: Rights = Rights.SUBSCRIBE
+    last_used_at: datetime | None = None  # to the hour
+
+    def may_subscribe_to(self, list_name: str) -> bool:
+        return self.rights is Rights.SUBSCRIBE and (not self.lists or list_name in self.lists)
+
+
+def new_key() -> str:
+    return f"prk_{secrets.token_urlsafe(_RANDOM_BYTES)}"
+
+
+def is_key(text: str) -> bool:
+    """Whether it looks like one; all others need not be looked for."""
+    return _KEY.fullmatch(text) is not None
+
+
+def key_hash(key: str) -> str:
+    """Looked up as a whole, so that the time it takes tells nothing about the key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def key_id(hashed: str) -> str:
+    return hashed[:ID_CHARS]
+
+
+def is_key_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def check_key_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise BadInput(
+            f"Name the key after who uses it, in one line of 1 to {NAME_CHARS_MAX} characters."
+        )
+    return name
+
+
+def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
+    """Each once, as they were named."""
+    once = tuple(dict.fromkeys(names))
+    if len(once) > LISTS_MAX:
+        raise BadInput(f"A key is for at most {LISTS_MAX} lists, or without --list for every list.")
+    return once

@@ -1,0 +1,76 @@
+"""Access keys as rows: `service`, partition `key`, row key = the key's SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom.domain.access_key import AccessKey, is_key, is_key_id, key_hash, key_id, new_key
+from postroom.domain.errors import NotFound
+from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.storage.port import Conflict, Row, Tables, Value, Within
+
+USE_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a call
+_TABLE = "service"
+_PARTITION = "key"
+_AFTER_HEX = "g"
+
+
+async def create(
+    tables: Tables, name: str, lists: tuple[str, ...], now: datetime
+) -> tuple[str, AccessKey]:
+    """The key, which nobody can show again, and what is kept of it."""
+    key = new_key()
+    hashed = key_hash(key)
+    kept = AccessKey(id=key_id(hashed), name=name, lists=lists, created_at=now)
+    await tables.insert(_TABLE, _PARTITION, hashed, _properties(kept))
+    return key, kept
+
+
+async def find(tables: Tables, key: str) -> AccessKey | None:
+    row = await tables.get(_TABLE, _PARTITION, key_hash(key)) if is_key(key) else None
+    return _access_key(row) if row else None
+
+
+async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
+    async for row in all_rows(tables, _TABLE, Within(_PARTITION)):
+        yield _access_key(row)
+
+
+async def revoke(tables: Tables, id_: str) -> AccessKey:
+    """Gone for good. Should two keys ever share an id, both go: that is the safe side."""
+    revoked = None
+    if is_key_id(id_):
+        async for row in all_rows(tables, _TABLE, Within(_PARTITION, id_, id_ + _AFTER_HEX)):
+            await tables.delete(_TABLE, _PARTITION, row.key)
+            revoked = _access_key(row)
+    if revoked is None:
+        raise NotFound(f"There is no key {id_[:40]}: “postroom key all” shows the ids.")
+    return revoked
+
+
+async def note_use(tables: Tables, key: str, now: datetime) -> None:
+    """At most once an hour. Guarded: a key revoked meanwhile does not come back."""
+    row = await tables.get(_TABLE, _PARTITION, key_hash(key))
+    if row is None:
+        return
+    known = _access_key(row)
+    if known.last_used_at and abs(now - known.last_used_at) < USE_NOTED_EVERY:
+        return
+    used = msgspec.structs.replace(known, last_used_at=now)
+    with contextlib.suppress(Conflict):  # revoked, or noted by another process
+        await tables.replace(_TABLE, _PARTITION, row.key, _properties(used), row.etag)
+
+
+def _properties(key: AccessKey) -> dict[str, Value]:
+    """Properties are flat, and no list name has a blank."""
+    return to_properties(key) | {"lists": " ".join(key.lists)}
+
+
+def _access_key(row: Row) -> AccessKey:
+    flat = dict(row.properties)
+    lists = str(flat.pop("lists"))  # a row without would be a key for every list: better none
+    return msgspec.structs.replace(from_properties(flat, AccessKey), lists=tuple(lists.split()))

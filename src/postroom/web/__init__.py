@@ -1,0 +1,1 @@
+"""The web role: subscriber pages and the web service. Pages only call flow."""

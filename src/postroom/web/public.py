@@ -1,0 +1,134 @@
+"""Subscriber pages: GET shows, POST acts; one column, one sentence, one button, no script.
+
+The unguessable link is the only credential: no cookie, no session, no CSRF token. Mail scanners
+follow every link by GET and HEAD, so those change nothing.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from postroom.domain.address import Address, mask
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.token import is_signed
+from postroom.flow import subscribe
+from postroom.flow.subscribe import Confirmed
+from postroom.records import lists, subscribers
+from postroom.web.desk import Desk, desk_of
+from postroom.web.texts import pages
+
+router = APIRouter(include_in_schema=False)
+_pages = pages()
+FORM_FIELDS_MAX = 10
+FORM_PART_BYTES_MAX = 4096
+
+
+@router.api_route("/u/{list_name}/{guid}", methods=["GET", "HEAD"])
+async def ask_to_leave(request: Request, list_name: str, guid: str) -> Response:
+    """Whom and what it is about; who is gone already, or never was there, reads the same."""
+    desk = desk_of(request)
+    name, key = _keys(list_name, guid)
+    found = await subscribers.find_by_guid(desk.storage.tables, name, key)
+    if found is None:
+        return await _page(desk, "gone.html", name)
+    address = mask(Address(found[0].address, found[0].key))
+    stay = f"/u/{name}/{key}/kept"
+    return await _page(desk, "leave.html", name, address=address, stay=stay)
+
+
+@router.post("/u/{list_name}/{guid}")
+async def leave(request: Request, list_name: str, guid: str) -> Response:
+    """One click from a mailbox provider (RFC 8058), or the button on the page."""
+    desk = desk_of(request)
+    fields = await _form(request)
+    is_one_click = fields.get("List-Unsubscribe") == "One-Click"
+    if not is_one_click and "leave" not in fields:
+        return await ask_to_leave(request, list_name, guid)
+    name, key = _keys(list_name, guid)
+    await subscribe.leave(desk.storage.tables, name, key, desk.clock.now())
+    if is_one_click:  # no redirect: a redirected POST becomes a GET
+        return PlainTextResponse("Unsubscribed.")
+    return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
+
+
+@router.api_route("/u/{list_name}/{guid}/left", methods=["GET", "HEAD"])
+async def left(request: Request, list_name: str, guid: str) -> Response:
+    return await _after(request, list_name, guid, "left.html")
+
+
+@router.api_route("/u/{list_name}/{guid}/kept", methods=["GET", "HEAD"])
+async def kept(request: Request, list_name: str, guid: str) -> Response:
+    """Cancel: nothing changed."""
+    return await _after(request, list_name, guid, "gone.html")
+
+
+async def _after(request: Request, list_name: str, guid: str, if_gone: str) -> Response:
+    """What is true now, whoever opens the link again and when."""
+    desk = desk_of(request)
+    name, key = _keys(list_name, guid)
+    found = await subscribers.find_by_guid(desk.storage.tables, name, key)
+    return await _page(desk, "kept.html" if found else if_gone, name)
+
+
+@router.api_route("/c/{list_name}/{guid}/{token}", methods=["GET", "HEAD"])
+async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str) -> Response:
+    desk = desk_of(request)
+    name, key = _keys(list_name, guid)
+    found = await subscribers.find_by_guid(desk.storage.tables, name, key)
+    if found is None or not is_signed(token, desk.site.secret, "confirm", name, key):
+        return await _page(desk, "stale.html", name)
+    if found[0].verified:
+        return await _page(desk, "welcome.html", name)
+    address = mask(Address(found[0].address, found[0].key))
+    return await _page(desk, "confirm.html", name, address=address)
+
+
+@router.post("/c/{list_name}/{guid}/{token}")
+async def confirm(request: Request, list_name: str, guid: str, token: str) -> Response:
+    desk = desk_of(request)
+    name, key = _keys(list_name, guid)
+    done = await subscribe.confirm(
+        desk.storage.tables, desk.site.secret, name, key, token, desk.clock.now()
+    )
+    if done is Confirmed.UNKNOWN:
+        return await _page(desk, "stale.html", name)
+    return RedirectResponse(f"/c/{name}/{key}/{token}", status_code=303)
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+async def door(request: Request) -> Response:
+    return await _page(desk_of(request), "door.html", "")
+
+
+def _keys(list_name: str, guid: str) -> tuple[str, str]:
+    """Only what can be a key: anything else is nobody's link, whatever it holds."""
+    is_list = list_name.isascii() and list_name.replace("_", "").isalnum() and len(list_name) <= 50
+    is_guid = guid.isascii() and guid.isalnum() and len(guid) <= 40
+    return (list_name, guid) if is_list and is_guid else ("none", "none")
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Fields of a urlencoded or multipart body; a body that is neither has none."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        return {}
+    async with request.form(
+        max_files=0, max_fields=FORM_FIELDS_MAX, max_part_size=FORM_PART_BYTES_MAX
+    ) as form:
+        return {name: value for name, value in form.items() if not isinstance(value, UploadFile)}
+
+
+async def _page(desk: Desk, template: str, list_name: str, **values: str) -> HTMLResponse:
+    mailing_list = await lists.find(desk.storage.tables, list_name) if list_name else None
+    return HTMLResponse(render(template, list_title=_title(mailing_list), **values))
+
+
+def render(template: str, **values: str) -> str:
+    return _pages.get_template(f"public/{template}").render(**values)
+
+
+def _title(mailing_list: MailingList | None) -> str:
+    """Empty for a list that is gone: its links still work, without a name."""
+    return (mailing_list.description or mailing_list.name) if mailing_list else ""

@@ -1,0 +1,84 @@
+"""`serve` and its children: pages answer, children die with their parent, signals come twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from postroom.bench.house import House, books, until
+
+PEOPLE = 3_000
+
+
+def roles_awake(house: House) -> int:
+    """Every role listens to its bell; one that ends in order takes it away."""
+    bells = house.folder / "data" / "bells"
+    return len(os.listdir(bells)) if bells.is_dir() else 0
+
+
+async def test_children_stop_by_themselves_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        serve = await house.start("serve")
+        await until(lambda: _is(roles_awake(house) == 3), within_s=30)
+        await serve.kill()
+        await until(lambda: _is(roles_awake(house) == 0), within_s=30)
+
+
+async def test_the_web_role_answers_and_stops_when_asked(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    async with House(tmp_path) as house:
+        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        web = await house.start("web")
+        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
+        assert await _answers(unused_tcp_port, "/static/public.css")
+        assert await web.terminate(within_s=10) == 0, web.log.read_text()
+
+
+async def test_an_address_that_is_taken_is_said_in_a_sentence(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)
+    async with server, House(tmp_path) as house:
+        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        serve = await house.start("serve")
+        assert await serve.wait(within_s=30) == 2
+        assert "POSTROOM_BIND" in serve.log.read_text()
+
+
+@pytest.mark.timeout(120)
+async def test_a_second_signal_does_not_cut_off_what_is_on_the_wire(tmp_path: Path) -> None:
+    async with House(tmp_path, ("--chunking", "--delay", "30")) as house, house.parts() as parts:
+        await house.people(parts, PEOPLE)
+        await house.start("scheduler")
+        ref = await house.message(parts)
+        sender = await house.start("sender")
+        await until(lambda: _is_under_way(house), within_s=60, every_s=0.01)
+        sender.ask_to_stop()
+        assert await sender.terminate(within_s=20) == 0, sender.log.read_text()[-2000:]
+        message = await books(parts, ref)
+    assert message.books.doubts == message.books.sending == 0
+    assert message.books.sent < PEOPLE, "it was over before it could be interrupted"
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _is_under_way(house: House) -> bool:
+    return await house.arrived_number() > 100
+
+
+async def _answers(port: int, path: str) -> bool:
+    def ask() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    return await asyncio.to_thread(ask)

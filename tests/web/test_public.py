@@ -1,0 +1,231 @@
+"""Subscriber pages: GET shows, POST acts, links reveal nothing, one click needs no cookie."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from postroom.domain.subscriber import Gone
+from postroom.storage.port import Unavailable
+from postroom.web import security
+from tests.web.office import LIST, Office, open_office
+
+ONE_CLICK = b"List-Unsubscribe=One-Click"
+MULTIPART = (
+    b'--x\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\nOne-Click\r\n--x--\r\n'
+)
+STRANGER = "0123456789abcdef0123456789abcdef"
+
+
+@pytest_asyncio.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    async with open_office(tmp_path) as office:
+        yield office
+
+
+async def test_a_scanner_that_follows_every_link_changes_nothing(office: Office) -> None:
+    verified = await office.join(verified=True)
+    for path in (
+        office.leave_path(verified.guid),
+        office.leave_path(verified.guid) + "/left",
+        office.leave_path(verified.guid) + "/kept",
+        office.confirm_path(verified.guid),
+    ):
+        assert (await office.browser.get(path)).status_code == 200
+        assert (await office.browser.head(path)).status_code == 200
+    assert await office.subscriber() == verified
+
+
+async def test_a_scanner_does_not_confirm_for_anybody(office: Office) -> None:
+    asked = await office.join(verified=False)
+    page = await office.browser.get(office.confirm_path(asked.guid))
+    assert "Yes, I want to join" in page.text
+    assert not (await office.subscriber()).verified
+
+
+async def test_the_page_names_the_list_and_the_masked_address(office: Office) -> None:
+    subscriber = await office.join(verified=True)
+    page = await office.browser.get(office.leave_path(subscriber.guid))
+    assert "History &lt;b&gt;news&lt;/b&gt;" in page.text
+    assert "s•••••1@contoso.edu" in page.text
+    assert "student1" not in page.text
+
+
+async def test_the_button_leaves_and_the_page_after_says_so(office: Office) -> None:
+    path = office.leave_path((await office.join(verified=True)).guid)
+    answer = await office.browser.post(path, data={"leave": "yes"})
+    assert (answer.status_code, answer.headers["location"]) == (303, path + "/left")
+    assert "You have left" in (await office.browser.get(path + "/left")).text
+    assert (await office.subscriber()).gone is Gone.LEFT
+    assert "Already unsubscribed" in (await office.browser.get(path)).text
+
+
+async def test_cancel_says_that_nothing_changed(office: Office) -> None:
+    subscriber = await office.join(verified=True)
+    page = await office.browser.get(office.leave_path(subscriber.guid))
+    stay = office.leave_path(subscriber.guid) + "/kept"
+    assert stay in page.text
+    assert "Nothing changed" in (await office.browser.get(stay)).text
+    assert await office.subscriber() == subscriber
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded", ONE_CLICK),
+        ("multipart/form-data; boundary=x", MULTIPART),
+    ],
+    ids=["urlencoded", "multipart"],
+)
+async def test_one_click_leaves_without_a_cookie_and_without_a_redirect(
+    office: Office, kind: str, body: bytes
+) -> None:
+    path = office.leave_path((await office.join(verified=True)).guid)
+    for _ in range(2):  # the same answer again
+        answer = await office.browser.post(path, content=body, headers={"content-type": kind})
+        assert (answer.status_code, answer.text) == (200, "Unsubscribed.")
+        assert "set-cookie" not in answer.headers
+    assert (await office.subscriber()).gone is Gone.LEFT
+
+
+@pytest.mark.parametrize("body", [b"", b"List-Unsubscribe=Maybe", b"x=1"])
+async def test_a_post_that_is_neither_click_nor_button_changes_nothing(
+    office: Office, body: bytes
+) -> None:
+    subscriber = await office.join(verified=True)
+    answer = await office.browser.post(
+        office.leave_path(subscriber.guid),
+        content=body,
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert "Leave this list?" in answer.text
+    assert await office.subscriber() == subscriber
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/u/{LIST}/{STRANGER}",
+        f"/u/nolist/{STRANGER}",
+        f"/u/{LIST}/..%2f..%2fx",
+        f"/u/a%23b/{STRANGER}",
+        f"/u/{LIST}/%00",
+    ],
+)
+async def test_a_wrong_link_reveals_nothing(office: Office, path: str) -> None:
+    await office.join(verified=True)
+    shown = await office.browser.get(path)
+    assert shown.status_code in (200, 404)
+    assert "contoso.edu" not in shown.text
+    clicked = await office.browser.post(path, data={"List-Unsubscribe": "One-Click"})
+    assert clicked.status_code in (200, 404)
+
+
+async def test_a_link_outlives_its_list(office: Office) -> None:
+    subscriber = await office.join(verified=True)
+    await office.storage.tables.delete("mailinglist", LIST, "mailinglist")
+    path = office.leave_path(subscriber.guid)
+    assert "Leave this list?" in (await office.browser.get(path)).text
+    answer = await office.browser.post(path, data={"List-Unsubscribe": "One-Click"})
+    assert answer.status_code == 200
+
+
+async def test_confirming_welcomes_and_a_second_time_too(office: Office) -> None:
+    path = office.confirm_path((await office.join(verified=False)).guid)
+    answer = await office.browser.post(path)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert (await office.subscriber()).verified
+    assert "Welcome" in (await office.browser.get(path)).text
+    assert (await office.browser.post(path)).status_code == 303
+
+
+async def test_a_wrong_token_confirms_nobody(office: Office) -> None:
+    path = office.confirm_path((await office.join(verified=False)).guid)
+    for wrong in (path[:-1] + ("0" if path[-1] != "0" else "1"), path + "0"):
+        assert "no longer valid" in (await office.browser.get(wrong)).text
+        assert "no longer valid" in (await office.browser.post(wrong)).text
+    assert not (await office.subscriber()).verified
+
+
+@pytest.mark.parametrize("path", ["/", f"/u/{LIST}/{STRANGER}", "/nothing", "/static/public.css"])
+async def test_every_answer_carries_strict_headers(office: Office, path: str) -> None:
+    answer = await office.browser.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["strict-transport-security"].startswith("max-age=")
+    is_static = path.startswith("/static")
+    assert ("no-store" in answer.headers["cache-control"]) is not is_static
+
+
+async def test_no_page_has_script_or_anything_from_elsewhere(office: Office) -> None:
+    subscriber = await office.join(verified=True)
+    for path in ("/", office.leave_path(subscriber.guid), office.confirm_path(subscriber.guid)):
+        page = (await office.browser.get(path)).text
+        assert "<script" not in page
+        assert "http" not in page
+        assert len(page) < 20_000
+
+
+async def test_without_https_the_browser_is_not_told_to_insist_on_it(tmp_path: Path) -> None:
+    async with open_office(tmp_path, "http://127.0.0.1:8025") as office:
+        assert "strict-transport-security" not in (await office.browser.get("/")).headers
+
+
+async def test_a_body_that_is_too_large_is_refused_while_it_comes(office: Office) -> None:
+    subscriber = await office.join(verified=True)
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield b"x" * 1024
+
+    answer = await office.browser.post(
+        office.leave_path(subscriber.guid),
+        content=endless(),
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert answer.status_code in (400, 413)
+    assert await office.subscriber() == subscriber
+
+
+async def test_storage_that_fails_gives_a_page_that_says_try_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def get(*_: Any) -> None:
+        raise Unavailable("busy")
+
+    monkeypatch.setattr(office.storage.tables, "get", get)
+    answer = await office.browser.get(office.leave_path(STRANGER))
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert "try again" in answer.text.lower()
+    assert (await office.browser.get("/readyz")).status_code == 503
+    assert (await office.browser.get("/healthz")).status_code == 200
+
+
+async def test_storage_that_is_slow_gives_the_same_page_after_a_bounded_time(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def get(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(office.storage.tables, "get", get)
+    monkeypatch.setattr(security, "ANSWER_S_MAX", 0.01)
+    assert (await office.browser.get(office.leave_path(STRANGER))).status_code == 503
+
+
+async def test_a_page_that_is_not_there_says_so(office: Office) -> None:
+    answer = await office.browser.get("/nothing")
+    assert answer.status_code == 404
+    assert "There is nothing here" in answer.text
+
+
+async def test_it_is_ready_when_storage_answers(office: Office) -> None:
+    assert (await office.browser.get("/readyz")).status_code == 200
