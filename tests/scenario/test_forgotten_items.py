@@ -32,7 +32,7 @@ async def test_an_item_that_was_lost_is_put_again(town: Town, pairs: None) -> No
 
 async def test_a_lost_item_of_a_cancelled_message_is_put_again(town: Town) -> None:
     ref = await town.mailing("ada")
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.fan_out()
     await lose_all_items(town)
     await town.open_sender()

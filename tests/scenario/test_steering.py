@@ -77,7 +77,7 @@ async def test_a_retry_that_waits_goes_on_after_pause_and_resume(town: Town) -> 
 
 async def test_a_cancelled_message_skips_whoever_is_queued(town: Town) -> None:
     ref = await town.mailing("ada", "bob")
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -93,7 +93,7 @@ async def test_who_was_sent_to_before_the_cancellation_was_sent_to(town: Town) -
     role = await town.open_sender(slice_size=2)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     town.sink.release()
     await town.quiet()
     assert town.arrived() == once_each(["slow", "tom"])
@@ -108,7 +108,7 @@ async def test_a_cancellation_does_not_wait_for_those_whose_retry_is_hours_away(
     ref = await town.mailing("temp-fail", "zoe")
     await town.open_sender()
     await town.quiet()
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert (await town.fates(ref))["temp-fail"] == SKIPPED
     assert (await town.read(ref)).books == Books(sent=1, skipped=1)
@@ -118,7 +118,7 @@ async def test_a_cancellation_does_not_wait_for_those_whose_retry_is_hours_away(
 async def test_a_paused_message_can_be_cancelled(town: Town) -> None:
     ref = await town.mailing("ada", "bob")
     await steer.pause(town.storage.tables, ref)
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -135,7 +135,7 @@ async def test_a_message_can_be_cancelled_at_any_moment_of_its_fan_out(
     ref = await town.compose()
     for _ in range(steps):
         await town.scheduler.step()
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -150,7 +150,7 @@ async def test_the_held_of_a_cancelled_message_can_be_decided_on(town: Town) -> 
     ref = await town.mailing("drop-after-dot", "temp-fail", on_doubt=OnDoubt.HOLD)
     await town.open_sender(transport=town.transport(window=1))
     await town.quiet()
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.live_through(120, every_s=60)
     assert (await town.read(ref)).books == Books(held=1, skipped=1, doubts=1)
     await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
@@ -194,7 +194,7 @@ async def test_a_retry_out_of_the_archive_skips_who_left_meanwhile(town: Town) -
 async def test_a_retry_out_of_the_archive_can_be_cancelled_before_it_began(town: Town) -> None:
     ref = await failed_and_archived(town)
     await steer.retry_failed(town.storage.tables, ref, town.clock.now())
-    await steer.cancel(town.storage.tables, ref)
+    await steer.cancel(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     message = await town.read(ref)
     assert message.books.sent == 2
@@ -251,9 +251,13 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     await town.quiet()
     await town.live_through(60, every_s=60)
     assert await town.is_archived(ref)
-    for act in (steer.pause, steer.resume, steer.cancel):
+    for act in (
+        steer.pause(tables, ref),
+        steer.resume(tables, ref),
+        steer.cancel(tables, ref, now),
+    ):
         with pytest.raises(WrongState, match="is completed"):
-            await act(tables, ref)
+            await act
     with pytest.raises(WrongState, match="nobody to decide on or to send to again"):
         await steer.retry_failed(tables, ref, now)
     with pytest.raises(WrongState, match="nobody to decide on"):
@@ -261,7 +265,7 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     with pytest.raises(NotFound, match="no message 1"):
         await steer.pause(tables, "1")
     with pytest.raises(NotFound, match="not a message ref"):
-        await steer.cancel(tables, "contoso1")
+        await steer.cancel(tables, "contoso1", now)
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -278,7 +282,10 @@ async def test_what_a_sender_that_died_had_in_hand_is_settled_after_a_pause(
     await town.live_through(CLAIM_S + 60, every_s=60)
     # Its journal tells what became of whom; nobody is sent to while people say: leave it alone.
     assert (await town.read(ref)).books == Books(sent=1, queued=2, doubts=1)
-    await (steer.cancel if is_cancelled else steer.resume)(town.storage.tables, ref)
+    if is_cancelled:
+        await steer.cancel(town.storage.tables, ref, town.clock.now())
+    else:
+        await steer.resume(town.storage.tables, ref)
     await town.quiet()
     books = (await town.read(ref)).books
     if is_cancelled:

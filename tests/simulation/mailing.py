@@ -235,7 +235,7 @@ class Mailing:
             await steer.decide_held(tables, self.ref, send_again=True, now=self.world.clock.now())
         elif rng.random() < 0.2:
             self.cancelled = True
-            await steer.cancel(tables, self.ref)
+            await steer.cancel(tables, self.ref, self.world.clock.now())
 
     async def _somebody_leaves(self) -> None:
         address = self.world.rng.choice(self.first)

@@ -25,7 +25,7 @@ from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import Message, OnDoubt
 from postroom.flow import report, steer
-from postroom.flow.compose import Draft, compose
+from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
 from postroom.records.fates import OUTCOMES, Fate, fates
 from postroom.storage.port import Tables
@@ -71,6 +71,36 @@ def create(
 
     message = work(job)
     show(_data(message), as_json, *_created(message))
+
+
+@app.command("schedule")
+def schedule(
+    ref: Ref,
+    at: Annotated[str, typer.Option(metavar="TIME", help="As in “message create”.")],
+    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give a draft a time, or a pending message another one."""
+
+    async def act(parts: Parts, _: Message) -> Message:
+        now = parts.clock.now()
+        due_at = parse_due_time(at, zone, now)
+        return await give_time(parts.storage.tables, ref, due_at, now)
+
+    message = _steer(ref, act)
+    show(_data(message), as_json, *_created(message))
+
+
+@app.command("delete")
+def delete(ref: Ref, as_json: AsJson = False) -> None:
+    """Delete a draft or a pending message, with its bodies."""
+
+    async def act(parts: Parts, message: Message) -> Message:
+        await discard(parts.storage, ref)
+        return message
+
+    _steer(ref, act)
+    show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
 
 
 @app.command("show")
@@ -144,7 +174,9 @@ def resume(ref: Ref, as_json: AsJson = False) -> None:
 @app.command("cancel")
 def cancel(ref: Ref, as_json: AsJson = False) -> None:
     """Stop a message for good; who is still queued is skipped."""
-    message = _steer(ref, lambda parts, _: steer.cancel(parts.storage.tables, ref))
+    message = _steer(
+        ref, lambda parts, _: steer.cancel(parts.storage.tables, ref, parts.clock.now())
+    )
     show(_data(message), as_json, f"Message {ref} is cancelled; who is still queued is skipped.")
 
 

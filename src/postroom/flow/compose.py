@@ -17,13 +17,13 @@ from datetime import datetime
 import msgspec
 
 from postroom.domain.address import parse_mailbox
-from postroom.domain.errors import BadInput
-from postroom.domain.message import Message, OnDoubt, Status, check_subject
+from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.message import EDITABLE, Message, OnDoubt, Status, check_subject
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import BadTemplate
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.records import lists, messages
-from postroom.storage.port import Storage
+from postroom.storage.port import Conflict, Storage, Tables
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +64,44 @@ async def compose(storage: Storage, draft: Draft, now: datetime) -> Message:
     await messages.put_due(storage.tables, pending, now)
     await messages.replace(storage.tables, pending, etag)  # Commit point.
     return pending
+
+
+async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -> Message:
+    """Schedule a draft, or a pending message anew. The entry under the old date decides nothing."""
+    message, etag = await _editable(tables, ref)
+    pending = msgspec.structs.replace(message, due_at=due_at, status=Status.PENDING)
+    await messages.put_due(tables, pending, now)
+    try:
+        await messages.replace(tables, pending, etag)  # Commit point.
+    except Conflict:
+        raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+    return pending
+
+
+async def discard(storage: Storage, ref: str) -> None:
+    """Delete a message that was not sent, with its bodies.
+
+    Back to a draft first: dying half-way leaves a draft, to be deleted again, and sends nothing.
+    """
+    message, etag = await _editable(storage.tables, ref)
+    try:
+        draft = msgspec.structs.replace(message, status=Status.DRAFT)
+        etag = await messages.replace(storage.tables, draft, etag)
+        await storage.blobs.delete(f"{ref}.htm")
+        await storage.blobs.delete(f"{ref}.txt")
+        await messages.delete_live(storage.tables, ref, etag)
+    except Conflict:
+        raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+
+
+async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:
+    message = await messages.read(tables, ref)
+    found = await messages.find_live(tables, ref)
+    if found is None or found[0].status not in EDITABLE:
+        raise WrongState(
+            f"Message {ref} is {message.status}: only a draft or a pending one can change."
+        )
+    return found
 
 
 def check_bodies(draft: Draft, sender: str) -> None:

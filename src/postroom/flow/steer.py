@@ -29,8 +29,16 @@ async def resume(tables: Tables, ref: str) -> Message:
     return await _change(tables, ref, rules.resumed)
 
 
-async def cancel(tables: Tables, ref: str) -> Message:
-    return await _change(tables, ref, rules.cancelled)
+async def cancel(tables: Tables, ref: str, now: datetime) -> Message:
+    """One that was not due yet becomes so, for the scheduler to close its books."""
+
+    def change(message: Message) -> Message:
+        due_at = min(message.due_at or now, now)
+        return msgspec.structs.replace(rules.cancelled(message), due_at=due_at)
+
+    cancelled = await _change(tables, ref, change)
+    await messages.put_due(tables, cancelled, now)  # dying before it, the sweep puts it
+    return cancelled
 
 
 async def retry_failed(tables: Tables, ref: str, now: datetime) -> Message:

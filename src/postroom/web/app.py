@@ -92,10 +92,5 @@ def _failed(
     """A page for people, problem+json (RFC 9457) for programs."""
     if not path.startswith("/api/"):
         return HTMLResponse(public.render(template, list_title=""), status, headers)
-    problem = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": DETAILS.get(status, "This could not be done."),
-    }
-    return JSONResponse(problem, status, headers, media_type="application/problem+json")
+    detail = DETAILS.get(status, "This could not be done.")
+    return api.Refused(HTTPStatus(status), detail, headers or {}).response()
