@@ -94,7 +94,7 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
 async def has_due(tables: Tables, message: Message) -> bool:
     assert message.due_at is not None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
-    return row is not None
+    return row is not None and row.properties["due_at"] == message.due_at.timestamp()
 
 
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:

@@ -38,6 +38,7 @@ def create_app(desk: Desk) -> ASGIApp:
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # such a redirect would trust the Host header, and carry the token
     )
     app.state.desk = desk
     app.include_router(api.router)
