@@ -106,7 +106,7 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
     last = min(first + room, message.batches)
     for batch in range(first, last):
         await archive.delete_batch(tables, ref, batch)
-        await batches.delete_header(tables, ref, batch)
+        await batches.delete_batch(tables, ref, batch)
     if last < message.batches:
         await messages.replace_archived(tables, msgspec.structs.replace(message, walked=last))
     else:

@@ -110,6 +110,14 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
             await tables.batch(LIVE, partition(ref, batch), changes)
 
 
+async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
+    """All that is left of an expired batch: its header, and rows that a dead sender left."""
+    where = partition(ref, batch)
+    keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
+    if keys:
+        await tables.batch(LIVE, where, [Delete(key) for key in keys])
+
+
 async def delete_header(tables: Tables, ref: str, batch: int) -> None:
     await tables.delete(LIVE, partition(ref, batch), _HEADER)
 
