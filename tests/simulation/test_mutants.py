@@ -122,7 +122,7 @@ def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:
-    async def refresh(self: Any, tables: Any) -> None:
+    async def refresh(self: Any, tables: Any, now: Any) -> None:
         async for _ in subscribers.left_since(tables, self._list_name, self._since):
             pass
 

@@ -305,7 +305,7 @@ class Sender:
             self._departures[message.list_name] = known
             if len(self._departures) > LISTS_WATCHED_MAX:
                 del self._departures[next(iter(self._departures))]
-        await batch.surely(lambda: known.refresh(tables))
+        await batch.surely(lambda: known.refresh(tables, self.clock.now()))
         return "left before it was sent", lambda delivery: delivery.guid in known
 
     async def _announce(self, batch: InHand, slice_: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from postroom.storage.port import Tables
 
 # Departures are stamped by the clock of the machine that wrote them, and a write may land late.
 # So the first look goes well back before the message, and every later one goes back from the
-# newest stamp seen, never from a clock of our own. GUIDs make a second look harmless.
+# newest stamp seen, or from now if that stamp is ahead of us. GUIDs make a second look harmless.
 FIRST_SKEW = timedelta(hours=1)
 SKEW = timedelta(minutes=10)
 
@@ -23,11 +23,11 @@ class Departures:
         self._look_from = since - FIRST_SKEW
         self._guids: set[str] = set()
 
-    async def refresh(self, tables: Tables) -> None:
+    async def refresh(self, tables: Tables, now: datetime) -> None:
         newest = self._look_from
         async for left_at, guid in subscribers.left_since(tables, self._list_name, self._look_from):
             self._guids.add(guid)
-            newest = max(newest, left_at - SKEW)
+            newest = max(newest, min(left_at, now) - SKEW)  # a clock ahead hides nobody
         self._look_from = newest
 
     def covers(self, since: datetime) -> bool:
