@@ -103,7 +103,8 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
     """The address of the web role, ours alone while it is open."""
     host, _, port = settings.bind.rpartition(":")
     try:
-        listener = socket.create_server((host.strip("[]"), int(port)), reuse_port=False)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host.strip("[]"), int(port)), family=family)
     except (OSError, OverflowError) as error:
         raise BadSettings(
             [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}): choose another port."]

@@ -74,6 +74,8 @@ async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -
     try:
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
+        if message.due_at:  # the old entry, if the new one took its place: same day, same key
+            await messages.put_due(tables, message, now)
         raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
     return pending
 
@@ -81,17 +83,16 @@ async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -
 async def discard(storage: Storage, ref: str) -> None:
     """Delete a message that was not sent, with its bodies.
 
-    Back to a draft first: dying half-way leaves a draft, to be deleted again, and sends nothing.
+    The row first, as the commit point: dying after it leaves bodies that belong to nobody, the
+    other way round a message without bodies could be given a time.
     """
-    message, etag = await _editable(storage.tables, ref)
+    _, etag = await _editable(storage.tables, ref)
     try:
-        draft = msgspec.structs.replace(message, status=Status.DRAFT)
-        etag = await messages.replace(storage.tables, draft, etag)
-        await storage.blobs.delete(f"{ref}.htm")
-        await storage.blobs.delete(f"{ref}.txt")
-        await messages.delete_live(storage.tables, ref, etag)
+        await messages.delete_live(storage.tables, ref, etag)  # Commit point.
     except Conflict:
         raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+    await storage.blobs.delete(f"{ref}.htm")
+    await storage.blobs.delete(f"{ref}.txt")
 
 
 async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:

@@ -18,7 +18,6 @@ Commit point: the ledger row. A slice may be on the wire only between two writes
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -189,11 +188,17 @@ class Sender:
             return  # settled already
         in_hand = self._in_hand(found[0], ledger)
         await in_hand.load()
-        with contextlib.suppress(Lost):  # somebody else settles it at this moment
-            if in_hand.is_whole() and await self._is_free(in_hand) and in_hand.ledger.is_open:
-                date = messages.date_of(in_hand.message)
-                item = BatchItem(date, ref, in_hand.ledger.first, True, batch)
-                await self.storage.queues.put(MAIL_QUEUE, item.body())
+        try:
+            if not in_hand.is_whole() or not await self._is_free(in_hand):
+                return
+        except Lost:
+            return  # somebody else settled it at this moment
+        if in_hand.ledger.is_final:
+            await in_hand.delete_rows()
+        if in_hand.ledger.is_open:
+            date = messages.date_of(in_hand.message)
+            item = BatchItem(date, ref, in_hand.ledger.first, True, batch)
+            await self.storage.queues.put(MAIL_QUEUE, item.body())
 
     def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
         take = f"{self.right.owner}/{next(self._takes)}"
