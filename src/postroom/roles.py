@@ -121,7 +121,7 @@ async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell)
             "The mail server does not take mails: see the log, and “postroom doctor”. "
             "Whoever is still queued stays queued."
         )
-    if sender.is_idle and not sender.breaker.faults:
+    if sender.is_idle and sender.has_recovered:
         return await scheduler.step_and_report()
     await bell.wait(pause_s)
     return True

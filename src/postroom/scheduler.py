@@ -6,6 +6,7 @@ that stalls past its lease and wakes up can do no harm.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -144,10 +145,21 @@ class Scheduler:
         if self._swept_at and now < self._swept_at + timedelta(seconds=self.sweep_every_s):
             return
         self._swept_at = now
-        storage = self.storage
-        put = await sweep.put_forgotten_items(storage, now)
-        if put:
-            log.warning("forgotten_items_put", items=put)
-        await sweep.expire_archive(storage, now, keep_days=self.keep_archive_days)
-        await sweep.finish_deletions(storage.tables)
-        await leases.forget_long_expired(storage.tables, now)
+        storage, keep_days = self.storage, self.keep_archive_days
+        strokes: dict[str, Callable[[], Awaitable[object]]] = {
+            "items": lambda: sweep.put_forgotten_items(storage, now),
+            "archive": lambda: sweep.expire_archive(storage, now, keep_days=keep_days),
+            "lists": lambda: sweep.finish_deletions(storage.tables),
+            "leases": lambda: leases.forget_long_expired(storage.tables, now),
+        }
+        for name, stroke in strokes.items():
+            await self._try_to_sweep(name, stroke)
+
+    async def _try_to_sweep(self, name: str, stroke: Callable[[], Awaitable[object]]) -> None:
+        """One stroke that cannot be done must not hold up the others."""
+        try:
+            await stroke()
+        except StorageError:
+            raise
+        except Exception:
+            log.exception("not_swept", stroke=name)

@@ -22,9 +22,10 @@ from postroom.domain.breaker import Breaker
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
 from postroom.flow import confirm
 from postroom.flow.render import Renderer
-from postroom.flow.send import Handled, Sender
+from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
 from postroom.journal import FileJournal, FileJournals
 from postroom.records import leases
+from postroom.records.rows import Unreadable
 from postroom.storage.port import (
     CLAIM_ITEMS_MAX,
     MAIL_QUEUE,
@@ -106,6 +107,11 @@ class SenderRole:
     @property
     def is_idle(self) -> bool:
         return len(self._free) == self.lanes
+
+    @property
+    def has_recovered(self) -> bool:
+        """The last fault is so long past that what was given back for it has come back."""
+        return self._now_s() > self.breaker.closed_again_at + FAULT_DELAY_S
 
     def stop_handing_over(self) -> None:
         """Planned stop: what is not on the wire yet stays queued."""
@@ -193,6 +199,8 @@ class SenderRole:
                 self._fault()
             case Handled.DONE | Handled.LATER:
                 self.breaker.worked()
+            case Handled.UNREADABLE:
+                log.error("item_unreadable", item=claim.body.split(",")[1:2], taken=claim.taken)
             case Handled.DEAD:
                 log.error("item_dead", item=claim.body.split(",")[1:2], taken=claim.taken)
             case _:
@@ -221,11 +229,18 @@ class SenderRole:
         self._journals_at = now_s + JOURNALS_EVERY_S
         self.journals.clear_unborn()
         for owner in self.journals.dead_owners():
-            pages = list(self.journals.pages(owner))
+            await self._settle_journal(owner)
+
+    async def _settle_journal(self, owner: str) -> None:
+        pages = list(self.journals.pages(owner))
+        try:
             for ref, batch in pages:
                 await self.sender.settle_for(owner, ref, batch)
-            self.journals.forget(owner)
-            log.info("sender_died", owner=owner, batches_in_hand=len(pages))
+        except Unreadable as error:  # of a newer version, which will settle it
+            log.error("journal_kept", owner=owner, error=str(error)[:200])
+            return
+        self.journals.forget(owner)
+        log.info("sender_died", owner=owner, batches_in_hand=len(pages))
 
     def _now_s(self) -> float:
         return self.clock.now().timestamp()

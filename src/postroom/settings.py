@@ -37,7 +37,8 @@ class Settings(BaseModel):
     )
     url: str = Field(
         "http://127.0.0.1:8025",
-        description="Public base URL: links in mails begin with it. Mailbox providers want https.",
+        description="Public base URL, without a path: links in mails begin with it. Mailbox "
+        "providers want https.",
     )
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
     data: Path = Field(
@@ -112,14 +113,14 @@ class Settings(BaseModel):
     @field_validator("url")
     @classmethod
     def _base_url(cls, value: str) -> str:
-        if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
-            raise ValueError("must be a web address such as https://post.contoso.edu")
+        if not re.fullmatch(r"https?://[^\s/?#@]+/?", value):
+            raise ValueError("must be a web address without a path, as https://post.contoso.edu")
         return value.rstrip("/")
 
     @field_validator("bind")
     @classmethod
     def _bind(cls, value: str) -> str:
-        if not re.fullmatch(r"[^\s]+:\d{1,5}", value):
+        if not re.fullmatch(r"[^\s]+:\d{1,5}", value) or int(value.rpartition(":")[2]) > 65535:
             raise ValueError("must be an address and a port such as 127.0.0.1:8025")
         return value
 

@@ -17,8 +17,9 @@ from postroom.clock import Clock, WallClock
 from postroom.domain.errors import PostroomError
 from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Right, Sender
+from postroom.flow.send import Sender
 from postroom.journal import FileJournals
+from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole

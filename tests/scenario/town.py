@@ -26,9 +26,10 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Handled, Right, Sender
+from postroom.flow.send import Handled, Sender
 from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records.leases import Right
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.storage.port import MAIL_QUEUE, Claim, Storage

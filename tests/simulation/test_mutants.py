@@ -106,7 +106,7 @@ def header_goes_with_its_batch(patch: pytest.MonkeyPatch) -> None:
 
     async def delete_deliveries(tables: Any, ref: str, batch: int, rows: batches.BatchRows) -> None:
         await right(tables, ref, batch, rows)
-        await batches.delete_header(tables, ref, batch)
+        await tables.delete(batches.LIVE, batches.partition(ref, batch), batches._HEADER)
 
     right = batches.delete_deliveries
     patch.setattr(batches, "delete_deliveries", delete_deliveries)
@@ -142,7 +142,13 @@ def trust_a_torn_journal(patch: pytest.MonkeyPatch) -> None:
 
 def a_revival_under_a_sender(patch: pytest.MonkeyPatch) -> None:
     """Change the ledger of a batch that a living sender has in hand."""
-    patch.setattr(fan_out, "_is_in_hand", lambda message, known: False)
+
+    async def follow(storage: Any, message: Message, ledger: Ledger, etag: str, now: Any) -> Any:
+        unowned = msgspec.structs.replace(ledger, owner="")
+        return await right(storage, message, unowned, etag, now)
+
+    right = fan_out._follow
+    patch.setattr(fan_out, "_follow", follow)
 
 
 def the_scheduler_clears_young_entries(patch: pytest.MonkeyPatch) -> None:

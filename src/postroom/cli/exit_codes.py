@@ -10,7 +10,7 @@ import typer
 
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import PostroomError
-from postroom.records.rows import NewerFormat
+from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError
 
 OK = 0
@@ -42,7 +42,7 @@ def explain(error: BaseException) -> tuple[int, str]:
             return REFUSED, str(error)
         case Conflict():
             return REFUSED, "Somebody else changed it at the same moment: try again."
-        case StorageError() | NewerFormat():
+        case StorageError() | Unreadable():
             return STORAGE, str(error)
         case typer.TyperException():
             return USAGE, _usage(error)

@@ -231,10 +231,12 @@ def _check_somebody(count: int, ref: str, outcome: str) -> None:
 
 async def _every_message(tables: Tables, now: datetime) -> AsyncIterator[Message]:
     """The archived, then the living; one that was revived stands in both places, and lives."""
+    seen: set[str] = set()  # it may have been archived on several days
     async for _, ref in messages.archived_before(tables, now + timedelta(days=1)):
         archived = await messages.find_archived(tables, ref)
-        if archived and await messages.find_live(tables, ref) is None:
-            yield archived
+        if archived and ref not in seen and await messages.find_live(tables, ref) is None:
+            seen.add(ref)
+            yield archived[0]
     async for message in messages.live_messages(tables):
         yield message
 

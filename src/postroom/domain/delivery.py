@@ -76,6 +76,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""  # the sender that announced; "" when nobody is sending
     take: str = ""  # who wrote it last: tells our own write from an equal one of another lane
     revived: int = 0  # how often failed ones were brought back: archive rows of before do not count
+    decided: int = 0  # the last decision of people that was followed here (message.decision)
     reviving: bool = False  # rows of the failed are being brought back: nobody may delete them
     fruitless: int = 0  # announcements since the last recorded outcome
     doubts: int = 0
@@ -265,6 +266,15 @@ def held_for_people(ledger: Ledger, *, now_s: float) -> Ledger:
         fruitless=0,
         touched_at=now_s,
     )
+
+
+def awaits(ledger: Ledger, decision: int) -> bool:
+    """Whether a decision on the failed or held is still to be followed here, which is done once.
+
+    Also where nobody is failed or held yet: who will be later was not decided on.
+    """
+    is_settled = not ledger.is_open and not {State.FAILED, State.HELD} & set(ledger.states)
+    return ledger.decided < decision and not is_settled
 
 
 def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:

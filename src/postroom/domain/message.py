@@ -93,6 +93,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     walked: int = 0  # batches gone over (item put, revived) since queuing was last entered
     restarts: int = 0  # how often queuing was entered again: the restart flag of its items
     revive: Revive = Revive.NOTHING
+    decision: int = 0  # counts what people decided to revive: a ledger follows each one once
+    is_expiring: bool = False  # archived and past its age: being deleted, never to come back
     # Books of ledger groups that are closed, so that a report reads only the others.
     folded: str = "0"  # hexadecimal bitmap of groups
     folded_books: Books = Books()
@@ -149,6 +151,8 @@ def resumed(message: Message) -> Message:
 
 
 def revived(message: Message, revive: Revive) -> Message:
+    if message.is_expiring:
+        raise WrongState(f"Message {message.ref} is past its age and is being deleted.")
     # Held ones of a cancelled message want a decision too, or it would never be archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
     may_revive = message.status in (Status.COMPLETED, Status.PROCESSING)
@@ -156,7 +160,7 @@ def revived(message: Message, revive: Revive) -> Message:
         raise WrongState(
             f"Message {message.ref} is {message.status}: wait until it is processing or completed."
         )
-    return requeued(message, revive)
+    return msgspec.structs.replace(requeued(message, revive), decision=message.decision + 1)
 
 
 def cancelled(message: Message) -> Message:

@@ -74,8 +74,9 @@ async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -
     try:
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
-        if message.due_at:  # the old entry, if the new one took its place: same day, same key
-            await messages.put_due(tables, message, now)
+        found = await messages.find_live(tables, ref)
+        if found and found[0].due_at:  # our entry may stand in its place: same day, same key
+            await messages.put_due(tables, found[0], now)
         raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
     return pending
 

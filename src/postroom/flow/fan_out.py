@@ -28,6 +28,7 @@ from postroom.domain.delivery import (
     Ended,
     Ledger,
     State,
+    awaits,
     revived,
     with_states,
 )
@@ -38,7 +39,6 @@ from postroom.records import archive, batches, leases, lists, messages, subscrib
 from postroom.storage.port import MAIL_QUEUE, Storage
 
 PAGE_BATCHES = 10  # written between two counts on the message row
-SETTLE_EVERY_S = 60.0
 PAGE_PEOPLE = PAGE_BATCHES * BATCH_DELIVERIES_MAX
 
 
@@ -128,26 +128,51 @@ async def _walk_group(storage: Storage, message: Message, now: datetime) -> Mess
     """Put the items of one group of batches again, reviving who is to be revived."""
     group = message.walked // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
-    if _is_in_hand(message, known):
+    known = [await _follow(storage, message, *entry, now) for entry in known]
+    if any(_is_due_for(message, ledger) for ledger, _ in known):
         await _have_settled(storage, message, known, now)
         return message  # wait: a sender would lose what it is sending
-    known = [await _revive(storage, message.revive, *entry, now) for entry in known]
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
     walked = min((group + 1) * GROUP_BATCHES, message.batches)
     return msgspec.structs.replace(message, walked=walked)
 
 
+def _is_due_for(message: Message, ledger: Ledger) -> bool:
+    return message.revive is not Revive.NOTHING and awaits(ledger, message.decision)
+
+
+async def _follow(
+    storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
+) -> tuple[Ledger, str]:
+    """Do what people decided, unless a sender has the batch in hand.
+
+    Once a ledger: the mark is in the same write, so that a later pass of the same decision (after a
+    pause, after a death) leaves those alone who failed or were held since.
+    """
+    if ledger.owner or not _is_due_for(message, ledger):
+        return ledger, etag
+    ledger, etag, changed = await _revive(storage, message.revive, ledger, etag, now)
+    changed = msgspec.structs.replace(changed, decided=message.decision)
+    etag = await batches.replace_ledger(storage.tables, changed, etag)
+    if changed.is_final:
+        rows = await batches.load_batch(storage.tables, ledger.ref, ledger.batch)
+        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch, rows)
+    return changed, etag
+
+
 async def _revive(
     storage: Storage, revive: Revive, ledger: Ledger, etag: str, now: datetime
-) -> tuple[Ledger, str]:
-    """Rows first, then the ledger: a ledger never queues somebody whose row is missing."""
+) -> tuple[Ledger, str, Ledger]:
+    """Rows first, then the ledger: a ledger never queues somebody whose row is missing.
+
+    The ledger as it stands, its etag, and what it is to become.
+    """
+    letter = State.FAILED if revive is Revive.FAILED else State.HELD
+    if letter not in ledger.states:
+        return ledger, etag, ledger
     now_s = now.timestamp()
-    if _revivable(revive) not in ledger.states:
-        return ledger, etag
     match revive:
-        case Revive.NOTHING:
-            return ledger, etag
         case Revive.FAILED:
             ledger, etag = await _marked(storage, ledger, etag)
             changed = revived(ledger, await _restored(storage, ledger), now_s=now_s)
@@ -155,13 +180,11 @@ async def _revive(
             changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
         case Revive.HELD_AS_SENT:
             changed = await _held_as_sent(storage, ledger, now)
+        case Revive.NOTHING:
+            changed = ledger
         case _:
             assert_never(revive)
-    etag = await batches.replace_ledger(storage.tables, changed, etag)
-    if changed.is_final:
-        rows = await batches.load_batch(storage.tables, ledger.ref, ledger.batch)
-        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch, rows)
-    return changed, etag
+    return ledger, etag, changed
 
 
 async def _marked(storage: Storage, ledger: Ledger, etag: str) -> tuple[Ledger, str]:
@@ -187,27 +210,15 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
 async def _have_settled(
     storage: Storage, message: Message, known: Sequence[tuple[Ledger, str]], now: datetime
 ) -> None:
-    """A batch whose sender died may have lost its item to a pause: put one, now and then."""
-    for ledger, etag in known:
-        is_quiet = ledger.touched_at + SETTLE_EVERY_S < now.timestamp()
-        if not ledger.owner or not is_quiet:
-            continue
-        if not await leases.is_alive(storage.tables, ledger.owner, now):
-            touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
-            await batches.replace_ledger(storage.tables, touched, etag)
+    """A batch whose sender died may have lost its item to a pause: put one if none waits.
+
+    The ledger is left as it is: its sender may only have stalled, and must find what it wrote.
+    """
+    if await storage.queues.peek(MAIL_QUEUE, limit=1):
+        return
+    for ledger, _ in known:
+        if ledger.owner and not await leases.is_alive(storage.tables, ledger.owner, now):
             await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
-
-
-def _is_in_hand(message: Message, known: Sequence[tuple[Ledger, str]]) -> bool:
-    letter = _revivable(message.revive)
-    return any(ledger.owner and letter in ledger.states for ledger, _ in known)
-
-
-def _revivable(revive: Revive) -> str:
-    """The letter of those who are to be revived; none of a ledger's for nobody."""
-    if revive is Revive.NOTHING:
-        return "-"
-    return State.FAILED if revive is Revive.FAILED else State.HELD
 
 
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:

@@ -43,9 +43,9 @@ async def books_of(tables: Tables, message: Message) -> Message:
 
 
 async def report(tables: Tables, message: Message, etag: str, now: datetime) -> tuple[Message, str]:
-    """Count, complete if nobody is open, write. Conflict if the message changed meanwhile."""
+    """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
-    if not counted.books.open:
+    if not counted.books.open and counted.books.total == counted.audience:
         is_cancelled = message.status is Status.CANCELLED
         status = Status.CANCELLED if is_cancelled else Status.COMPLETED
         counted = msgspec.structs.replace(counted, status=status, completed_at=now)

@@ -53,8 +53,10 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, leases, lists, messages
-from postroom.records.departures import Departures
+from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
+from postroom.records.leases import Right
+from postroom.records.rows import Unreadable
 from postroom.storage.port import (
     DEAD_LETTERS,
     MAIL_QUEUE,
@@ -65,8 +67,8 @@ from postroom.storage.port import (
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
+UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
-LISTS_WATCHED_MAX = 100  # departures kept in memory; of a list that falls out they are read again
 RETRY_DELAY_S_MAX = 6 * 3600.0  # a claimed item's delay; below Azure's seven days
 
 
@@ -85,22 +87,6 @@ class Journals(Protocol):
         ...
 
 
-class Right:
-    """This sender's right to hand mails over: its lease, renewed beside the work."""
-
-    def __init__(self, clock: Clock, owner: str) -> None:
-        self.owner = owner
-        self.stopping = False
-        self._clock = clock
-        self._until: datetime | None = None
-
-    def renewed(self, until: datetime) -> None:
-        self._until = until
-
-    def holds(self) -> bool:
-        return not self.stopping and self._until is not None and self._clock.now() < self._until
-
-
 class Handled(Enum):
     """What became of a claimed item."""
 
@@ -111,6 +97,7 @@ class Handled(Enum):
     FAULT = "fault"  # given back: our own provider is in trouble
     DROPPED = "dropped"  # completed: its message is gone or paused (a resume puts it again)
     DEAD = "dead"  # in the dead letters, its deliveries held
+    UNREADABLE = "unreadable"  # given back: a newer version wrote it, or it is spoilt
     LOST = "lost"  # another sender took over meanwhile
 
 
@@ -140,7 +127,7 @@ class Sender:
     renderer: Renderer
     rules: RetryRules = field(default_factory=RetryRules)
     slice_size: int = 50
-    _departures: dict[str, Departures] = field(default_factory=dict)
+    _departures: ListsWatched = field(default_factory=ListsWatched)
     _takes: Iterator[int] = field(default_factory=itertools.count)
 
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
@@ -154,12 +141,16 @@ class Sender:
         except (Lost, ClaimLost):
             journal.end()
             return Handled.LOST
+        except Unreadable:
+            journal.end()
+            return await self._set_aside(claim)
 
     async def _send_batch(
         self, claim: Claim, item: BatchItem, lane: Lane, journal: Journal
     ) -> Handled:
         message = await self._message_going_out(item.ref)
         if message is None:
+            await self._delete_leftovers(item)
             return await self._complete(claim, Handled.DROPPED)
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found is None:
@@ -199,6 +190,13 @@ class Sender:
             date = messages.date_of(in_hand.message)
             item = BatchItem(date, ref, in_hand.ledger.first, True, batch)
             await self.storage.queues.put(MAIL_QUEUE, item.body())
+
+    async def _delete_leftovers(self, item: BatchItem) -> None:
+        """Rows that a sender did not come to delete before the message was archived."""
+        found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
+        if found and found[0].is_final:
+            rows = await batches.load_batch(self.storage.tables, item.ref, item.batch)
+            await batches.delete_deliveries(self.storage.tables, item.ref, item.batch, rows)
 
     def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
         take = f"{self.right.owner}/{next(self._takes)}"
@@ -243,7 +241,7 @@ class Sender:
             now_s=now.timestamp(),
         )
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
-        await archive.write(tables, ledger, batch.deliveries, _ends(new, now))
+        await batch.write_settled(_ends(new, now))
         headway = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
         settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=headway)
         await batch.record(msgspec.structs.replace(settled, owner=""))
@@ -256,9 +254,9 @@ class Sender:
         due = self._due(batch)
         journal.begin(ledger.ref, ledger.batch)
         for start in range(0, len(due), self.slice_size):
-            if not await self._may_go_on(batch, is_first=start == 0):
+            slice_ = await self._slice(batch, due, start)
+            if slice_ is None:
                 break
-            slice_ = await self._skip_departed(batch, due[start : start + self.slice_size])
             if slice_:
                 await self._announce(batch, slice_)
                 mails = [compiled.mail_for(batch.deliveries[at]) for at in slice_]
@@ -272,6 +270,16 @@ class Sender:
         if batch.message.status is Status.CANCELLED:
             return batch.ledger.positions(State.QUEUED)
         return due_positions(batch.ledger, self.clock.now().timestamp())
+
+    async def _slice(self, batch: InHand, due: Sequence[int], start: int) -> list[int] | None:
+        """The next ones to hand over; None if no more may be."""
+        try:
+            if await self._may_go_on(batch, is_first=start == 0):
+                return await self._skip_departed(batch, due[start : start + self.slice_size])
+        except Unreadable:
+            if start == 0:
+                raise  # nothing is announced: the item is set aside. Later, first record.
+        return None
 
     async def _may_go_on(self, batch: InHand, *, is_first: bool) -> bool:
         """Between slices: are we stopping, is the provider in trouble, did people pause it?"""
@@ -304,12 +312,7 @@ class Sender:
         if found is None or found.created_at != message.list_created_at:
             return "the list was deleted", lambda _: True
         since = message.queuing_at or message.created_at
-        known = self._departures.get(message.list_name)
-        if known is None or not known.covers(since):
-            known = Departures(message.list_name, since)
-            self._departures[message.list_name] = known
-            if len(self._departures) > LISTS_WATCHED_MAX:
-                del self._departures[next(iter(self._departures))]
+        known = self._departures.of(message.list_name, since)
         await batch.surely(lambda: known.refresh(tables, self.clock.now()))
         return "left before it was sent", lambda delivery: delivery.guid in known
 
@@ -354,6 +357,12 @@ class Sender:
         if claim.taken > FRUITLESS_TAKES_MAX:
             return await self._bury(claim)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
+
+    async def _set_aside(self, claim: Claim) -> Handled:
+        """A row of a newer version, or a spoilt one: others go on; the sweep puts it again."""
+        if claim.taken > FRUITLESS_TAKES_MAX:
+            return await self._bury(claim)
+        return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 
     async def _hold_for_people(self, claim: Claim, batch: InHand) -> Handled:
         """Five takes without a single outcome, or rows that are missing: people must see it.

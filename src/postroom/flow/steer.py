@@ -53,16 +53,25 @@ async def decide_held(tables: Tables, ref: str, *, send_again: bool, now: dateti
 async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Message:
     if await messages.find_live(tables, ref):
         return await _change(tables, ref, lambda message: rules.revived(message, revive))
-    archived = await messages.read(tables, ref)
-    if revive is not Revive.FAILED or not archived.books.failed:
+    found = await messages.find_archived(tables, ref)
+    archived = found[0] if found else await messages.read(tables, ref)
+    if found is None or revive is not Revive.FAILED or not archived.books.failed:
         raise WrongState(f"Message {ref} has nobody to decide on or to send to again.")
     back = msgspec.structs.replace(rules.revived(archived, revive), due_at=archived.due_at or now)
-    await messages.put_due(tables, back, now)  # first: an entry without a message is passed over
     try:
+        await _rejuvenate(tables, *found, now)
+        await messages.put_due(tables, back, now)  # an entry without a message is passed over
         await messages.insert_live(tables, back)
     except Conflict:
         return await _change(tables, ref, lambda message: message)  # somebody else was faster
     return back
+
+
+async def _rejuvenate(tables: Tables, archived: Message, etag: str, now: datetime) -> None:
+    """From this write on the sweep takes it for young, so that nothing expires under the living."""
+    await messages.put_archive_entry(tables, archived.ref, now)
+    young = msgspec.structs.replace(archived, completed_at=now)
+    await messages.replace_archived(tables, young, etag)
 
 
 async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]) -> Message:

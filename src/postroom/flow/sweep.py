@@ -13,13 +13,15 @@ import contextlib
 from datetime import datetime, timedelta
 
 import msgspec
+import structlog
 
 from postroom.domain.delivery import Ledger
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.work_item import BatchItem
-from postroom.records import archive, batches, lists, messages, subscribers
+from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
 
+log = structlog.get_logger("sweep")
 FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: its item must be lost
 EXPIRED_BATCHES_A_SWEEP = 300
 LIST_BATCHES_A_SWEEP = 100
@@ -38,6 +40,8 @@ async def put_forgotten_items(storage: Storage, now: datetime) -> int:
         if is_idle and message.status in GOING_OUT | {Status.CANCELLED}:
             for group in batches.groups(message.batches):
                 put += await _put_items_of(storage, message, group, now)
+    if put:
+        log.warning("forgotten_items_put", items=put)
     return put
 
 
@@ -51,7 +55,7 @@ async def _put_due_again(tables: Tables, message: Message, now: datetime) -> Non
 async def _put_items_of(storage: Storage, message: Message, group: int, now: datetime) -> int:
     items: list[str] = []
     for ledger, etag in await batches.load_group(storage.tables, message.ref, group):
-        if _is_forgotten(ledger, now) and await _touch(storage.tables, ledger, etag, now):
+        if _is_forgotten(ledger, now) and await _may_put(storage.tables, ledger, etag, now):
             date = messages.date_of(message)
             item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
             items.append(item.body())
@@ -66,13 +70,13 @@ def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
     return due_s + FORGOTTEN_AFTER.total_seconds() < now.timestamp()
 
 
-async def _touch(tables: Tables, ledger: Ledger, etag: str, now: datetime) -> bool:
+async def _may_put(tables: Tables, ledger: Ledger, etag: str, now: datetime) -> bool:
     """Note it, so that it is not done again at every sweep; False if somebody is at it.
 
-    A batch that a sender owns is left as it is: its sender, or whoever settles it, must find it so.
+    A batch that a sender owns is left as it is: whoever settles it must find it so.
     """
     if ledger.owner:
-        return True
+        return not await leases.is_alive(tables, ledger.owner, now)
     touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
     with contextlib.suppress(Conflict):
         await batches.replace_ledger(tables, touched, etag)
@@ -97,22 +101,34 @@ async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> 
 async def _expire(storage: Storage, date: str, ref: str, before: datetime, room: int) -> int:
     """How many batches were deleted; a message that was revived since is younger than its entry."""
     tables = storage.tables
-    message = await messages.find_archived(tables, ref)
-    is_old = message is not None and (message.completed_at or before) <= before
-    if message is None or not is_old or await messages.find_live(tables, ref):
+    found = await messages.find_archived(tables, ref)
+    is_old = found is not None and (found[0].completed_at or before) <= before
+    if found is None or not is_old or await messages.find_live(tables, ref):
         await messages.delete_archive_entry(tables, date, ref)
         return 1
-    first = message.walked if message.walked < message.batches else 0
-    last = min(first + room, message.batches)
-    for batch in range(first, last):
+    try:
+        message, etag = await _marked(tables, *found)
+    except Conflict:  # somebody revives it at this moment
+        return 1
+    last = min(message.walked + room, message.batches)
+    for batch in range(message.walked, last):
         await archive.delete_batch(tables, ref, batch)
         await batches.delete_batch(tables, ref, batch)
     if last < message.batches:
-        await messages.replace_archived(tables, msgspec.structs.replace(message, walked=last))
+        swept = msgspec.structs.replace(message, walked=last)
+        await messages.replace_archived(tables, swept, etag)
     else:
         await _expire_message(storage, message)
         await messages.delete_archive_entry(tables, date, ref)
-    return last - first + 1
+    return last - message.walked + 1
+
+
+async def _marked(tables: Tables, message: Message, etag: str) -> tuple[Message, str]:
+    """From this write on nobody can revive it; Conflict if somebody was faster."""
+    if message.is_expiring:
+        return message, etag
+    marked = msgspec.structs.replace(message, is_expiring=True, walked=0)
+    return marked, await messages.replace_archived(tables, marked, etag)
 
 
 async def _expire_message(storage: Storage, message: Message) -> None:

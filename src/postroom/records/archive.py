@@ -11,7 +11,18 @@ from postroom.domain.delivery import Delivery, Ended, Ledger, State
 from postroom.records.batches import partition
 from postroom.records.deliveries import TO, of_row, to_row
 from postroom.records.rows import all_rows
-from postroom.storage.port import Change, Delete, Row, Tables, Upsert, Value, Within
+from postroom.storage.port import (
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Replace,
+    Row,
+    Tables,
+    Upsert,
+    Value,
+    Within,
+)
 
 TABLE = "messagearchive"
 _WORD = {State.SENT: "sent", State.FAILED: "failed", State.SKIPPED: "skipped"}
@@ -36,6 +47,26 @@ async def write(
     ]
     if rows:
         await tables.batch(TABLE, partition(ledger.ref, ledger.batch), rows)
+
+
+async def write_settled(
+    tables: Tables, ledger: Ledger, deliveries: Mapping[int, Delivery], ends: Mapping[int, Ended]
+) -> None:
+    """As `write`, but Conflict where somebody wrote an end of this round meanwhile.
+
+    Two survivors may settle the same batch with different knowledge: the first one's rows stand.
+    """
+    where = partition(ledger.ref, ledger.batch)
+    known = {row.key: row async for row in all_rows(tables, TABLE, Within(where))}
+    rows: list[Change] = []
+    for at, ended in ends.items():
+        key, row = TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived)
+        old = known.get(key)
+        if old and int(old.properties["revived"]) == ledger.revived:
+            raise Conflict(f"batch {ledger.batch} is being settled by another sender")
+        rows.append(Replace(key, row, old.etag) if old else Insert(key, row))
+    if rows:
+        await tables.batch(TABLE, where, rows)
 
 
 async def load(tables: Tables, ref: str, batch: int) -> AsyncIterator[Archived]:

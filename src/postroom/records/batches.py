@@ -118,10 +118,6 @@ async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
         await tables.batch(LIVE, where, [Delete(key) for key in keys])
 
 
-async def delete_header(tables: Tables, ref: str, batch: int) -> None:
-    await tables.delete(LIVE, partition(ref, batch), _HEADER)
-
-
 async def insert_ledgers(tables: Tables, ledgers: Sequence[Ledger]) -> None:
     """If absent: a ledger that is there already knows more. All of one group in one write."""
     where = _group_partition(ledgers[0].ref, ledgers[0].batch // GROUP_BATCHES)

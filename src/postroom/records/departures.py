@@ -12,6 +12,7 @@ from postroom.storage.port import Tables
 # newest stamp seen, or from now if that stamp is ahead of us. GUIDs make a second look harmless.
 FIRST_SKEW = timedelta(hours=1)
 SKEW = timedelta(minutes=10)
+LISTS_WATCHED_MAX = 100  # kept in memory; of a list that falls out they are read again
 
 
 class Departures:
@@ -35,3 +36,18 @@ class Departures:
 
     def __contains__(self, guid: str) -> bool:
         return guid in self._guids
+
+
+class ListsWatched:
+    """The departures of the lists a sender mails to."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Departures] = {}
+
+    def of(self, list_name: str, since: datetime) -> Departures:
+        known = self._known.get(list_name)
+        if known is None or not known.covers(since):
+            known = self._known[list_name] = Departures(list_name, since)
+            if len(self._known) > LISTS_WATCHED_MAX:
+                del self._known[next(iter(self._known))]
+        return known

@@ -61,6 +61,13 @@ class InHand:
                 lambda: archive.write(self.tables, self.ledger, self.deliveries, ends)
             )
 
+    async def write_settled(self, ends: Mapping[int, Ended]) -> None:
+        """Archive rows of what a dead sender had in hand; Lost if another settles it."""
+        try:
+            await archive.write_settled(self.tables, self.ledger, self.deliveries, ends)
+        except Conflict:
+            raise Lost from None
+
     async def record(self, ledger: Ledger) -> None:
         """Commit point: write the ledger, and be sure of it."""
         if ledger != self.written:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.clock import Clock
+from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Conflict, Tables, Unavailable, Within
 
 LONGEST = timedelta(hours=1)
@@ -70,8 +71,9 @@ async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
 
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
     """Rows of senders that are long gone: every start of a sender leaves one."""
-    async for row in all_rows(tables, _TABLE, Within(_PARTITION, "sender-", "sender.")):
-        if from_properties(row.properties, Lease).expires_at + FORGOTTEN_AFTER < now:
+    keys = Within(_PARTITION, "sender-", "sender.")
+    async for lease, row in readable_rows(tables, _TABLE, keys, Lease):
+        if lease.expires_at + FORGOTTEN_AFTER < now:
             await tables.delete(_TABLE, _PARTITION, row.key)
 
 
@@ -87,3 +89,19 @@ async def give_up(tables: Tables, lease: Lease) -> None:
         await tables.replace(_TABLE, _PARTITION, lease.name, to_properties(ended), row.etag)
     except Conflict:
         return  # somebody else has it already
+
+
+class Right:
+    """This sender's right to hand mails over: its lease, renewed beside the work."""
+
+    def __init__(self, clock: Clock, owner: str) -> None:
+        self.owner = owner
+        self.stopping = False
+        self._clock = clock
+        self._until: datetime | None = None
+
+    def renewed(self, until: datetime) -> None:
+        self._until = until
+
+    def holds(self) -> bool:
+        return not self.stopping and self._until is not None and self._clock.now() < self._until

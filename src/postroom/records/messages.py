@@ -19,7 +19,7 @@ import msgspec
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, ticks
-from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.records.rows import all_rows, from_properties, readable_rows, to_properties
 from postroom.storage.port import Across, Conflict, Tables, Value
 
 LIVE, ARCHIVE = "message", "messagearchive"
@@ -47,20 +47,19 @@ async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
     return (from_properties(row.properties, Message), row.etag) if row else None
 
 
-async def find_archived(tables: Tables, ref: str) -> Message | None:
+async def find_archived(tables: Tables, ref: str) -> tuple[Message, str] | None:
     row = await tables.get(ARCHIVE, _partition(ref), _KEY)
-    return from_properties(row.properties, Message) if row else None
+    return (from_properties(row.properties, Message), row.etag) if row else None
 
 
 async def read(tables: Tables, ref: str) -> Message:
     """Alive or archived. Alive first: the move writes the archive before it deletes."""
     if not _REF.fullmatch(ref):
         raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
-    live = await find_live(tables, ref)
-    found = live[0] if live else await find_archived(tables, ref)
+    found = await find_live(tables, ref) or await find_archived(tables, ref)
     if found is None:
         raise NotFound(f"There is no message {ref}.")
-    return found
+    return found[0]
 
 
 async def replace(tables: Tables, message: Message, etag: str) -> str:
@@ -100,8 +99,7 @@ async def has_due(tables: Tables, message: Message) -> bool:
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
     """Entries up to the end of today, oldest day first; later ones of today included."""
     keys = Across("0", _date(now + timedelta(days=1)))
-    async for row in all_rows(tables, LIVE, keys):
-        entry = from_properties(row.properties, DueEntry)
+    async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
         yield msgspec.structs.replace(entry, etag=row.etag)
 
 
@@ -113,9 +111,13 @@ async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
 
 async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
     """Entry by date first, so that age finds whatever follows."""
-    entry: dict[str, Value] = {"v": 1, "ref": message.ref}
-    await tables.upsert(ARCHIVE, _date(now), _KEY + message.ref, entry)
+    await put_archive_entry(tables, message.ref, now)
     await tables.upsert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
+
+
+async def put_archive_entry(tables: Tables, ref: str, now: datetime) -> None:
+    entry: dict[str, Value] = {"v": 1, "ref": ref}
+    await tables.upsert(ARCHIVE, _date(now), _KEY + ref, entry)
 
 
 async def archived_before(tables: Tables, day: datetime) -> AsyncIterator[tuple[str, str]]:
@@ -135,12 +137,14 @@ async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
 
 async def live_messages(tables: Tables) -> AsyncIterator[Message]:
     """Drafts and paused ones, too."""
-    async for row in all_rows(tables, LIVE, Across("m-", "m.")):
-        yield from_properties(row.properties, Message)
+    async for message, _ in readable_rows(tables, LIVE, Across("m-", "m."), Message):
+        yield message
 
 
-async def replace_archived(tables: Tables, message: Message) -> None:
-    await tables.upsert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
+async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
+    """Conflict if it was revived, or began to expire, meanwhile."""
+    where = _partition(message.ref)
+    return await tables.replace(ARCHIVE, where, _KEY, to_properties(message), etag)
 
 
 def date_of(message: Message) -> str:

@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
+import structlog
 
 from postroom.storage.port import Keys, Properties, Row, Tables, Value
 
+log = structlog.get_logger("records")
 FORMAT = 1  # readers take this and the one before it
 _OLDEST = FORMAT - 1
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-class NewerFormat(Exception):
-    """A row written by a newer version of the program."""
+class Unreadable(Exception):
+    """A row written by a newer version of the program, or spoilt by hand."""
 
 
 @functools.cache
@@ -48,13 +50,16 @@ def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
         for name, value in properties.items()
         if name != "v"
     }
-    return msgspec.convert(fields, kind, strict=False)
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"A row is not a whole {kind.__name__}: {error}.") from error
 
 
 def check_format(properties: Properties) -> None:
     number = properties.get("v", 0)
     if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
-        raise NewerFormat(
+        raise Unreadable(
             f"A row has format {number}, this program reads {_OLDEST} and {FORMAT}: "
             "start the version that wrote it, or a newer one."
         )
@@ -72,3 +77,16 @@ async def all_rows(
         if page.next is None:
             return
         after = page.next
+
+
+async def readable_rows(
+    tables: Tables, table: str, keys: Keys, kind: type[StructT]
+) -> AsyncIterator[tuple[StructT, Row]]:
+    """Every row of a range that can be read; one that cannot holds up none of the others."""
+    async for row in all_rows(tables, table, keys):
+        try:
+            yield from_properties(row.properties, kind), row
+        except Unreadable as error:
+            log.error(
+                "row_unreadable", table=table, partition=row.partition, error=str(error)[:200]
+            )

@@ -32,7 +32,7 @@ from postroom.domain.subscriber import clean_attributes
 from postroom.domain.throttle import NO_WAIT, Throttle
 from postroom.flow import subscribe as stage
 from postroom.records import keys
-from postroom.records.rows import NewerFormat
+from postroom.records.rows import Unreadable
 from postroom.storage.port import StorageError, Tables
 from postroom.web.desk import Desk, desk_of
 
@@ -320,7 +320,7 @@ async def _answered(answer: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(STORAGE_S_MAX):
             return await answer
-    except (StorageError, NewerFormat, TimeoutError) as error:
+    except (StorageError, Unreadable, TimeoutError) as error:
         log.warning("storage_failed", error=type(error).__name__)
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 
 import structlog
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -55,21 +57,23 @@ class Guard:
             nonlocal is_started
             if message["type"] == "http.response.start":
                 is_started = True
-                self._add_headers(scope, MutableHeaders(scope=message))
+                self._add_headers(scope, message["status"], MutableHeaders(scope=message))
             await send(message)
 
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 await self._app(scope, _limited(receive), send_guarded)
+        except ClientDisconnect:
+            return  # nobody is there to answer
         except TimeoutError:
             log.warning("page_too_late")
             if not is_started:
                 await self._too_late(scope["path"])(scope, receive, send_guarded)
 
-    def _add_headers(self, scope: Scope, headers: MutableHeaders) -> None:
+    def _add_headers(self, scope: Scope, status: int, headers: MutableHeaders) -> None:
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
-        is_static = scope["path"].startswith("/static/")
+        is_static = scope["path"].startswith("/static/") and status == HTTPStatus.OK
         headers.setdefault("Cache-Control", "public, max-age=3600" if is_static else "no-store")
         if self._is_https:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)

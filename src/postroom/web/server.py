@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 CONNECTIONS_WAITING_MAX = 512
+CONNECTIONS_MAX = 2000  # beyond it 503 at once: each one costs memory
 
 
 class WebServer:
@@ -22,6 +23,7 @@ class WebServer:
             server_header=False,
             proxy_headers=False,
             backlog=CONNECTIONS_WAITING_MAX,
+            limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=max(1, int(grace_s)),
         )
         self._server = _Server(config)

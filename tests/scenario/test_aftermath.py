@@ -1,0 +1,270 @@
+"""Aftermath: who dies or loses a race half-way leaves nothing that stays or misleads for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from postroom.domain.delivery import State
+from postroom.domain.errors import NotFound, WrongState
+from postroom.domain.message import Status
+from postroom.flow import subscribe
+from postroom.flow.compose import Draft, compose, discard, give_time
+from postroom.records import batches, messages
+from postroom.storage.port import Storage, Unavailable
+from tests.scenario.clock import soon
+from tests.scenario.storm import READS, Storm
+from tests.scenario.test_archive_age import DAY_S, everything_about
+from tests.scenario.town import CLAIM_S, LIST, Town, once_each
+
+PEOPLE = ["ada", "bob"]
+HOUR = timedelta(hours=1)
+HOUR_S = HOUR.total_seconds()
+SWEEP_S = 61.0  # a little more than the scheduler lets pass between two sweeps
+LEFTOVER_S = 11 * 60.0  # the same for a due entry that leads nowhere
+
+
+class Crossed(Storm):
+    """Storage as one process sees it; somebody else acts just before one of its writes."""
+
+    def __init__(self, inner: Storage, at: int, act: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._at, self._somebody_acts = at, act
+
+    async def call(self, name: str, table: object, act: Callable[[], Awaitable[Any]]) -> Any:
+        is_write = name not in READS and table != "service"
+        if is_write and len(self.writes) == self._at:
+            await self._somebody_acts()
+        return await super().call(name, table, act)
+
+
+async def due_in(town: Town, wait: timedelta) -> str:
+    """A pending message for everybody on the list; its ref."""
+    town.clock.move(1)  # a ref is the time: the one of a message that is gone is not used again
+    now = town.clock.now()
+    draft = Draft(list_name=LIST, subject="News", html="<p>Hello", text="Hello", due_at=now + wait)
+    return (await compose(town.storage, draft, now)).ref
+
+
+async def peopled(town: Town) -> None:
+    await town.found_list()
+    await town.join(*PEOPLE)
+
+
+# A sender dies
+
+
+async def die_at_write(town: Town, at: int, owner: str = "clerk.1", machine: str = "here") -> None:
+    """A sender takes the next item and is killed just before the write of this number."""
+    has_come = asyncio.Event()
+
+    async def stand_still() -> None:
+        has_come.set()
+        await asyncio.Event().wait()  # for the end
+
+    crossed = Crossed(town.storage, at, stand_still)
+    clerk = await replace(town, storage=crossed).clerk(owner, machine=machine)
+    await clerk.take_until(has_come.wait())
+    await clerk.die()
+
+
+async def writes_of_a_calm_take(town: Town) -> int:
+    storm = Storm(town.storage)
+    await town.compose()
+    await town.fan_out()
+    clerk = await replace(town, storage=storm).clerk("clerk.calm")
+    await clerk.take()
+    return len(storm.writes)
+
+
+@pytest.mark.parametrize("machine", ["here", "elsewhere"])
+async def test_a_sender_killed_at_any_write_leaves_nothing_that_outlives_its_message(
+    town: Town, machine: str
+) -> None:
+    town.scheduler.keep_archive_days = 30
+    await peopled(town)
+    for at in range(await writes_of_a_calm_take(town)):
+        ref = await town.compose()
+        await town.fan_out()
+        await die_at_write(town, at, f"clerk.{at}", machine)
+        role = await town.open_sender()
+        await town.live_through(CLAIM_S + 60, every_s=60)
+        assert await town.is_archived(ref), at
+        await town.pass_time(31 * DAY_S)
+        await town.quiet()
+        assert await everything_about(town, ref) == [], at
+        await town.close_sender(role)
+
+
+@pytest.mark.parametrize("at", [2, 3], ids=["before the archive rows", "before the ledger"])
+async def test_rows_that_settling_finds_final_are_deleted_at_once(town: Town, at: int) -> None:
+    """Once the message is archived, the item of the dead sender comes back to no avail."""
+    ref = await town.mailing(*PEOPLE)
+    await die_at_write(town, at)
+    assert town.arrived() == once_each(PEOPLE)  # everybody is answered, and the ledger says:
+    assert set((await town.states(ref)).values()) == {State.SENDING}
+    await town.open_sender()
+    await town.quiet()
+    assert await town.is_archived(ref)
+    assert await batches.load_deliveries(town.storage.tables, ref, 0) == {}
+
+
+# A message is given a new time on the same day, where its due entry has the same key
+
+
+async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: Town) -> None:
+    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that sets it going again
+    await peopled(town)
+    ref = await due_in(town, HOUR)
+    await town.open_sender()
+    await town.quiet()
+    await town.pass_time(HOUR_S)
+    now = town.clock.now()
+    crossed = Crossed(town.storage, 0, town.scheduler.step)
+    with pytest.raises(WrongState, match="changed at this moment"):
+        await give_time(crossed.tables, ref, now + HOUR, now)
+    assert (await town.read(ref)).status is Status.QUEUING
+    await town.quiet()
+    assert town.arrived() == once_each(PEOPLE)
+
+
+async def test_who_dies_while_putting_a_message_off_leaves_it_its_time(town: Town) -> None:
+    await peopled(town)
+    ref = await due_in(town, HOUR)
+    storm = Storm(town.storage)
+    storm.strike(Unavailable("killed"), at=1, times=1)  # the due entry is new, the message is not
+    now = town.clock.now()
+    with pytest.raises(Unavailable):
+        await give_time(storm.tables, ref, now + 3 * HOUR, now)
+    await town.open_sender()
+    await town.pass_time(HOUR_S - 1)
+    await town.quiet()
+    assert not town.sink.mails
+    await town.pass_time(SWEEP_S)
+    await town.quiet()
+    assert town.arrived() == once_each(PEOPLE)
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["before the due entry", "before the message"])
+async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_other_holds(
+    town: Town, at: int
+) -> None:
+    await peopled(town)
+    ref = await due_in(town, 5 * HOUR)
+    now = town.clock.now()
+    faster = Crossed(town.storage, at, lambda: give_time(town.storage.tables, ref, now + HOUR, now))
+    with pytest.raises(WrongState, match="changed at this moment"):
+        await give_time(faster.tables, ref, now + 3 * HOUR, now)
+    await town.open_sender()
+    await town.pass_time(HOUR_S - 1)
+    await town.quiet()
+    assert not town.sink.mails
+    await town.pass_time(SWEEP_S)
+    await town.quiet()
+    assert town.arrived() == once_each(PEOPLE)
+
+
+# A web machine's clock is ahead
+
+
+async def test_a_departure_stamped_ahead_of_time_hides_nobody_who_leaves_later(town: Town) -> None:
+    ref = await town.mailing("ada", "slow", "zoe")
+    guid = (await town.subscriber("ada")).guid
+    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now() + HOUR)
+    role = await town.open_sender(slice_size=1)
+    await role.step()
+    await soon(town.sink.is_waiting.wait())  # it has learned of ada
+    town.clock.move(1)
+    await town.leave("zoe")
+    town.sink.release()
+    await town.quiet()
+    assert town.arrived() == once_each(["slow"])
+    states = await town.states(ref)
+    assert states == {"ada": State.SKIPPED, "slow": State.SENT, "zoe": State.SKIPPED}
+
+
+# A message is deleted
+
+
+async def give_time_now(town: Town, ref: str) -> None:
+    now = town.clock.now()
+    with suppress(NotFound):  # it is deleted already
+        await give_time(town.storage.tables, ref, now, now)
+
+
+async def start(town: Town, ref: str) -> None:
+    await town.fan_out()
+
+
+async def is_discarded(storage: Storage, ref: str) -> bool:
+    try:
+        await discard(storage, ref)
+    except WrongState:
+        return False
+    return True
+
+
+async def is_there(town: Town, ref: str) -> bool:
+    try:
+        await messages.read(town.storage.tables, ref)
+    except NotFound:
+        return False
+    return True
+
+
+async def writes_of_a_calm_discard(town: Town) -> int:
+    storm = Storm(town.storage)
+    await discard(storm, await due_in(town, HOUR))
+    return len(storm.writes)
+
+
+@pytest.mark.parametrize("rival", [start, give_time_now])
+async def test_a_message_deleted_while_it_is_sent_goes_out_whole_or_not_at_all(
+    town: Town, rival: Callable[[Town, str], Awaitable[None]]
+) -> None:
+    await peopled(town)
+    await town.open_sender()
+    expected: Counter[str] = Counter()
+    verdicts: list[bool] = []
+    for at in range(await writes_of_a_calm_discard(town)):
+        ref = await due_in(town, timedelta(0))
+        crossed = Crossed(town.storage, at, partial(rival, town, ref))
+        verdicts.append(await is_discarded(crossed, ref))
+        await town.quiet()
+        if verdicts[-1]:
+            assert not await is_there(town, ref), at
+            assert await town.storage.blobs.list(ref) == ([], None), at
+        else:
+            expected += once_each(PEOPLE)
+        assert town.arrived() == expected, at
+    assert set(verdicts) == {True, False}  # both happened
+
+
+async def test_who_dies_while_deleting_a_message_leaves_it_whole_or_only_bodies_of_nobody(
+    town: Town,
+) -> None:
+    await peopled(town)
+    await town.open_sender()
+    expected: Counter[str] = Counter()
+    for at in range(await writes_of_a_calm_discard(town)):
+        ref = await due_in(town, timedelta(0))
+        storm = Storm(town.storage)
+        storm.strike(Unavailable("killed"), at=at, times=1)
+        with pytest.raises(Unavailable):
+            await discard(storm, ref)
+        await town.quiet()
+        await town.pass_time(LEFTOVER_S)
+        await town.quiet()
+        if await is_there(town, ref):
+            expected += once_each(PEOPLE)
+        else:
+            assert set(await everything_about(town, ref)) <= {f"{ref}.htm", f"{ref}.txt"}, at
+        assert town.arrived() == expected, at
