@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +27,6 @@ from postroom.flow import report, steer
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
 from postroom.records.fates import OUTCOMES, Fate, fates
-from postroom.storage.port import Tables
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
@@ -116,10 +114,10 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
 
 @app.command("all")
 def all_messages(as_json: AsJson = False) -> None:
-    """Show every message, the newest last, with the books of its last report."""
+    """Show every message, the newest first, with the books of its last report."""
 
     async def job(parts: Parts) -> int:
-        found = _every_message(parts.storage.tables, parts.clock.now())
+        found = messages.every_message(parts.storage.tables)
         if as_json:
             return await print_json_array(_data(message) async for message in found)
         count = 0
@@ -227,18 +225,6 @@ def _steer(ref: str, act: Callable[[Parts, Message], Awaitable[Message]]) -> Mes
 def _check_somebody(count: int, ref: str, outcome: str) -> None:
     if not count:
         raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
-
-
-async def _every_message(tables: Tables, now: datetime) -> AsyncIterator[Message]:
-    """The archived, then the living; one that was revived stands in both places, and lives."""
-    seen: set[str] = set()  # it may have been archived on several days
-    async for _, ref in messages.archived_before(tables, now + timedelta(days=1)):
-        archived = await messages.find_archived(tables, ref)
-        if archived and ref not in seen and await messages.find_live(tables, ref) is None:
-            seen.add(ref)
-            yield archived[0]
-    async for message in messages.live_messages(tables):
-        yield message
 
 
 async def _rows(found: AsyncIterator[Fate]) -> AsyncIterator[list[object]]:

@@ -92,6 +92,7 @@ async def discard(storage: Storage, ref: str) -> None:
         await messages.delete_live(storage.tables, ref, etag)  # Commit point.
     except Conflict:
         raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+    await messages.leave_directory(storage.tables, ref)
     await storage.blobs.delete(f"{ref}.htm")
     await storage.blobs.delete(f"{ref}.txt")
 

@@ -136,6 +136,7 @@ async def _expire_message(storage: Storage, message: Message) -> None:
         await batches.delete_group(storage.tables, message.ref, group)
     await storage.blobs.delete(f"{message.ref}.htm")
     await storage.blobs.delete(f"{message.ref}.txt")
+    await messages.leave_directory(storage.tables, message.ref)
     await messages.delete_archived(storage.tables, message.ref)
 
 

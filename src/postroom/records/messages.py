@@ -1,6 +1,7 @@
 """Messages as rows.
 
     message / m-<ref>     / message         the message itself, while it is alive
+    message / -messages   / <10^18 - ref>   directory, the newest first, living or archived
     message / yyyy-mm-dd  / message<ref>    due entry: only says where to look, the message decides
     messagearchive / m-<ref> / message      the message once everyone's fate is known
     messagearchive / yyyy-mm-dd / message<ref>   when it was archived, so that age finds it
@@ -19,12 +20,14 @@ import msgspec
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, ticks
-from postroom.records.rows import all_rows, from_properties, readable_rows, to_properties
-from postroom.storage.port import Across, Conflict, Tables, Value
+from postroom.records.rows import FORMAT, all_rows, from_properties, readable_rows, to_properties
+from postroom.storage.port import Across, Conflict, Tables, Value, Within
 
 LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
+DIRECTORY = "-messages"  # sorts apart from dates and from every other partition
 _REF_TRIES_MAX = 1000
+DIRECTORY_PAGE = 100
 _REF = re.compile(r"[0-9]{1,18}")
 
 
@@ -33,6 +36,8 @@ async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
     number = ticks(message.created_at)
     for tried in range(_REF_TRIES_MAX):
         candidate = msgspec.structs.replace(message, ref=f"{number + tried:018d}")
+        # First: an entry without a message is passed over, a message without one would hide.
+        await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), {"v": FORMAT})
         try:
             return candidate, await tables.insert(
                 LIVE, _partition(candidate.ref), _KEY, to_properties(candidate)
@@ -40,6 +45,38 @@ async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
         except Conflict:
             continue
     raise Conflict(f"no free message ref within {_REF_TRIES_MAX} ticks")
+
+
+async def newest(
+    tables: Tables, *, limit: int, after: str | None = None
+) -> tuple[list[Message], str | None]:
+    """A page of all messages, the newest first, and the ref to go on after, if there are more."""
+    start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
+    page = await tables.scan(LIVE, Within(DIRECTORY, start), limit=limit)
+    refs = [_backwards(row.key) for row in page.rows]
+    found = [await find(tables, ref) for ref in refs]
+    is_last = len(refs) < limit or page.next is None
+    return [message for message in found if message], None if is_last else refs[-1]
+
+
+async def every_message(tables: Tables) -> AsyncIterator[Message]:
+    after: str | None = None
+    while True:
+        page, after = await newest(tables, limit=DIRECTORY_PAGE, after=after)
+        for message in page:
+            yield message
+        if after is None:
+            return
+
+
+async def leave_directory(tables: Tables, ref: str) -> None:
+    await tables.delete(LIVE, DIRECTORY, _backwards(ref))
+
+
+async def find(tables: Tables, ref: str) -> Message | None:
+    """Alive or archived. Alive first: the move writes the archive before it deletes."""
+    found = await find_live(tables, ref) or await find_archived(tables, ref)
+    return found[0] if found else None
 
 
 async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
@@ -53,13 +90,12 @@ async def find_archived(tables: Tables, ref: str) -> tuple[Message, str] | None:
 
 
 async def read(tables: Tables, ref: str) -> Message:
-    """Alive or archived. Alive first: the move writes the archive before it deletes."""
     if not _REF.fullmatch(ref):
         raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
-    found = await find_live(tables, ref) or await find_archived(tables, ref)
+    found = await find(tables, ref)
     if found is None:
         raise NotFound(f"There is no message {ref}.")
-    return found[0]
+    return found
 
 
 async def replace(tables: Tables, message: Message, etag: str) -> str:
@@ -150,6 +186,11 @@ async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
 def date_of(message: Message) -> str:
     """The first field of its work items."""
     return _date(message.due_at or message.created_at)
+
+
+def _backwards(ref: str) -> str:
+    """There and back: a number that falls as refs grow."""
+    return f"{10**18 - int(ref):018d}"
 
 
 def _partition(ref: str) -> str:
