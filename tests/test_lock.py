@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUNTIME, DEV, UV = "requirements.txt", "requirements-dev.txt", "requirements-uv.txt"
+RUNTIME, DEV = "requirements.txt", "requirements-dev.txt"
+UV, NODE = "requirements-uv.txt", "requirements-node.txt"
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ;\\]+)")
 
 
@@ -25,10 +26,12 @@ def pins(text: str) -> dict[str, str]:
     return {found["name"]: found["version"] for found in PIN.finditer(text)}
 
 
-def wanted(*groups: str) -> Iterator[str]:
-    """The names pyproject.toml asks for itself, and by these dependency groups."""
+def wanted(*groups: str, extras: tuple[str, ...] = ()) -> Iterator[str]:
+    """The names pyproject.toml asks for itself, and by these dependency groups and extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = list(project["project"]["dependencies"])
+    for extra in extras:
+        asked += project["project"]["optional-dependencies"][extra]
     for group in groups:
         asked += [item for item in project["dependency-groups"][group] if isinstance(item, str)]
     for requirement in asked:
@@ -39,7 +42,7 @@ def locked(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [RUNTIME, DEV, UV])
+@pytest.mark.parametrize("name", [RUNTIME, DEV, UV, NODE])
 def test_every_requirement_is_exact_and_hashed(name: str) -> None:
     assert unpinned(locked(name)) == []
     assert pins(locked(name))
@@ -47,7 +50,8 @@ def test_every_requirement_is_exact_and_hashed(name: str) -> None:
 
 def test_whatever_pyproject_asks_for_is_locked() -> None:
     assert set(wanted("build")) <= set(pins(locked(RUNTIME))), "run ./dev lock"
-    assert set(wanted("build", "dev")) <= set(pins(locked(DEV))), "run ./dev lock"
+    asked = wanted("build", "dev", extras=("azure",))
+    assert set(asked) <= set(pins(locked(DEV))), "run ./dev lock"
 
 
 def test_serving_after_testing_changes_no_version() -> None:

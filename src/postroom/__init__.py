@@ -6,7 +6,9 @@ what it finds, what it leaves, and what happens if it dies half-way.
     0   flow/subscribe.py   people join, confirm and leave
         flow/confirm.py     mails the link by which somebody says yes
         flow/bring_in.py    many people from a file
+        flow/take_out.py    everyone of a list into a file
     1   flow/compose.py     a message is written, checked and given a time
+        flow/test_mail.py   mails a message to whoever wrote it, to be looked at
     2   flow/schedule.py    finds the messages that are due
     3   flow/fan_out.py     turns the audience into batches of deliveries
     4   flow/send.py        takes a batch and gets its deliveries out: the heart
@@ -14,6 +16,9 @@ what it finds, what it leaves, and what happens if it dies half-way.
     6   flow/archive.py     puts away a message whose every recipient's fate is known
     7   flow/report.py      the books of a message, added up from its ledgers
     ∞   flow/sweep.py       what time brings, and what accidents left lying about
+        flow/move.py        somebody's address changes, or they go over to another list
+        flow/keep_lists.py  makes, changes and deletes mailing lists
+        flow/sign_in.py     who may work on the admin pages
         flow/steer.py       what people may do to a message on its way: pause, resume, cancel, retry
 
 Around the path:
@@ -23,7 +28,7 @@ Around the path:
     records/    our nouns as rows; the only place that knows keys
     storage/    tables, queues and blobs: a port and the engines behind it
     transport/  ways out: a port, SMTP, the outbox
-    web/        subscriber pages and the web service
+    web/        admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     journal.py  what a sender handed over, known even after kill -9
     wiring.py   the only module that names an engine or a transport

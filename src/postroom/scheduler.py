@@ -16,12 +16,13 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Due
-from postroom.records import leases
+from postroom.records import idempotency, leases, users
 from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
 from postroom.storage.port import Conflict, Storage, StorageError
 
 LEASE = "scheduler"
+BUSY_SWEEPS_LATER = 5  # times the usual pause
 log = structlog.get_logger("scheduler")
 
 
@@ -36,6 +37,7 @@ class Scheduler:
     report_every_s: float = 1.0
     sweep_every_s: float = 60.0
     keep_archive_days: int = 365
+    unconfirmed_days: int = 30
     lease: Lease | None = None
     _reported: dict[str, datetime] = field(default_factory=dict)
     _swept_at: datetime | None = None
@@ -52,8 +54,7 @@ class Scheduler:
             if not await self._leads():
                 return False
         self._reported = {ref: at for ref, at in self._reported.items() if ref in seen}
-        if not is_busy:
-            await self._sweep()
+        await self._sweep(is_busy=is_busy)
         return is_busy
 
     async def stop(self) -> None:
@@ -140,17 +141,24 @@ class Scheduler:
         at = self._reported.get(ref)
         return at is not None and now < at + timedelta(seconds=self.report_every_s)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, *, is_busy: bool) -> None:
+        """Now and then; seldom while messages want to get on, but not never."""
         now = self.clock.now()
-        if self._swept_at and now < self._swept_at + timedelta(seconds=self.sweep_every_s):
+        every_s = self.sweep_every_s * (BUSY_SWEEPS_LATER if is_busy else 1)
+        if self._swept_at and now < self._swept_at + timedelta(seconds=every_s):
             return
         self._swept_at = now
         storage, keep_days = self.storage, self.keep_archive_days
+        tables, wait_days = storage.tables, self.unconfirmed_days
         strokes: dict[str, Callable[[], Awaitable[object]]] = {
             "items": lambda: sweep.put_forgotten_items(storage, now),
             "archive": lambda: sweep.expire_archive(storage, now, keep_days=keep_days),
-            "lists": lambda: sweep.finish_deletions(storage.tables),
-            "leases": lambda: leases.forget_long_expired(storage.tables, now),
+            "lists": lambda: sweep.finish_deletions(tables),
+            "sign-ups": lambda: sweep.expire_sign_ups(tables, now, keep_days=wait_days),
+            "counts": lambda: sweep.fold_counts(tables),
+            "leases": lambda: leases.forget_long_expired(tables, now),
+            "sessions": lambda: users.forget_ended(tables, now),
+            "idempotency": lambda: idempotency.forget_old(tables, now),
         }
         for name, stroke in strokes.items():
             await self._try_to_sweep(name, stroke)

@@ -20,7 +20,8 @@ from postroom.bell import Bell
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
-from postroom.flow import confirm
+from postroom.domain.work_item import is_trial_item
+from postroom.flow import confirm, test_mail
 from postroom.flow.render import Renderer
 from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
 from postroom.journal import FileJournal, FileJournals
@@ -68,6 +69,7 @@ class SenderRole:
     _bugs: list[BaseException] = field(default_factory=list)
     _beats: asyncio.Task[None] | None = None
     _journals_at: float = 0.0
+    _trouble_until: float = 0.0
 
     async def open(self) -> None:
         self.journals.open()
@@ -110,8 +112,11 @@ class SenderRole:
 
     @property
     def has_recovered(self) -> bool:
-        """The last fault is so long past that what was given back for it has come back."""
-        return self._now_s() > self.breaker.closed_again_at + FAULT_DELAY_S
+        """The last fault is so long past that what was given back for it has come back.
+
+        Not when the breaker closes: the first item that works closes it, others are not back yet.
+        """
+        return self._now_s() > self._trouble_until
 
     def stop_handing_over(self) -> None:
         """Planned stop: what is not on the wire yet stays queued."""
@@ -207,16 +212,22 @@ class SenderRole:
                 log.debug("item_" + handled.value)
 
     async def _confirm(self, claim: Claim, slot: _Slot) -> None:
-        outcome: Outcome | None = await confirm.mail_confirmation(
-            self.storage, claim, slot.lane, self.renderer, self.clock
-        )
+        outcome: Outcome | None
+        if is_trial_item(claim.body):
+            outcome = await test_mail.mail_test(self.storage, claim, slot.lane, self.renderer)
+        else:
+            outcome = await confirm.mail_confirmation(
+                self.storage, claim, slot.lane, self.renderer, self.clock
+            )
         if isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER:
             self._fault()
         elif isinstance(outcome, Sent):
             self.breaker.worked()
 
     def _fault(self) -> None:
-        pause_s = self.breaker.failed(self._now_s())
+        now_s = self._now_s()
+        pause_s = self.breaker.failed(now_s)
+        self._trouble_until = now_s + pause_s + FAULT_DELAY_S
         log.warning("provider_in_trouble", pause_s=pause_s, faults=self.breaker.faults)
 
     # Journals of the dead
@@ -233,14 +244,18 @@ class SenderRole:
 
     async def _settle_journal(self, owner: str) -> None:
         pages = list(self.journals.pages(owner))
+        settled = [await self._settle_page(owner, *page) for page in pages]
+        if all(settled):
+            self.journals.forget(owner)
+            log.info("sender_died", owner=owner, batches_in_hand=len(pages))
+
+    async def _settle_page(self, owner: str, ref: str, batch: int) -> bool:
         try:
-            for ref, batch in pages:
-                await self.sender.settle_for(owner, ref, batch)
+            await self.sender.settle_for(owner, ref, batch)
         except Unreadable as error:  # of a newer version, which will settle it
-            log.error("journal_kept", owner=owner, error=str(error)[:200])
-            return
-        self.journals.forget(owner)
-        log.info("sender_died", owner=owner, batches_in_hand=len(pages))
+            log.error("journal_kept", owner=owner, ref=ref, error=str(error)[:200])
+            return False
+        return True
 
     def _now_s(self) -> float:
         return self.clock.now().timestamp()

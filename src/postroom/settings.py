@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,14 @@ class Settings(BaseModel):
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
         description="Where everything is kept: `sqlite:///path.db` (embedded, one file; a fourth "
-        "slash makes the path absolute).",
+        "slash makes the path absolute), or Azure Storage: `azure:` and a connection string, "
+        "`azure:https://ACCOUNT.table.core.windows.net` (with this machine's managed identity), or "
+        "`azure:emulator` (Azurite on this machine; other ports by `?blob=…&queue=…&table=…`).",
+    )
+    azure_prefix: str = Field(
+        "",
+        description="Put before the names of all tables, queues and the container in Azure, so "
+        "that two services can share an account: at most 20 small letters and digits.",
     )
     transport: SecretStr = Field(
         SecretStr("outbox:"),
@@ -105,6 +113,23 @@ class Settings(BaseModel):
     archive_days: int = Field(
         365, ge=1, description="Days the fate of every recipient is kept in the archive."
     )
+    unconfirmed_days: int = Field(
+        30,
+        ge=1,
+        le=3650,
+        description="Days somebody who signed up has to confirm; after that the sign-up is "
+        "forgotten, but for its consent record. Whom an administrator added stays.",
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses or networks of reverse proxies, separated by commas, whose "
+        "`X-Forwarded-For` is believed.",
+    )
+    admin_networks: str = Field(
+        "",
+        description="Addresses or networks, separated by commas, that may see the admin pages. "
+        "Empty: all.",
+    )
     stop_grace_s: float = Field(
         30.0, ge=0, description="Seconds work in hand has to finish after SIGTERM."
     )
@@ -117,11 +142,27 @@ class Settings(BaseModel):
             raise ValueError("must be a web address without a path, as https://post.contoso.edu")
         return value.rstrip("/")
 
+    @field_validator("azure_prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        if not re.fullmatch(r"([a-z][a-z0-9]{0,19})?", value):
+            raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
+        return value
+
     @field_validator("bind")
     @classmethod
     def _bind(cls, value: str) -> str:
         if not re.fullmatch(r"[^\s]+:\d{1,5}", value) or int(value.rpartition(":")[2]) > 65535:
             raise ValueError("must be an address and a port such as 127.0.0.1:8025")
+        return value
+
+    @field_validator("trusted_proxies", "admin_networks")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        try:
+            networks(value)
+        except ValueError as error:
+            raise ValueError(f"{error}; write networks such as 10.0.0.0/8, 2001:db8::/32") from None
         return value
 
     @field_validator("log_level")
@@ -130,6 +171,10 @@ class Settings(BaseModel):
         if value not in ("debug", "info", "warning", "error"):
             raise ValueError("must be debug, info, warning or error")
         return value
+
+
+def networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(each.strip()) for each in value.split(",") if each.strip())
 
 
 def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:

@@ -23,7 +23,8 @@ from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.settings import BadSettings, Settings
+from postroom.settings import BadSettings, Settings, networks
+from postroom.storage.azure_account import Account, parse_account
 from postroom.storage.port import Storage, Unavailable
 from postroom.storage.sqlite import SqliteStorage
 from postroom.storage.sqlite_file import connect
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 OUTBOX = "outbox:"
+AZURE = "azure:"
+PAGE_S = 10.0  # how long a call of storage may take when a person waits
+WORK_S = 60.0  # and when nobody does: a throttled minute is sat out
 TRY_S = 10.0  # how long a server may think when a person waits for the answer
 
 
@@ -59,7 +63,7 @@ class Parts:
 def check(settings: Settings) -> list[str]:
     """What is wrong with storage and transport, without opening anything."""
     mistakes: list[str] = []
-    for name, read in (("STORAGE", _sqlite_path), ("TRANSPORT", _check_transport)):
+    for name, read in (("STORAGE", _check_storage), ("TRANSPORT", _check_transport)):
         try:
             read(settings)
         except ValueError as error:
@@ -68,19 +72,37 @@ def check(settings: Settings) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def parts(settings: Settings) -> AsyncIterator[Parts]:
-    """Storage opened, and closed again whatever happens."""
+async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterator[Parts]:
+    """Storage opened, and closed again whatever happens.
+
+    `storage_s` is how long a call of storage may take, where that is far away.
+    """
     mistakes = check(settings)
     if mistakes:
         raise BadSettings(mistakes)
     clock = WallClock()
     # Ours to make, unlike any other folder: one that is missing may be a disk not mounted.
     await asyncio.to_thread(_make_folder, settings.data)
-    storage = await SqliteStorage.open(_sqlite_path(settings), clock)
+    storage = await _open_storage(settings, clock, storage_s)
     try:
         yield Parts(settings, clock, storage, Bells(settings.data / "bells"))
     finally:
         await storage.close()
+
+
+async def _open_storage(settings: Settings, clock: Clock, storage_s: float) -> Storage:
+    account = _azure_account(settings)
+    if account is None:
+        return await SqliteStorage.open(_sqlite_path(settings), clock)
+    try:  # imported only here: an extra, and slow to load
+        from postroom.storage.azure import AzureStorage
+    except ImportError as error:
+        raise BadSettings(
+            ["POSTROOM_STORAGE: Azure needs an extra; install “postroom[azure]”."]
+        ) from error
+    return await AzureStorage.open(
+        account, clock, prefix=settings.azure_prefix, timeout_s=storage_s
+    )
 
 
 def new_owner() -> str:
@@ -96,6 +118,7 @@ def scheduler(parts: Parts) -> Scheduler:
         new_owner(),
         lease_s=settings.lease_s,
         keep_archive_days=settings.archive_days,
+        unconfirmed_days=settings.unconfirmed_days,
     )
 
 
@@ -119,8 +142,19 @@ async def web(parts: Parts) -> ASGIApp:
     from postroom.web.app import create_app
     from postroom.web.desk import Desk
 
-    site = Site(parts.settings.url, await installation_secret(parts.storage.tables))
-    return create_app(Desk(parts.storage, parts.clock, parts.bells, site))
+    settings = parts.settings
+    site = Site(settings.url, await installation_secret(parts.storage.tables))
+    desk = Desk(
+        parts.storage,
+        parts.clock,
+        parts.bells,
+        site,
+        trusted_proxies=networks(settings.trusted_proxies),
+        admin_networks=networks(settings.admin_networks),
+        has_outbox=settings.transport.get_secret_value() == OUTBOX,
+        data=settings.data,
+    )
+    return create_app(desk)
 
 
 async def sender(parts: Parts, bell: Bell) -> SenderRole:
@@ -194,13 +228,27 @@ async def try_transport(settings: Settings) -> None:
     await SmtpConnection(*opened, config).quit()
 
 
+def describe_storage(settings: Settings) -> str:
+    """For people; without the key."""
+    account = _azure_account(settings)
+    if account is None:
+        return f"{_sqlite_path(settings).absolute()}"
+    if account.is_emulator:
+        return f"Azure's emulator at {account.table_url}"
+    return f"Azure Storage at {account.table_url}"
+
+
 def storage_path(settings: Settings) -> Path:
-    """Where on this machine storage is."""
+    """Where on this machine storage is; of Azure only what belongs to this machine is here."""
+    if _azure_account(settings) is not None:
+        return settings.data.absolute()
     return _sqlite_path(settings).absolute()
 
 
 async def storage_damage(settings: Settings) -> str:
     """What a quick look over the whole file finds wrong with it; empty if nothing."""
+    if _azure_account(settings) is not None:
+        return ""
 
     def look() -> str:
         connection = connect(_sqlite_path(settings), busy_timeout_s=TRY_S)
@@ -221,11 +269,24 @@ def _check_transport(settings: Settings) -> None:
         raise ValueError("must be outbox: or smtp://host:port")
 
 
+def _check_storage(settings: Settings) -> None:
+    if _azure_account(settings) is None:
+        _sqlite_path(settings)
+
+
+def _azure_account(settings: Settings) -> Account | None:
+    """None if storage is something else."""
+    address = settings.storage.get_secret_value()
+    if not address.startswith(AZURE):
+        return None
+    return parse_account(address.removeprefix(AZURE))
+
+
 def _sqlite_path(settings: Settings) -> Path:
     address = settings.storage.get_secret_value()
     path = address.removeprefix("sqlite:///")
     if path == address or not path:
-        raise ValueError("must be sqlite:///path.db")
+        raise ValueError("must be sqlite:///path.db, or azure: and what docs/settings.md says")
     return Path(path)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from postroom.storage import port
 from postroom.storage.port import Blobs
 from tests.contract.engines import PAGES_MAX
 
@@ -68,8 +67,8 @@ async def test_names_are_listed_in_order_by_prefix(blobs: Blobs) -> None:
     assert len(await all_names(blobs)) == 8
 
 
-async def test_a_long_list_comes_in_pages(blobs: Blobs) -> None:
-    names = [f"{n:04}.htm" for n in range(port.BLOB_NAMES_MAX + 3)]
+async def test_a_long_list_comes_in_pages(blobs: Blobs, blob_page_names: int) -> None:
+    names = [f"{n:04}.htm" for n in range(blob_page_names + 3)]
     await asyncio.gather(*(blobs.put(name, b"x") for name in names))
     page, after = await blobs.list()
     assert after is not None
@@ -77,8 +76,10 @@ async def test_a_long_list_comes_in_pages(blobs: Blobs) -> None:
     assert await all_names(blobs) == names
 
 
-async def test_blobs_deleted_while_listing_do_not_hide_others(blobs: Blobs) -> None:
-    names = [f"{n:04}.htm" for n in range(port.BLOB_NAMES_MAX + 3)]
+async def test_blobs_deleted_while_listing_do_not_hide_others(
+    blobs: Blobs, blob_page_names: int
+) -> None:
+    names = [f"{n:04}.htm" for n in range(blob_page_names + 3)]
     await asyncio.gather(*(blobs.put(name, b"x") for name in names))
     page, after = await blobs.list()
     await asyncio.gather(*(blobs.delete(name) for name in page))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -35,15 +35,21 @@ from postroom.storage.port import (
     Upsert,
     Within,
 )
-from tests.contract.engines import FILES, MovableClock, all_rows, memory, sqlite
+from tests.contract.engines import ENGINES, FILES, KEY_CHARACTERS, MovableClock, all_rows, memory
 
 TABLE = "message"
 QUEUE = "azuremailqueue"
 NEVER = "0"  # an etag that no row has
 
 partitions = st.sampled_from(["2026-11-15", "h-1", "h-2"])
-keys = st.sampled_from(["", "a", "aa", "b", "to:x", "~"])
-bounds = st.sampled_from(["", "a", "aa", "b", "h", "to", "~"])
+keys = st.one_of(
+    st.sampled_from(["", "a", "aa", "b", "to:x", "~"]),
+    st.text(KEY_CHARACTERS, max_size=2),
+)
+bounds = st.one_of(
+    st.sampled_from(["", "a", "aa", "b", "h", "to", "~"]),
+    st.text(KEY_CHARACTERS, max_size=1),
+)
 values = st.one_of(
     st.booleans(),
     st.integers(-2, 2),
@@ -60,6 +66,8 @@ Outcome = tuple[str, Any]
 class SameAsMemory(RuleBasedStateMachine):
     """Two storages side by side: `pair[0]` is the model."""
 
+    engine: ClassVar[str]
+
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
@@ -73,7 +81,7 @@ class SameAsMemory(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         model = memory(self.clock, Path(self.folder.name))
-        engine = sqlite(self.clock, Path(self.folder.name))
+        engine = ENGINES[self.engine](self.clock, Path(self.folder.name))
         self.pair = (
             self.run(self.opened.enter_async_context(model)),
             self.run(self.opened.enter_async_context(engine)),
@@ -237,10 +245,22 @@ def contents(row: Row) -> tuple[str, str, list[tuple[str, type, Any]]]:
     return row.partition, row.key, typed
 
 
-TestSameAsMemory = SameAsMemory.TestCase
-TestSameAsMemory.settings = settings(
+class SqliteSameAsMemory(SameAsMemory):
+    engine = "sqlite"
+
+
+class AzureSameAsMemory(SameAsMemory):
+    engine = "azure"
+
+
+TestSqliteSameAsMemory = SqliteSameAsMemory.TestCase
+TestSqliteSameAsMemory.settings = settings(
     max_examples=60,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
+)
+TestAzureSameAsMemory = AzureSameAsMemory.TestCase
+TestAzureSameAsMemory.settings = settings(  # a call of the emulator takes milliseconds
+    TestSqliteSameAsMemory.settings, max_examples=30
 )

@@ -1,4 +1,7 @@
-"""A storm over storage: chosen writes of one process fail, before they took effect or after."""
+"""A storm over storage: chosen writes of one process fail, before they took effect or after.
+
+Or somebody else crosses its way: acts just before a chosen one of its calls.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,27 @@ class Storm:
 
     async def close(self) -> None:
         """The storage under it is closed by whoever opened it."""
+
+
+class Crossed(Storm):
+    """Storage as one process sees it; somebody else acts just before one of its writes.
+
+    With `reads`, before one of its calls of any kind.
+    """
+
+    def __init__(
+        self, inner: Storage, at: int, act: Callable[[], Awaitable[object]], *, reads: bool = False
+    ) -> None:
+        super().__init__(inner)
+        self.calls = 0  # that somebody could have crossed
+        self._at, self._somebody_acts, self._reads = at, act, reads
+
+    async def call(self, name: str, table: object, act: Callable[[], Awaitable[Any]]) -> Any:
+        if table != "service" and (self._reads or name not in READS):
+            at, self.calls = self.calls, self.calls + 1
+            if at == self._at:
+                await self._somebody_acts()
+        return await super().call(name, table, act)
 
 
 class _Exposed:

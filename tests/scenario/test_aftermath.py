@@ -9,41 +9,27 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pytest
 
 from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.message import Status
-from postroom.flow import subscribe
+from postroom.domain.message import Books, Status
+from postroom.flow import steer, subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
+from postroom.flow.send import Handled
 from postroom.records import batches, messages
-from postroom.storage.port import Storage, Unavailable
+from postroom.storage.port import DEAD_LETTERS, Storage, Unavailable
 from tests.scenario.clock import soon
-from tests.scenario.storm import READS, Storm
-from tests.scenario.test_archive_age import DAY_S, everything_about
-from tests.scenario.town import CLAIM_S, LIST, Town, once_each
+from tests.scenario.storm import Crossed, Storm
+from tests.scenario.town import CLAIM_S, DAY_S, LIST, Town, once_each
 
 PEOPLE = ["ada", "bob"]
 HOUR = timedelta(hours=1)
 HOUR_S = HOUR.total_seconds()
 SWEEP_S = 61.0  # a little more than the scheduler lets pass between two sweeps
+CALLS_OF_A_DROP = 6  # claim, message, rows, ledger, deletion, completion
 LEFTOVER_S = 11 * 60.0  # the same for a due entry that leads nowhere
-
-
-class Crossed(Storm):
-    """Storage as one process sees it; somebody else acts just before one of its writes."""
-
-    def __init__(self, inner: Storage, at: int, act: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(inner)
-        self._at, self._somebody_acts = at, act
-
-    async def call(self, name: str, table: object, act: Callable[[], Awaitable[Any]]) -> Any:
-        is_write = name not in READS and table != "service"
-        if is_write and len(self.writes) == self._at:
-            await self._somebody_acts()
-        return await super().call(name, table, act)
 
 
 async def due_in(town: Town, wait: timedelta) -> str:
@@ -100,7 +86,7 @@ async def test_a_sender_killed_at_any_write_leaves_nothing_that_outlives_its_mes
         assert await town.is_archived(ref), at
         await town.pass_time(31 * DAY_S)
         await town.quiet()
-        assert await everything_about(town, ref) == [], at
+        assert await town.everything_about(ref) == [], at
         await town.close_sender(role)
 
 
@@ -115,6 +101,54 @@ async def test_rows_that_settling_finds_final_are_deleted_at_once(town: Town, at
     await town.quiet()
     assert await town.is_archived(ref)
     assert await batches.load_deliveries(town.storage.tables, ref, 0) == {}
+
+
+async def archived_with_leftovers(town: Town, owner: str) -> str:
+    """Its sender was killed before it deleted the rows; the item comes back only now."""
+    town.sink.attempts.clear()
+    ref = await town.compose()
+    await town.fan_out()
+    await die_at_write(town, 4, owner)
+    await town.quiet()
+    assert await town.is_archived(ref)
+    assert await batches.load_deliveries(town.storage.tables, ref, 0)
+    town.clock.move(CLAIM_S)
+    return ref
+
+
+async def test_an_item_taken_after_its_message_was_archived_deletes_what_its_sender_left(
+    town: Town,
+) -> None:
+    await peopled(town)
+    ref = await archived_with_leftovers(town, "clerk.1")
+    clerk = await town.clerk("clerk.2", machine="elsewhere")
+    assert await clerk.take() is Handled.DROPPED
+    assert await batches.load_deliveries(town.storage.tables, ref, 0) == {}
+    assert await town.items() == 0
+
+
+async def test_rows_that_a_retry_brings_back_are_not_deleted_as_leftovers(town: Town) -> None:
+    """Whenever the retry comes while the item of before is handled."""
+    await peopled(town)
+    await town.join("perm-fail-once")
+    for at in range(CALLS_OF_A_DROP):
+        ref = await archived_with_leftovers(town, f"clerk.{at}")
+        town.sink.taken.clear()
+        crossed = Crossed(town.storage, at, partial(bring_back, town, ref), reads=True)
+        clerk = await replace(town, storage=crossed).clerk(f"late.{at}", machine="elsewhere")
+        await clerk.take()
+        assert crossed.calls > at
+        role = await town.open_sender()
+        await town.quiet()
+        assert town.arrived() == once_each(["perm-fail-once"]), at
+        assert (await town.read(ref)).books == Books(sent=3), at
+        assert await town.items(DEAD_LETTERS) == 0, at
+        await town.close_sender(role)
+
+
+async def bring_back(town: Town, ref: str) -> None:
+    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await town.fan_out()
 
 
 # A message is given a new time on the same day, where its due entry has the same key
@@ -170,6 +204,24 @@ async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_ot
     await town.pass_time(SWEEP_S)
     await town.quiet()
     assert town.arrived() == once_each(PEOPLE)
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["before the due entry", "before the message"])
+async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
+    town: Town, at: int
+) -> None:
+    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that finds it
+    await peopled(town)
+    ref = await due_in(town, HOUR)
+    await town.open_sender()
+    await town.quiet()
+    now = town.clock.now()
+    crossed = Crossed(town.storage, at, lambda: steer.cancel(town.storage.tables, ref, now))
+    with pytest.raises(WrongState, match="changed at this moment"):
+        await give_time(crossed.tables, ref, now + 3 * HOUR, now)
+    await town.quiet()
+    assert (await town.read(ref)).status is Status.CANCELLED
+    assert await town.is_archived(ref)
 
 
 # A web machine's clock is ahead
@@ -266,5 +318,5 @@ async def test_who_dies_while_deleting_a_message_leaves_it_whole_or_only_bodies_
         if await is_there(town, ref):
             expected += once_each(PEOPLE)
         else:
-            assert set(await everything_about(town, ref)) <= {f"{ref}.htm", f"{ref}.txt"}, at
+            assert set(await town.everything_about(ref)) <= {f"{ref}.htm", f"{ref}.txt"}, at
         assert town.arrived() == expected, at

@@ -3,23 +3,7 @@
 from __future__ import annotations
 
 from postroom.flow import steer
-from postroom.records.rows import all_rows
-from postroom.storage.port import Across
-from tests.scenario.town import Town, students
-
-DAY_S = 24 * 3600.0
-
-
-async def everything_about(town: Town, ref: str) -> list[str]:
-    """Every row and blob that names the message."""
-    found = [
-        f"{table}/{row.partition}/{row.key}"
-        for table in ("message", "messagearchive")
-        async for row in all_rows(town.storage.tables, table, Across())
-        if ref in row.partition or ref in row.key
-    ]
-    names, _ = await town.storage.blobs.list(ref)
-    return found + names
+from tests.scenario.town import DAY_S, Town, students
 
 
 async def sent_and_archived(town: Town) -> str:
@@ -39,11 +23,11 @@ async def test_old_messages_are_deleted_whole_and_younger_ones_stay(town: Town) 
     young = await sent_and_archived(town)
     await town.pass_time(10 * DAY_S)
     await town.quiet()
-    assert await everything_about(town, old)  # thirty days are not over yet
+    assert await town.everything_about(old)  # thirty days are not over yet
     await town.pass_time(DAY_S)
     await town.quiet()
-    assert await everything_about(town, old) == []
-    kept = await everything_about(town, young)
+    assert await town.everything_about(old) == []
+    kept = await town.everything_about(young)
     assert len(kept) == 2 + 2 + 121 + 2 + 2  # headers, ledgers, deliveries, message, bodies
 
 
@@ -62,7 +46,7 @@ async def test_a_message_tried_again_is_as_young_as_its_last_archiving(town: Tow
     assert (await town.read(ref)).books.sent == 2
     await town.pass_time(16 * DAY_S)
     await town.quiet()
-    assert await everything_about(town, ref) == []
+    assert await town.everything_about(ref) == []
 
 
 async def test_a_message_that_is_being_tried_again_does_not_age(town: Town) -> None:

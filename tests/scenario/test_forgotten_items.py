@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from postroom.domain.message import Books
-from postroom.flow import steer
+from postroom.flow import steer, sweep
+from postroom.flow.send import Handled
+from postroom.records import batches
 from postroom.storage.port import MAIL_QUEUE
-from tests.scenario.town import Town, once_each, students
+from tests.scenario.town import CLAIM_S, LEASE_S, Clerk, Town, once_each, students
 
 QUARTER_S = 15 * 60.0
 
@@ -59,3 +61,44 @@ async def test_items_that_wait_for_a_sender_are_not_put_again_and_again(
         town.clock.move(61)
         await town.fan_out()
     assert await town.items() == 4
+
+
+async def in_hand_for_long(town: Town) -> tuple[str, Clerk]:
+    """A sender that lives, and has waited for an answer longer than an item may be missing."""
+    ref = await town.mailing("ada", "slow", "zoe")
+    clerk = await town.clerk(machine="elsewhere")
+    await clerk.take_until(town.sink.is_waiting.wait())
+    town.clock.move(CLAIM_S)
+    await lose_all_items(town)
+    for _ in range(round(sweep.FORGOTTEN_AFTER.total_seconds() / 10) + 1):
+        town.clock.move(10)
+        await clerk.hold_lease()
+    return ref, clerk
+
+
+async def test_no_item_is_put_for_a_batch_that_a_living_sender_has_in_hand(town: Town) -> None:
+    ref, clerk = await in_hand_for_long(town)
+    await town.fan_out()
+    assert await town.items() == 0
+    town.sink.release()
+    assert await clerk.finish() is Handled.LOST  # of the item, not of what was sent
+    assert (await town.read(ref)).books == Books(sent=3)
+
+
+async def test_an_item_is_put_for_a_batch_in_hand_once_the_lease_of_its_sender_is_over(
+    town: Town,
+) -> None:
+    """The ledger is left as it is: whoever settles it must find it so."""
+    ref, clerk = await in_hand_for_long(town)
+    await clerk.die()
+    before = await batches.find_ledger(town.storage.tables, ref, 0)
+    town.clock.move(LEASE_S)
+    await town.fan_out()
+    assert await town.items() == 1
+    assert await batches.find_ledger(town.storage.tables, ref, 0) == before
+    town.sink.options = town.answering_at_once()
+    await town.open_sender()
+    await town.quiet()
+    assert set(town.arrived()) == {"ada", "slow", "zoe"}
+    assert (await town.read(ref)).books == Books(sent=3, doubts=3)
+    assert await town.is_archived(ref)

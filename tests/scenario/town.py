@@ -30,9 +30,10 @@ from postroom.flow.send import Handled, Sender
 from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import Right
+from postroom.records.rows import all_rows
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.storage.port import MAIL_QUEUE, Claim, Storage
+from postroom.storage.port import MAIL_QUEUE, Across, Claim, Storage
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
@@ -40,6 +41,7 @@ LIST = "contoso1"
 FROM = "History Department <donotreply@contoso.edu>"
 SITE = Site("https://post.contoso.edu", "the secret of the town")
 LEASE_S, CLAIM_S = 30.0, 300.0
+DAY_S = 24 * 3600.0
 RULES = RetryRules(chance=lambda: 0.5)  # the middle of the jitter: exact times
 TURNS_MAX = 400  # steps of everybody; a scenario that needs more goes round in circles
 
@@ -335,6 +337,17 @@ class Town:
 
     async def states(self, ref: str) -> dict[str, State]:
         return {name: fate.state for name, fate in (await self.fates(ref)).items()}
+
+    async def everything_about(self, ref: str) -> list[str]:
+        """Every row and blob that names the message."""
+        found = [
+            f"{table}/{row.partition}/{row.key}"
+            for table in ("message", "messagearchive")
+            async for row in all_rows(self.storage.tables, table, Across())
+            if ref in row.partition or ref in row.key
+        ]
+        names, _ = await self.storage.blobs.list(ref)
+        return found + names
 
     async def items(self, queue: str = MAIL_QUEUE) -> int:
         return await self.storage.queues.length(queue)

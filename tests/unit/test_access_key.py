@@ -11,18 +11,21 @@ from postroom.clock import WallClock
 from postroom.domain.access_key import (
     LISTS_MAX,
     AccessKey,
+    Right,
     check_key_lists,
     check_key_name,
+    check_key_rights,
     is_key,
     key_hash,
     new_key,
 )
 from postroom.domain.errors import BadInput, NotFound
 from postroom.records import keys
+from postroom.records.rows import Unreadable
 from postroom.storage.memory import MemoryStorage, MemoryTables
 from postroom.storage.port import SCAN_ROWS_MAX, Across, Properties, Tables
-from postroom.web import api
-from postroom.web.api import Gate
+from postroom.web.api import gate as gate_module
+from postroom.web.api.gate import Gate
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
@@ -63,13 +66,54 @@ def test_a_list_named_twice_counts_once_and_too_many_are_refused() -> None:
 
 def test_a_key_without_lists_is_for_every_list() -> None:
     key = AccessKey(id="0" * 8, name="portal", created_at=NOW)
-    assert key.may_subscribe_to("contoso1")
+    assert key.is_for("contoso1")
 
 
 def test_a_key_with_lists_is_for_these_alone() -> None:
     key = AccessKey(id="0" * 8, name="portal", created_at=NOW, lists=("contoso1",))
-    assert key.may_subscribe_to("contoso1")
-    assert not key.may_subscribe_to("contoso")
+    assert key.is_for("contoso1")
+    assert not key.is_for("contoso")
+
+
+@pytest.mark.parametrize(
+    ("rights", "allowed"),
+    [
+        ((), ["subscribe"]),
+        ((Right.SUBSCRIBE,), ["subscribe"]),
+        ((Right.READ,), ["read"]),
+        ((Right.WRITE,), ["read", "write"]),
+        ((Right.WRITE, Right.SUBSCRIBE, Right.WRITE), ["subscribe", "read", "write"]),
+    ],
+)
+async def test_a_key_may_do_what_it_was_made_for_and_writing_includes_reading(
+    tables: Tables, rights: tuple[Right, ...], allowed: list[str]
+) -> None:
+    key, _ = await keys.create(tables, "portal", (), NOW, check_key_rights(rights))
+    found = await keys.find(tables, key)
+    assert found is not None
+    assert [right.value for right in Right if found.has(right)] == allowed
+
+
+async def test_a_key_made_without_a_word_about_rights_signs_people_up_alone(
+    tables: Tables,
+) -> None:
+    _, made = await keys.create(tables, "portal", (), NOW)
+    assert made.rights == (Right.SUBSCRIBE,)
+
+
+@pytest.mark.parametrize("spoilt", ["lists", "rights"])
+async def test_a_row_that_does_not_say_what_its_key_may_do_is_no_key(
+    tables: Tables, spoilt: str
+) -> None:
+    key, _ = await keys.create(tables, "portal", ("contoso1",), NOW)
+    [row] = (await tables.scan("service", Across())).rows
+    less = {name: value for name, value in row.properties.items() if name != spoilt}
+    await tables.upsert("service", row.partition, row.key, less)
+    with pytest.raises(Unreadable):
+        await keys.find(tables, key)
+    await tables.upsert("service", row.partition, row.key, less | {"lists": "", "rights": "rule"})
+    with pytest.raises(Unreadable):
+        await keys.find(tables, key)
 
 
 async def test_a_key_is_found_as_it_was_made(tables: Tables) -> None:
@@ -158,7 +202,7 @@ async def test_the_gate_looks_a_key_up_once_in_five_seconds(tables: Tables) -> N
 async def test_the_gate_remembers_no_more_keys_than_agreed(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "KEYS_KEPT_MAX", 2)
+    monkeypatch.setattr(gate_module, "KEYS_KEPT_MAX", 2)
     gate = Gate()
     made = [await keys.create(tables, "portal", (), NOW) for _ in range(3)]
     for key, _ in made:

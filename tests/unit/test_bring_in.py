@@ -108,8 +108,8 @@ def students(number: int) -> list[str]:
     return [f"student{at}@contoso.edu" for at in range(number)]
 
 
-def intake(storage: MemoryStorage, **terms: bool) -> Intake:
-    return Intake(storage.tables, LIST, terms.pop("verified", True), NOW, **terms)
+def intake(storage: MemoryStorage, *, verified: bool = True, is_rehearsal: bool = False) -> Intake:
+    return Intake(storage.tables, LIST, verified, NOW, is_rehearsal=is_rehearsal)
 
 
 async def everyone(storage: MemoryStorage) -> dict[str, bool]:

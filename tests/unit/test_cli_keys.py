@@ -32,6 +32,15 @@ def test_a_key_may_be_for_several_lists(contoso1: Postroom) -> None:
     ]
 
 
+def test_a_key_has_the_rights_that_were_named(contoso1: Postroom) -> None:
+    assert contoso1("key", "create", "portal", "--json").json["rights"] == ["subscribe"]
+    options = ("--right", "write", "--right", "subscribe", "--right", "write")
+    made = contoso1("key", "create", "program", *options, "--json").json
+    assert made["rights"] == ["subscribe", "write"]
+    assert "subscribe and write" in contoso1("key", "all").out
+    assert contoso1("key", "create", "portal", "--right", "rule").code == 2
+
+
 def test_a_key_for_a_list_that_is_not_there_is_not_made(contoso1: Postroom) -> None:
     refused = contoso1("key", "create", "portal", "--list", "contoso9")
     assert (refused.code, refused.out) == (1, "")

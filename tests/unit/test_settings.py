@@ -56,3 +56,23 @@ def test_a_file_that_is_no_toml_is_told(file: Path) -> None:
     file.write_text("lanes == 3\n")
     with pytest.raises(BadSettings, match="cannot be read"):
         load({}, file)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://contoso.edu/post", "https://contoso.edu//", "https://contoso.edu/?list=1"]
+)
+def test_a_public_address_with_a_path_is_refused(file: Path, url: str) -> None:
+    """Links are made of it and of paths of our own: behind a path they would lead nowhere."""
+    with pytest.raises(BadSettings, match="POSTROOM_URL: must be a web address without a path"):
+        load({"POSTROOM_URL": url}, file)
+
+
+@pytest.mark.parametrize("port", [65536, 65537, 99999])
+def test_a_port_that_no_machine_has_is_refused(file: Path, port: int) -> None:
+    with pytest.raises(BadSettings, match="POSTROOM_BIND: must be an address and a port such as"):
+        load({"POSTROOM_BIND": f"127.0.0.1:{port}"}, file)
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "127.0.0.1:65535", "[::1]:8025"])
+def test_every_port_that_a_machine_has_may_be_bound(file: Path, bind: str) -> None:
+    assert load({"POSTROOM_BIND": bind}, file).bind == bind

@@ -12,8 +12,11 @@ from postroom.domain.work_item import (
     BadItem,
     BatchItem,
     ConfirmItem,
+    TrialItem,
+    is_trial_item,
     parse_batch_item,
     parse_confirm_item,
+    parse_trial_item,
 )
 
 ITEM = BatchItem("2026-11-15", "639303300000000000", "student1@contoso.edu", False, 7)
@@ -63,9 +66,24 @@ def test_what_is_no_confirmation_item_is_told_apart(body: str) -> None:
         parse_confirm_item(body)
 
 
+def test_a_trial_item_says_which_message_and_for_whom() -> None:
+    item = TrialItem("634852858215726983", "0f3a", "student1~2b@contoso.edu")
+    assert is_trial_item(item.body())
+    assert parse_trial_item(item.body()) == item
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["test", "test,1,0f", "test,ref,0f,a@b.de", "test,1,0-f,a@b.de", "test,1,0f,a/b", "0f,list"],
+)
+def test_what_is_no_trial_item_is_told_apart(body: str) -> None:
+    with pytest.raises(BadItem):
+        parse_trial_item(body)
+
+
 @given(st.text())
 def test_no_text_at_all_breaks_the_reader(body: str) -> None:
-    for parse in (parse_batch_item, parse_confirm_item):
+    for parse in (parse_batch_item, parse_confirm_item, parse_trial_item):
         try:
             parse(body)
         except BadItem:

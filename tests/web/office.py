@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -62,13 +63,15 @@ class Office:
 
 
 @asynccontextmanager
-async def open_office(folder: Path, url: str = "https://post.contoso.edu") -> AsyncIterator[Office]:
+async def open_office(
+    folder: Path, url: str = "https://post.contoso.edu", **more: Any
+) -> AsyncIterator[Office]:
     storage, site = MemoryStorage(Still()), Site(url, "a secret")
     mailing_list = MailingList(
         name=LIST, description="History <b>news</b>", sender="a@contoso.edu", created_at=NOW
     )
     await lists.create(storage.tables, mailing_list)
-    app = create_app(Desk(storage, Still(), Bells(folder / "bells"), site))
+    app = create_app(Desk(storage, Still(), Bells(folder / "bells"), site, **more))
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as browser:
         yield Office(storage, site, browser)

@@ -28,6 +28,8 @@ from postroom.records import keys, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Row, StorageFull, Unavailable
 from postroom.web import api
+from postroom.web.api import body as reading
+from postroom.web.api import gate
 from postroom.web.desk import SENDER_BELL, Desk
 from tests.scenario.clock import START, TownClock
 
@@ -238,7 +240,7 @@ async def test_a_body_of_another_shape_is_refused(
 async def test_a_thousand_mistakes_are_not_all_told(service: Service) -> None:
     unknown = dict.fromkeys(map(str, range(1000)), 1)
     told = problem(await service.post(json.dumps(unknown).encode()), 422)
-    assert len(told["errors"]) == api.MISTAKES_TOLD_MAX
+    assert len(told["errors"]) == reading.MISTAKES_TOLD_MAX
 
 
 NOT_JSON = [b"", b"{", b'{"list": 5, x', b"list=contoso1", b"\xff\xfe{}", b'{"list":NaN}']
@@ -270,7 +272,7 @@ async def test_a_huge_body_is_refused_before_it_is_read_to_its_end(service: Serv
             yield b" " * 1024
 
     problem(await service.post(endless()), 413)
-    assert sent <= api.BODY_BYTES_MAX + 2 * 1024
+    assert sent <= reading.BODY_BYTES_MAX + 2 * 1024
 
 
 async def test_a_caller_that_hangs_up_half_way_changes_nothing(
@@ -298,7 +300,7 @@ async def test_another_method_is_refused(service: Service, method: str) -> None:
 async def test_a_key_that_calls_too_often_is_told_when_to_call_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "KEY_CALLS_BURST", 3)
+    monkeypatch.setattr(gate, "KEY_CALLS_BURST", 3)
     people = [f"student{number}@contoso.edu" for number in range(4)]
     answers = [await service.call(email=each) for each in people]
     assert [each.status_code for each in answers] == [202, 202, 202, 429]
@@ -347,7 +349,7 @@ async def test_storage_that_never_answers_does_not_keep_the_caller(
         await asyncio.Event().wait()
         return None
 
-    monkeypatch.setattr(api, "STORAGE_S_MAX", 0.01)
+    monkeypatch.setattr(gate, "STORAGE_S_MAX", 0.01)
     monkeypatch.setattr(service.storage.tables, "get", never)
     problem(await service.call(), 503)
 

@@ -217,7 +217,7 @@ async def test_storage_that_is_slow_gives_the_same_page_after_a_bounded_time(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(office.storage.tables, "get", get)
-    monkeypatch.setattr(security, "ANSWER_S_MAX", 0.01)
+    monkeypatch.setattr(security, "ORDINARY", security.Room(answer_s=0.01))
     assert (await office.browser.get(office.leave_path(STRANGER))).status_code == 503
 
 

@@ -189,12 +189,11 @@ class House:
 
 async def _join(parts: Parts, numbers: range, name: str) -> None:
     now = parts.clock.now()
-    rows = []
-    for number in numbers:
-        address = parse_address(f"{name}{number}@contoso.edu")
-        rows += subscribers.joining(subscribe.new_subscriber(LIST, address, {}, True, now))
-    if rows:
-        await parts.storage.tables.batch("mailinglist", LIST, rows)
+    newcomers = [
+        subscribe.new_subscriber(LIST, parse_address(f"{name}{number}@contoso.edu"), {}, True, now)
+        for number in numbers
+    ]
+    await subscribers.join_together(parts.storage.tables, newcomers, now)
 
 
 async def books(parts: Parts, ref: str) -> Message:

@@ -19,6 +19,7 @@ from postroom.cli import (
     running,
     storage,
     subscribers,
+    users,
 )
 from postroom.domain.errors import BadInput
 
@@ -41,6 +42,7 @@ app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
 app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
+app.add_typer(users.app, name="user")
 app.add_typer(storage.app, name="storage")
 app.command()(doctor.doctor)
 

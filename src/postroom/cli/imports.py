@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
-import csv
-import io
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -20,7 +15,8 @@ from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, interruptible, work
 from postroom.domain.csv_people import People
-from postroom.domain.csv_rows import RECORD_CHARS_MAX, BadRow, guarded, mended
+from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
+from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
 from postroom.flow.bring_in import Counts, Intake, bring_in
@@ -29,11 +25,7 @@ from postroom.storage.port import StorageError
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-HEAD_BYTES = 4096
 BAD_ROWS_SHOWN = 10
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ARCHIVE = b"PK\x03\x04"  # what .xlsx and .ods files begin with
-_DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 
 def import_people(
@@ -82,64 +74,13 @@ async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
         raise
 
 
-class Source:
-    """The lines of a file, decoded one by one, and how far it has been read."""
-
-    def __init__(self, file: BinaryIO, head: bytes) -> None:
-        self._file = file
-        self._is_utf16 = head.startswith(_UTF16)
-        encoding = "utf-16" if self._is_utf16 else "utf-8-sig"
-        errors = "replace" if self._is_utf16 else "surrogateescape"
-        # newline="" also ends a line at a lone CR, which some spreadsheets still write.
-        self._text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
-        self._mended = 0
-        self.size = os.fstat(file.fileno()).st_size
-
-    def __iter__(self) -> Iterator[str]:
-        for line in iter(partial(self._text.readline, RECORD_CHARS_MAX), ""):
-            right = mended(line)
-            self._mended += right is not line
-            yield right
-
-    @property
-    def encoding(self) -> str:
-        if self._is_utf16:
-            return "UTF-16"
-        if not self._mended:
-            return "UTF-8"
-        return f"UTF-8, but {self._mended:,} lines Windows-1252"
-
-    @property
-    def read_bytes(self) -> int:
-        return self._file.tell() if self._file.seekable() else 0
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[Source]:
-    """The file, looked at before it is believed to be CSV."""
-    try:
-        with path.open("rb") as file:
-            head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
-            _check_is_text(path, head)
-            yield Source(file, head)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _check_is_text(path: Path, head: bytes) -> None:
-    if head.startswith(_ARCHIVE):
-        raise BadInput(f"{path} is a spreadsheet: save it as CSV, then import that file.")
-    if b"\0" in head and not head.startswith(_UTF16):
-        raise BadInput(f"{path} is not text: save it as CSV in UTF-8, then import that file.")
-
-
 @contextlib.contextmanager
 def _report(path: Path | None) -> Iterator[TextIO | None]:
     if path is None:
         yield None
         return
     with csv_file(path) as file:
-        csv.writer(file, lineterminator="\n").writerow(["line", "value", "reason"])
+        file.write(csv_text([REPORT_COLUMNS]))
         yield file
 
 
@@ -151,7 +92,7 @@ class _Watch:
     ) -> None:
         self.interrupt = interrupt
         self.first_bad: list[BadRow] = []
-        self._refusals = csv.writer(refusals, lineterminator="\n") if refusals else None
+        self._refusals = refusals
         self._source = source
         self._tick = tick
 
@@ -162,7 +103,7 @@ class _Watch:
         if len(self.first_bad) < BAD_ROWS_SHOWN:
             self.first_bad.append(row)
         if self._refusals:
-            self._refusals.writerow([row.line, guarded(row.value), row.reason])
+            self._refusals.write(csv_text([(row.line, row.value, row.reason)]))
 
     def counted(self, counts: Counts) -> None:
         words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
@@ -198,7 +139,7 @@ class _Result:
         yield f"{counts.already:,} already there"
         yield f"{counts.gone:,} gone: they left earlier, and stay away"
         yield f"{counts.bad:,} bad"
-        delimiter = _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
+        delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
         yield f"Read as {self.encoding}, delimiter {delimiter}."
         for row in self.watch.first_bad:
             yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"

@@ -8,7 +8,13 @@ import typer
 
 from postroom.cli.output import AsJson, readable, show, tell
 from postroom.cli.session import work
-from postroom.domain.access_key import AccessKey, check_key_lists, check_key_name
+from postroom.domain.access_key import (
+    AccessKey,
+    Right,
+    check_key_lists,
+    check_key_name,
+    check_key_rights,
+)
 from postroom.domain.mailing_list import check_list_name
 from postroom.records import keys, lists
 
@@ -25,20 +31,28 @@ def create(
         list[str] | None,
         typer.Option("--list", metavar="LIST", help="Only for this list; may be repeated."),
     ] = None,
+    rights: Annotated[
+        list[Right] | None,
+        typer.Option("--right", help="What it may do, subscribe unless told; may be repeated."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key and show it, this once."""
     name = check_key_name(name)
     names = check_key_lists(map(check_list_name, list_names or []))
+    allowed = check_key_rights(rights or [])
 
     async def job(parts: Parts) -> tuple[str, AccessKey]:
         tables = parts.storage.tables
         for each in names:
             await lists.read(tables, each)
-        return await keys.create(tables, name, names, parts.clock.now())
+        return await keys.create(tables, name, names, parts.clock.now(), allowed)
 
     key, made = work(job)
-    told = f"The key {made.id} ({name}) is for {_scope(made)}. Keep it safe, it is shown only now:"
+    told = (
+        f"The key {made.id} ({name}) is for {_scope(made)}, with the right to {_allowed(made)}. "
+        "Keep it safe, it is shown only now:"
+    )
     show(_data(made) | {"key": key}, as_json, told, key)
 
 
@@ -72,7 +86,11 @@ def revoke(
 
 def _line(key: AccessKey) -> str:
     used = f"used {readable(key.last_used_at)}" if key.last_used_at else "never used"
-    return f"{key.id}  {key.name:20}  {_scope(key):20}  {used}"
+    return f"{key.id}  {key.name:20}  {_allowed(key):15}  {_scope(key):20}  {used}"
+
+
+def _allowed(key: AccessKey) -> str:
+    return " and ".join(key.rights)
 
 
 def _scope(key: AccessKey) -> str:

@@ -11,17 +11,14 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
 from postroom.cli.session import interruptible, work
-from postroom.domain.address import parse_mailbox
-from postroom.domain.errors import BadInput
-from postroom.domain.mailing_list import MailingList, check_description, check_list_name
-from postroom.flow import sweep
+from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.flow import keep_lists, sweep
 from postroom.records import lists
 from postroom.storage.port import Conflict
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-POSTAL_ADDRESS_CHARS_MAX = 300
 DELETE_BATCHES = 20  # between two looks at the progress
 
 app = typer.Typer(no_args_is_help=True, help="Mailing lists.")
@@ -34,22 +31,16 @@ def create(
     sender: Annotated[str, typer.Option("--from", metavar="MAILBOX", help="From of its mails.")],
     description: Annotated[str, typer.Option(help="What people read in mails.")] = "",
     postal_address: Annotated[str, typer.Option(help="Stands at the foot of its mails.")] = "",
+    public_form: Annotated[
+        bool, typer.Option(help="Whether it has a page on which anybody may sign up.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a list."""
-    check_list_name(name)
-    parse_mailbox(sender)
+    wanted = keep_lists.checked(name, sender, description, postal_address, public_form)
 
     async def job(parts: Parts) -> MailingList:
-        made = MailingList(
-            name=name,
-            description=check_description(description),
-            sender=sender.strip(),
-            created_at=parts.clock.now(),
-            postal_address=_checked_postal_address(postal_address),
-        )
-        await lists.create(parts.storage.tables, made)
-        return made
+        return await keep_lists.create(parts.storage.tables, wanted, parts.clock.now())
 
     made = work(job)
     show(_data(made), as_json, f"The list {name} is there; its mails come from {made.sender}.")
@@ -132,14 +123,6 @@ def _data(found: MailingList) -> dict[str, Any]:
         "from": found.sender,
         "description": found.description,
         "postal_address": found.postal_address,
+        "public_form": found.public_form,
         "created_at": found.created_at,
     }
-
-
-def _checked_postal_address(text: str) -> str:
-    text = text.strip()
-    if len(text) > POSTAL_ADDRESS_CHARS_MAX or not text.isprintable():
-        raise BadInput(
-            f"The postal address must be one line of at most {POSTAL_ADDRESS_CHARS_MAX} characters."
-        )
-    return text

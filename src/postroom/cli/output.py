@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import msgspec
 import typer
 
-from postroom.domain.csv_rows import guarded
+from postroom.domain.csv_rows import csv_text
 from postroom.domain.errors import BadInput
 
 AsJson = Annotated[
@@ -77,18 +76,12 @@ async def print_json_array(values: AsyncIterator[object]) -> int:
 
 async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Sequence[Any]]) -> int:
     """Rows as they come, safe to open in a spreadsheet; how many."""
-    writer, count = csv.writer(file, lineterminator="\n"), 0
-    writer.writerow(header)
+    count = 0
+    file.write(csv_text([header]))
     async for row in rows:
-        writer.writerow([guarded(cell_text(cell)) for cell in row])
+        file.write(csv_text([row]))
         count += 1
     return count
-
-
-def cell_text(cell: object) -> str:
-    if cell is None:
-        return ""
-    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
 
 
 @contextlib.contextmanager

@@ -36,9 +36,11 @@ def sender(supervised: Supervised = False) -> None:
 
 
 def web(supervised: Supervised = False) -> None:
-    """Run the web role until SIGTERM: subscriber pages and the web service."""
+    """Run the web role until SIGTERM: the pages and the web service."""
     from postroom import roles
 
+    if not supervised and (first := work(_first_link)):
+        tell(f"Make your account at {first} (works once).")
     in_loop(roles.run_web(load_settings(), supervised=supervised))
 
 
@@ -62,22 +64,26 @@ def serve() -> None:
     from postroom.supervisor import Supervisor
 
     settings = load_settings()
-    work(_opens)  # before anything is promised
+    first = work(_first_link)  # opens storage, before anything is promised
     with wiring.listening(settings):
         pass
 
     async def run() -> None:
         running = asyncio.create_task(Supervisor(settings).run())
         await asyncio.sleep(0)  # it listens to signals from its first step on
-        for line in _welcome(settings):
+        for line in _welcome(settings, first):
             typer.echo(line)
         await running
 
     in_loop(run())
 
 
-async def _opens(parts: Parts) -> None:
-    return None
+async def _first_link(parts: Parts) -> str | None:
+    """Where the first administrator makes their account; None once somebody has."""
+    from postroom.flow import sign_in
+
+    token = await sign_in.first_link(parts.storage.tables, parts.clock.now())
+    return f"{parts.settings.url}/admin/welcome/{token}" if token else None
 
 
 class _Rest(NamedTuple):
@@ -97,11 +103,12 @@ async def _look_around(parts: Parts) -> _Rest:
     return _Rest(sum(lengths.values()), dead_letters, is_due)
 
 
-def _welcome(settings: Settings) -> list[str]:
+def _welcome(settings: Settings, first: str | None) -> list[str]:
     from postroom import wiring
 
+    start = f"make your account at {first}" if first else f"open {settings.url}/admin"
     return [
-        f"Postroom runs on {settings.bind}; links in mails begin with {settings.url}",
+        f"Postroom runs on {settings.bind}; {start}",
         f"  storage    {wiring.storage_path(settings)}",
         f"  mails go   {_way_out(settings)}",
         f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",

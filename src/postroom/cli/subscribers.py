@@ -20,17 +20,14 @@ from postroom.cli.output import (
 )
 from postroom.cli.session import work
 from postroom.domain.address import parse_address
-from postroom.domain.csv_people import EMAIL, SINCE, SUBSCRIPTION, UNVERIFIED
-from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.subscriber import Subscriber
-from postroom.flow import subscribe
+from postroom.domain.subscriber import Standing, Subscriber, attributes_from, subscription
+from postroom.flow import subscribe, take_out
 from postroom.records import lists, subscribers
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
-
-EXPORT_COLUMNS_MAX = 1000  # the header must be known before the first row is written
 
 app = typer.Typer(no_args_is_help=True, help="The people of a list.")
 app.command("import")(import_people)
@@ -53,7 +50,7 @@ def add(
 ) -> None:
     """Add one person. Who is not verified is not mailed."""
     check_list_name(list_name)
-    parsed, attributes = parse_address(address), _attributes(attribute or [])
+    parsed, attributes = parse_address(address), attributes_from(attribute or [])
 
     async def job(parts: Parts) -> Subscriber:
         return await subscribe.add(
@@ -113,12 +110,13 @@ def export(
     """Write everyone of a list as CSV, or with --json and no file as one array."""
     check_list_name(list_name)
     path = None if file is None or str(file) == "-" else file
+    standing = Standing.GONE if gone else Standing.THERE
 
     async def job(parts: Parts) -> int:
         await lists.read(parts.storage.tables, list_name)
         if as_json and path is None:
-            return await print_json_array(_exported(parts, list_name, gone))
-        return await _export_csv(parts, list_name, gone, path)
+            return await print_json_array(_exported(parts, list_name, standing))
+        return await _export_csv(parts, list_name, standing, path)
 
     count = work(job)
     if path is not None:
@@ -128,56 +126,27 @@ def export(
             tell(f"{count:,} people of {list_name} are in {path}.")
 
 
-async def _export_csv(parts: Parts, list_name: str, gone: bool, path: Path | None) -> int:
-    """Twice over the list: once for the columns, once for the rows."""
-    names: set[str] = set()
-    async for one in _everyone(parts, list_name, gone):
-        names.update(one.attributes)
-        if len(names) > EXPORT_COLUMNS_MAX:
-            raise BadInput(f"{list_name} has over {EXPORT_COLUMNS_MAX} attributes: use --json.")
-    columns = sorted(names)
-
-    async def rows() -> AsyncIterator[list[Any]]:
-        async for one in _everyone(parts, list_name, gone):
-            values = [one.attributes.get(name, "") for name in columns]
-            yield [one.address, standing(one), one.since, *values]
-
+async def _export_csv(parts: Parts, list_name: str, standing: Standing, path: Path | None) -> int:
+    tables = parts.storage.tables
+    header = await take_out.columns(tables, list_name, standing)
+    rows = take_out.rows(tables, list_name, standing, header)
     with csv_file(path) as out:
-        return await write_csv(out, [EMAIL, SUBSCRIPTION, SINCE, *columns], rows())
+        return await write_csv(out, header, rows)
 
 
-async def _exported(parts: Parts, list_name: str, gone: bool) -> AsyncIterator[dict[str, Any]]:
-    async for one in _everyone(parts, list_name, gone):
+async def _exported(
+    parts: Parts, list_name: str, standing: Standing
+) -> AsyncIterator[dict[str, Any]]:
+    async for one in subscribers.everyone(parts.storage.tables, list_name, standing):
         yield _data(one)
-
-
-async def _everyone(parts: Parts, list_name: str, gone: bool) -> AsyncIterator[Subscriber]:
-    async for one in subscribers.everyone(parts.storage.tables, list_name):
-        if bool(one.gone) == gone:
-            yield one
-
-
-def standing(one: Subscriber) -> str:
-    """verified, unverified, or why they are gone."""
-    return one.gone or ("verified" if one.verified else UNVERIFIED)
 
 
 def _data(one: Subscriber) -> dict[str, Any]:
     return {
         "list": one.list_name,
         "address": one.address,
-        "subscription": standing(one),
+        "subscription": subscription(one),
         "verified": one.verified,
         "since": one.since,
         "attributes": one.attributes,
     }
-
-
-def _attributes(pairs: list[str]) -> dict[str, str]:
-    attributes: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise BadInput(f"“{pair}” is not an attribute: write it as name=value.")
-        attributes[name.strip()] = value
-    return attributes

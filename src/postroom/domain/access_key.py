@@ -25,8 +25,13 @@ _KEY = re.compile(r"prk_[A-Za-z0-9_-]{40}")  # the start lets secret scanners fi
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARS}}}")
 
 
-class Rights(StrEnum):
-    SUBSCRIBE = "subscribe"
+class Right(StrEnum):
+    SUBSCRIBE = "subscribe"  # sign people up, and nothing else: what a web site needs
+    READ = "read"  # see lists, subscribers, messages and outcomes
+    WRITE = "write"  # change them; includes reading
+
+
+SAFE_RIGHTS = (Right.SUBSCRIBE,)  # what a key has unless told otherwise
 
 
 class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,11 +41,18 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     created_at: datetime
     lists: tuple[str, ...] = ()  # none: for every list
-    rights: Rights = Rights.SUBSCRIBE
+    rights: tuple[Right, ...] = SAFE_RIGHTS
     last_used_at: datetime | None = None  # to the hour
 
-    def may_subscribe_to(self, list_name: str) -> bool:
-        return self.rights is Rights.SUBSCRIBE and (not self.lists or list_name in self.lists)
+    def has(self, right: Right) -> bool:
+        return right in self.rights or (right is Right.READ and Right.WRITE in self.rights)
+
+    @property
+    def is_for_every_list(self) -> bool:
+        return not self.lists
+
+    def is_for(self, list_name: str) -> bool:
+        return self.is_for_every_list or list_name in self.lists
 
 
 def new_key() -> str:
@@ -80,3 +92,9 @@ def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
     if len(once) > LISTS_MAX:
         raise BadInput(f"A key is for at most {LISTS_MAX} lists, or without --list for every list.")
     return once
+
+
+def check_key_rights(rights: Iterable[Right]) -> tuple[Right, ...]:
+    """Each once, in the order of the list above; none means the safe ones."""
+    wanted = set(rights)
+    return tuple(right for right in Right if right in wanted) or SAFE_RIGHTS

@@ -88,6 +88,26 @@ def parse_address(text: str) -> Address:
     return _plain(trimmed) or _international(trimmed)
 
 
+def key_prefix(text: str) -> str:
+    """What the storage keys of all addresses begin with that begin with this text.
+
+    Half a label that is not ASCII has an A-label unlike that of the whole: of it only the mark,
+    and only once a letter shows what it is.
+    """
+    text = text.strip(_BLANKS)
+    local, at, domain = text.partition("@")
+    *labels, last = domain.split(".")
+    try:
+        labels = [idna.encode(each, uts46=True, std3_rules=True).decode() for each in labels]
+    except UnicodeError:
+        raise BadAddress("No address has such a domain; check it.") from None
+    labels.append(last.lower() if last.isascii() else "xn--")
+    begun = unicodedata.normalize("NFC", local).casefold() + at + ".".join(labels)
+    if CONTROL.search(text) or len(_storable(begun)) > STORAGE_KEY_CHARS_MAX:
+        raise BadAddress("No address begins like that; check it.")
+    return _storable(begun)
+
+
 def parse_mailbox(text: str) -> Mailbox:
     """`Name <name@example.org>`, `"Name, quoted" <…>` or the bare address, or BadAddress."""
     trimmed = text.strip(_BLANKS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -41,15 +42,22 @@ class Columns(msgspec.Struct, frozen=True):
     attributes: tuple[tuple[int, str], ...]
     subscription: int | None
     count: int
+    has_header: bool = True  # False: the first row is a person already
 
 
 class People:
-    """Everyone in a file, in order. The header is read at once, and must name the addresses."""
+    """Everyone in a file, in order.
 
-    def __init__(self, lines: Iterator[str], wanted: Mapping[str, str]) -> None:
+    The header is read at once; unless somebody has chosen the columns, it must name the addresses.
+    """
+
+    def __init__(
+        self, lines: Iterator[str], wanted: Mapping[str, str], chosen: Columns | None = None
+    ) -> None:
         self._records = Records(lines)
         self._rest = iter(self._records)
-        self.columns = columns_of(self._header(), wanted)
+        header = self._header() if chosen is None or chosen.has_header else []
+        self.columns = chosen or columns_of(header, wanted)
 
     @property
     def delimiter(self) -> str:
@@ -86,6 +94,50 @@ class People:
         return Person(record.line, address, attributes, subscription != UNVERIFIED, gone)
 
 
+class Beginning(msgspec.Struct, frozen=True):
+    """The first rows of a file, for somebody who chooses the columns."""
+
+    delimiter: str
+    rows: list[list[str]]
+
+    @property
+    def width(self) -> int:
+        return max(map(len, self.rows))
+
+    @property
+    def has_header(self) -> bool:
+        """No address has a heading's place."""
+        return not any("@" in cell for cell in self.rows[0])
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns would be called."""
+        heading = self.rows[0] if self.has_header else []
+        return attribute_names([*heading, *[""] * (self.width - len(heading))])
+
+    @property
+    def email(self) -> int:
+        """Where the addresses stand, by name or by what is in there."""
+        names = self.names
+        named = [names.index(name) for name in EMAIL_NAMES if name in names]
+        ats = [sum("@" in _cell(row, at) for row in self.rows) for at in range(self.width)]
+        return named[0] if named else ats.index(max(ats))
+
+
+def beginning(lines: Iterator[str], rows: int) -> Beginning:
+    """The first rows that have something in them; BadInput if there is none."""
+    records = Records(lines)
+    found = (
+        [clean(cell) for cell in record.cells]
+        for record in records
+        if isinstance(record, Record) and any(map(clean, record.cells))
+    )
+    first = list(islice(found, rows))
+    if not first:
+        raise BadInput("There is nothing in the file: choose one with a row for each person.")
+    return Beginning(records.delimiter, first)
+
+
 def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
     """The columns by their headings; `wanted` gives a heading for a name of the caller's choice."""
     names = attribute_names(header)
@@ -102,6 +154,15 @@ def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
         names.index(SUBSCRIPTION) if SUBSCRIPTION in names else None,
         len(header),
     )
+
+
+def check_column_name(text: str) -> str:
+    """The name of an attribute that a person gives a column."""
+    name = text.strip()
+    clean_attributes({name: "a value"})
+    if name in (SUBSCRIPTION, SINCE):
+        raise BadInput(f"“{name}” is what exports call a column of their own: take another name.")
+    return name
 
 
 def attribute_names(header: Sequence[str]) -> list[str]:

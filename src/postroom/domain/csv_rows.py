@@ -7,17 +7,21 @@ and not the rest of the file.
 from __future__ import annotations
 
 import csv
+import io
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 
-DELIMITERS = (",", ";", "\t", "|")
+DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+DELIMITERS = tuple(DELIMITER_NAMES)
 RECORD_CHARS_MAX = 64 * 1024  # thirty attributes of 500 characters are a quarter of it
 RECORD_LINES_MAX = 100  # of one quoted cell: an address over several lines, not a lost quote
 VALUE_CHARS_SHOWN = 80  # of a bad record, in a report
+REPORT_COLUMNS = ("line", "value", "reason")  # of a report about bad rows
 
 # Spaces and zero-width characters that spreadsheets leave around a value.
 BLANKS = (
@@ -52,6 +56,20 @@ def guarded(cell: str) -> str:
 def unguarded(cell: str) -> str:
     """What `guarded` was given."""
     return cell[1:] if cell.startswith(_GUARD) and cell[1:].startswith(_FORMULA) else cell
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as lines of CSV, every cell safe to open in a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([guarded(_cell_text(cell)) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell_text(cell: object) -> str:
+    if cell is None:
+        return ""
+    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
 
 
 def clean(cell: str) -> str:

@@ -7,10 +7,12 @@ from datetime import datetime
 
 import msgspec
 
+from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput
 
 NAME_CHARS_MAX = 50  # stands in keys and in List-Id (a DNS label allows 63)
 DESCRIPTION_CHARS_MAX = 200
+POSTAL_ADDRESS_CHARS_MAX = 300
 _NAME = re.compile(rf"[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}")
 
 
@@ -20,6 +22,7 @@ class MailingList(msgspec.Struct, frozen=True, kw_only=True):
     sender: str  # a mailbox, "Name <address>" or an address alone
     created_at: datetime
     postal_address: str = ""
+    public_form: bool = False  # anybody may sign up on a page of ours
 
 
 def check_list_name(name: str) -> str:
@@ -37,4 +40,19 @@ def check_description(text: str) -> str:
         raise BadInput(f"The description is longer than {DESCRIPTION_CHARS_MAX} characters.")
     if not text.isprintable():
         raise BadInput("The description must be one line without control characters.")
+    return text
+
+
+def check_sender(text: str) -> str:
+    """A mailbox as it was typed; BadAddress if it is none."""
+    parse_mailbox(text)
+    return text.strip()
+
+
+def check_postal_address(text: str) -> str:
+    text = text.strip()
+    if len(text) > POSTAL_ADDRESS_CHARS_MAX or not text.isprintable():
+        raise BadInput(
+            f"The postal address must be one line of at most {POSTAL_ADDRESS_CHARS_MAX} characters."
+        )
     return text

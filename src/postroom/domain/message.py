@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -12,6 +13,7 @@ from postroom.domain.errors import BadInput, WrongState
 TICKS_PER_S = 10_000_000
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
 SUBJECT_CHARS_MAX = 500
+BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
 
 
 class Status(StrEnum):
@@ -85,6 +87,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: datetime | None = None  # the books are closed, also those of a cancelled one
     has_html: bool = False
     has_text: bool = False
+    edition: str = ""  # which bodies are meant: new with every edit, so that no two ever mix
+    origin: str = ""  # the call that made it, where a call may be repeated: it knows its own
     # Fan-out: how far it got. Saved now and then; the rows written since are found again.
     cursor: str = ""  # the last address key of the last batch counted below
     batches: int = 0
@@ -110,6 +114,14 @@ def ticks(now: datetime) -> int:
     return (now.replace(tzinfo=None) - _TICKS_EPOCH) // timedelta(microseconds=1) * 10
 
 
+def ref_of_call(call: str, begun_at: datetime) -> str:
+    """The ref of what a repeatable call writes: the same at every try, and nearly nobody else's.
+
+    Of the millisecond after it began, the call picks its own ten-thousandth.
+    """
+    return f"{ticks(begun_at) + zlib.crc32(call.encode()) % 10_000:018d}"
+
+
 def check_subject(subject: str) -> str:
     subject = subject.strip()
     if not subject:
@@ -119,6 +131,14 @@ def check_subject(subject: str) -> str:
     if not subject.isprintable():
         raise BadInput("The subject must be one line without control characters.")
     return subject
+
+
+def check_body(text: str) -> str:
+    if len(text.encode(errors="surrogatepass")) > BODY_BYTES_MAX:
+        raise BadInput(f"A body has at most {BODY_BYTES_MAX // 1024**2} MiB: shorten it.")
+    if "\0" in text:
+        raise BadInput("A body is text: this one has null characters in it.")
+    return text
 
 
 def paused(message: Message) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -27,6 +27,27 @@ class Gone(StrEnum):
     COMPLAINED = "complained"
 
 
+class Standing(StrEnum):
+    """Which people of a list are meant."""
+
+    ALL = "all"
+    THERE = "there"
+    VERIFIED = "verified"
+    UNVERIFIED = "unverified"
+    GONE = "gone"
+
+    def fits(self, *, verified: bool, is_gone: bool) -> bool:
+        match self:
+            case Standing.ALL:
+                return True
+            case Standing.GONE:
+                return is_gone
+            case Standing.THERE:
+                return not is_gone
+            case _:
+                return not is_gone and verified == (self is Standing.VERIFIED)
+
+
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
     address: str  # the spelling typed
@@ -37,6 +58,26 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     gone: Gone | None = None  # the row stays, so that no import brings anybody back
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
+    expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
+    gone_before: Gone | None = None  # why they were gone when they signed up again
+    basis: str = ""  # the name of the import that brought them, and what it declared
+    imported_at: datetime | None = None
+
+
+def subscription(one: Subscriber) -> str:
+    """verified, unverified, or why they are gone: what an export says, and an import reads."""
+    return one.gone or (Standing.VERIFIED if one.verified else Standing.UNVERIFIED)
+
+
+def attributes_from(pairs: Iterable[str]) -> dict[str, str]:
+    """Attributes written as name=value, one each."""
+    attributes: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadInput(f"“{pair}” is not an attribute: write it as name=value.")
+        attributes[name.strip()] = value
+    return attributes
 
 
 def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,8 @@ import msgspec
 # Only what can be part of a storage key: a poisoned item must not break whoever looks it up.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _WORD = re.compile(r"[A-Za-z0-9_]{1,50}")
+_KEY = re.compile(r"[!-\"$-+.0->@-\[\]-~-]{1,400}")  # of an address
+_TEST = "test"
 
 
 class BadItem(ValueError):
@@ -38,6 +40,17 @@ class ConfirmItem(msgspec.Struct, frozen=True):
         return f"{self.guid},{self.list_name}"
 
 
+class TrialItem(msgspec.Struct, frozen=True):
+    """`test,ref,nonce,user`: mail a message to one user alone, as a test."""
+
+    ref: str
+    nonce: str  # tells one test from the next, and is the same in every copy of it
+    user: str  # the user's key
+
+    def body(self) -> str:
+        return f"{_TEST},{self.ref},{self.nonce},{self.user}"
+
+
 def parse_batch_item(body: str) -> BatchItem:
     match body.split(","):
         case [date, ref, first, ("0" | "1") as restart, batch] if _NUMBER.fullmatch(
@@ -52,3 +65,16 @@ def parse_confirm_item(body: str) -> ConfirmItem:
         case [guid, list_name] if _WORD.fullmatch(guid) and _WORD.fullmatch(list_name):
             return ConfirmItem(guid, list_name)
     raise BadItem("a subscribe work item is guid,list")
+
+
+def is_trial_item(body: str) -> bool:
+    return body.startswith(f"{_TEST},")
+
+
+def parse_trial_item(body: str) -> TrialItem:
+    match body.split(","):
+        case ["test", ref, nonce, user] if (
+            _NUMBER.fullmatch(ref) and _WORD.fullmatch(nonce) and _KEY.fullmatch(user)
+        ):
+            return TrialItem(ref, nonce, user)
+    raise BadItem("a test work item is test,ref,nonce,user")

@@ -1,8 +1,9 @@
-"""Beside the path, bring in: many people join a list at once, out of a file.
+"""Beside the path, bring in: many people join a list at once, out of a file, or are kept off it.
 
 Before: somebody has a list and a stream of rows, each a person or a reason why not.
 After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
-counted once. Memory holds a few batches, however long the stream.
+counted once. Kept out, whoever was there has left, and whoever was not is marked as gone, so that
+nobody adds them. Memory holds a few batches, however long the stream.
 Dies half-way: whole batches are in, and nothing else. Run it again with the same rows: those who
 are in count as already there, the rest is added. So it needs no cursor and no state of its own.
 Commit point: each batch of newcomers, all or nothing.
@@ -11,21 +12,25 @@ Commit point: each batch of newcomers, all or nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import Subscriber
+from postroom.domain.subscriber import Gone, Subscriber
 from postroom.records import lists, subscribers
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
-BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each
+BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
 IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
+ROWS_AT_A_TIME = 50  # then whatever else the process has to do gets its turn
+_TRIES_MAX = 5
 _FRONT_BITS = 32  # of a GUID, the same for a whole batch
 _RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
 
@@ -34,7 +39,7 @@ _RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
 class Counts:
     """What became of the rows so far."""
 
-    added: int = 0
+    added: int = 0  # or, kept out, marked as gone
     already: int = 0  # also who stands in the file twice
     gone: int = 0  # left earlier, and not brought back
     bad: int = 0
@@ -69,6 +74,8 @@ class Intake:
     verified: bool
     now: datetime
     is_rehearsal: bool = False  # look and count, write nothing
+    basis: str = ""  # which import this is, and why these people may be mailed
+    keep_out: bool = False  # nobody joins: they are marked as gone
 
 
 async def bring_in(intake: Intake, rows: Iterable[Person | BadRow], watch: Watch) -> Counts:
@@ -76,7 +83,9 @@ async def bring_in(intake: Intake, rows: Iterable[Person | BadRow], watch: Watch
     await lists.read(intake.tables, intake.list_name)
     door = _Door(intake, watch)
     try:
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number % ROWS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
             if not watch.may_go_on():
                 break
             door.receive(row)
@@ -105,7 +114,7 @@ class _Door:
         if isinstance(row, BadRow):
             self.counts.bad += 1
             self.watch.refused(row)
-        elif row.gone:
+        elif row.gone and not self.intake.keep_out:
             self._gone(row, row.gone)
         elif row.address.storage_key in self._waiting:
             self.counts.already += 1
@@ -147,7 +156,8 @@ class _Door:
         if await lists.find(tables, name) is None:
             raise NotFound(f"The list {name} was deleted meanwhile: nobody else is added.")
         if self.intake.is_rehearsal:
-            self.counts.added += len(await self._unknown(people))
+            unknown = await self._unknown(people)  # first: other batches count meanwhile
+            self.counts.added += len(unknown)
         elif not await self._add(people):
             unknown = await self._unknown(people)
             if unknown and not await self._add(unknown):
@@ -155,10 +165,9 @@ class _Door:
 
     async def _add(self, people: Sequence[Person]) -> bool:
         """All of them by one write; False, and nothing happened, if one is known already."""
-        newcomers = map(self._newcomer, people, self._new_guids(len(people)))
-        changes = [change for one in newcomers for change in subscribers.joining(one)]
+        newcomers = list(map(self._newcomer, people, self._new_guids(len(people))))
         try:
-            await self.intake.tables.batch(subscribers.TABLE, self.intake.list_name, changes)
+            await subscribers.join_together(self.intake.tables, newcomers, self.intake.now)
         except Conflict:
             return False
         self.counts.added += len(people)
@@ -169,7 +178,9 @@ class _Door:
         tables, name = self.intake.tables, self.intake.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
         for person, known in zip(people, found, strict=True):
-            if known:
+            if known and self.intake.keep_out:
+                await self._see_off(known)
+            elif known:
                 self._known(person, known[0])
         return [person for person, known in zip(people, found, strict=True) if known is None]
 
@@ -189,9 +200,29 @@ class _Door:
         else:
             self.counts.already += 1
 
+    async def _see_off(self, known: tuple[Subscriber, str]) -> None:
+        """Whoever is there leaves; somebody may be changing them at this moment."""
+        tables, name, key = self.intake.tables, self.intake.list_name, known[0].key
+        trace = Trace(source=self.intake.basis or "import")
+        consent = trace.consent(Event.REMOVED, self.intake.now)
+        found: tuple[Subscriber, str] | None = known
+        for _ in range(_TRIES_MAX):
+            if found is None:
+                break
+            if found[0].gone:
+                self.counts.already += 1
+                return
+            with contextlib.suppress(Conflict):
+                if not self.intake.is_rehearsal:
+                    await subscribers.leave(tables, *found, why=Gone.REMOVED, consent=consent)
+                self.counts.added += 1
+                return
+            found = await subscribers.find(tables, name, key)
+        raise Conflict("somebody changes too fast: run it again")
+
     def _gone(self, person: Person, why: str) -> None:
         self.counts.gone += 1
-        reason = f"gone ({why}): add them by hand, with --bring-back, if they ask for it"
+        reason = f"gone ({why}): add them one by one, and only if they ask for it"
         self.watch.refused(BadRow(person.line, person.address.typed, reason))
 
     def _new_guids(self, count: int) -> list[str]:
@@ -206,12 +237,16 @@ class _Door:
         return [front + behind[at : at + chars] for at in range(0, chars * count, chars)]
 
     def _newcomer(self, person: Person, guid: str) -> Subscriber:
+        keep_out = self.intake.keep_out
         return Subscriber(
             list_name=self.intake.list_name,
             address=person.address.typed,
             key=person.address.storage_key,
             guid=guid,
-            verified=self.intake.verified and person.verified,
+            verified=self.intake.verified and person.verified and not keep_out,
             since=self.intake.now,
-            attributes=person.attributes,
+            gone=Gone.REMOVED if keep_out else None,
+            attributes={} if keep_out else person.attributes,
+            basis=self.intake.basis,
+            imported_at=self.intake.now,
         )

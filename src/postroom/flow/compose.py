@@ -1,4 +1,4 @@
-"""Stage 1 of 7, compose: a message is written, checked and given a time.
+"""Stage 1 of 7, compose: a message is written, checked, edited and given a time.
 
 Before: an administrator has a subject and bodies.
 After: schedule.py finds a pending message under its date.
@@ -7,7 +7,13 @@ Dies half-way:
     before the bodies are whole    a draft that nobody will send
     before the due entry           the same
     before the status              a draft with a due entry: the scheduler passes it over
-Commit point: the status, pending.
+    an edit, before the row        bodies of an edition that nobody reads, deleted with the message
+    an edit, after the row         the same with those of the edition before
+Commit point: the status, pending; of an edit, the message's row.
+
+A call that may be repeated names the ref before it begins (`Origin`): repeated, it goes on with
+what it finds under it. Whoever edits or deletes hands in the etag of what they saw, and gets
+Conflict if the message is not like that any more.
 """
 
 from __future__ import annotations
@@ -15,14 +21,23 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.message import EDITABLE, Message, OnDoubt, Status, check_subject
+from postroom.domain.message import (
+    EDITABLE,
+    Message,
+    OnDoubt,
+    Status,
+    check_body,
+    check_subject,
+)
+from postroom.domain.token import new_guid
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import BadTemplate
 from postroom.mail.mime import MailParts, compile_mail
-from postroom.records import lists, messages
+from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Storage, Tables
 
 
@@ -33,31 +48,52 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     html: str | None = None
     text: str | None = None
+    markdown: str | None = None  # what the HTML was made from, to be edited again
     due_at: datetime | None = None  # None keeps it a draft
     on_doubt: OnDoubt = OnDoubt.RESEND
 
 
-async def compose(storage: Storage, draft: Draft, now: datetime) -> Message:
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person changes; what is None or unset stays. A body that is None is taken away."""
+
+    list_name: str | None = None
+    subject: str | None = None
+    html: str | UnsetType | None = UNSET
+    text: str | UnsetType | None = UNSET
+    markdown: str | None = None  # what this HTML was made from; without new HTML it stays
+    on_doubt: OnDoubt | None = None
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The call a message comes from, and the ref that was noted for it before it began."""
+
+    call: str
+    ref: str
+
+
+async def compose(
+    storage: Storage, draft: Draft, now: datetime, origin: Origin | None = None
+) -> Message:
     """Check everything, then store: ref, bodies, due entry, status."""
     mailing_list = await lists.read(storage.tables, draft.list_name)
-    subject = check_subject(draft.subject)
-    check_bodies(draft, mailing_list.sender)
-    message, etag = await messages.reserve(
-        storage.tables,
-        Message(
-            ref="",
-            list_name=draft.list_name,
-            list_created_at=mailing_list.created_at,
-            subject=subject,
-            sender=mailing_list.sender,
-            status=Status.DRAFT,
-            on_doubt=draft.on_doubt,
-            created_at=now,
-            has_html=draft.html is not None,
-            has_text=draft.text is not None,
-        ),
+    written = Message(
+        ref="",
+        list_name=draft.list_name,
+        list_created_at=mailing_list.created_at,
+        subject=check_subject(draft.subject),
+        sender=mailing_list.sender,
+        status=Status.DRAFT,
+        on_doubt=draft.on_doubt,
+        created_at=now,
+        has_html=draft.html is not None,
+        has_text=draft.text is not None,
     )
-    await _store_bodies(storage, message.ref, draft)
+    check_bodies(draft, mailing_list.sender)
+    message, etag = await _reserve(storage.tables, written, origin)
+    if message.status is not Status.DRAFT:  # an earlier try of the same call got further
+        return message
+    if not message.edition:
+        await bodies.put(storage.blobs, message, draft.html, draft.text, draft.markdown)
     if draft.due_at is None:
         return message
     pending = msgspec.structs.replace(message, due_at=draft.due_at, status=Status.PENDING)
@@ -66,9 +102,57 @@ async def compose(storage: Storage, draft: Draft, now: datetime) -> Message:
     return pending
 
 
-async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -> Message:
+async def edit(
+    storage: Storage, ref: str, revision: Revision, seen_etag: str
+) -> tuple[Message, str]:
+    """The message as it says now, and its new etag. Its From becomes that of the list today."""
+    message, etag = await _editable(storage.tables, ref, seen_etag)
+    subject = message.subject if revision.subject is None else check_subject(revision.subject)
+    mailing_list = await lists.read(storage.tables, revision.list_name or message.list_name)
+    html, text = await _kept_bodies(storage, message, revision)
+    markdown = await bodies.load_markdown(storage.blobs, message)
+    draft = Draft(
+        list_name=mailing_list.name,
+        subject=subject,
+        html=html if revision.html is UNSET else revision.html,
+        text=text if revision.text is UNSET else revision.text,
+        markdown=markdown if revision.html is UNSET else revision.markdown,
+    )
+    check_bodies(draft, mailing_list.sender)
+    has_new_bodies = (draft.html, draft.text, draft.markdown) != (html, text, markdown)
+    edited = msgspec.structs.replace(
+        message,
+        list_name=mailing_list.name,
+        list_created_at=mailing_list.created_at,
+        sender=mailing_list.sender,
+        subject=draft.subject,
+        on_doubt=revision.on_doubt or message.on_doubt,
+        has_html=draft.html is not None,
+        has_text=draft.text is not None,
+        edition=new_guid() if has_new_bodies else message.edition,
+    )
+    if has_new_bodies:
+        await bodies.put(storage.blobs, edited, draft.html, draft.text, draft.markdown)
+    new_etag = await messages.replace(storage.tables, edited, etag)  # Commit point.
+    if has_new_bodies:
+        await bodies.delete(storage.blobs, message)
+    return edited, new_etag
+
+
+async def _kept_bodies(
+    storage: Storage, message: Message, revision: Revision
+) -> tuple[str | None, str | None]:
+    """What is stored, unless both are new: a draft that has lost its bodies can be mended."""
+    if revision.html is not UNSET and revision.text is not UNSET:
+        return None, None
+    return await bodies.load(storage.blobs, message)
+
+
+async def give_time(
+    tables: Tables, ref: str, due_at: datetime, now: datetime, seen_etag: str | None = None
+) -> Message:
     """Schedule a draft, or a pending message anew. The entry under the old date decides nothing."""
-    message, etag = await _editable(tables, ref)
+    message, etag = await _editable(tables, ref, seen_etag)
     pending = msgspec.structs.replace(message, due_at=due_at, status=Status.PENDING)
     await messages.put_due(tables, pending, now)
     try:
@@ -81,29 +165,40 @@ async def give_time(tables: Tables, ref: str, due_at: datetime, now: datetime) -
     return pending
 
 
-async def discard(storage: Storage, ref: str) -> None:
+async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> None:
     """Delete a message that was not sent, with its bodies.
 
     The row first, as the commit point: dying after it leaves bodies that belong to nobody, the
     other way round a message without bodies could be given a time.
     """
-    _, etag = await _editable(storage.tables, ref)
+    _, etag = await _editable(storage.tables, ref, seen_etag)
     try:
         await messages.delete_live(storage.tables, ref, etag)  # Commit point.
     except Conflict:
+        if seen_etag is not None:
+            raise
         raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
     await messages.leave_directory(storage.tables, ref)
-    await storage.blobs.delete(f"{ref}.htm")
-    await storage.blobs.delete(f"{ref}.txt")
+    await bodies.delete_all(storage.blobs, ref)
 
 
-async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:
+async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> tuple[Message, str]:
+    if origin is None:
+        return await messages.reserve(tables, written)
+    named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
+    return await messages.reserve_as(tables, named)
+
+
+async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> tuple[Message, str]:
+    """Conflict if it is not what was seen; nothing is seen by who only names it."""
     message = await messages.read(tables, ref)
     found = await messages.find_live(tables, ref)
     if found is None or found[0].status not in EDITABLE:
         raise WrongState(
             f"Message {ref} is {message.status}: only a draft or a pending one can change."
         )
+    if seen_etag is not None and seen_etag != found[1]:
+        raise Conflict(f"message {ref} has changed")
     return found
 
 
@@ -111,6 +206,8 @@ def check_bodies(draft: Draft, sender: str) -> None:
     """Templates and header values, exactly as the sender will read them."""
     if draft.html is None and draft.text is None:
         raise BadInput("The message has no body: give an HTML body, a text body, or both.")
+    for body in (draft.html, draft.text, draft.markdown):
+        check_body(body or "")
     try:
         parts = MailParts(
             sender=parse_mailbox(sender), subject=draft.subject, html=draft.html, text=draft.text
@@ -118,10 +215,3 @@ def check_bodies(draft: Draft, sender: str) -> None:
         compile_mail(parts)
     except (BadTemplate, BadHeader) as error:
         raise BadInput(str(error)) from error
-
-
-async def _store_bodies(storage: Storage, ref: str, draft: Draft) -> None:
-    if draft.html is not None:
-        await storage.blobs.put(f"{ref}.htm", draft.html.encode())
-    if draft.text is not None:
-        await storage.blobs.put(f"{ref}.txt", draft.text.encode())

@@ -2,7 +2,8 @@
 
 Before: subscribe.py stored the subscriber unverified and put an item on the subscribe queue.
 After: the person has a mail; following its link verifies them.
-Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, goes twice.
+Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, goes twice,
+and the consent record says so.
 Commit point: the completion of the item.
 """
 
@@ -12,18 +13,20 @@ from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 from postroom.clock import Clock
+from postroom.domain.consent import Event, Trace
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, parse_confirm_item
-from postroom.records import lists, subscribers
+from postroom.records import consents, lists, subscribers
 from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane, Mail
 
 TAKES_MAX = 5
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
 RULES = RetryRules(first_s=30.0, longest_s=1800.0)
+_BY_MAIL = Trace(source="confirmation mail")
 
 
 class Writer(Protocol):
@@ -65,6 +68,9 @@ async def mail_confirmation(
         return None
     mail = writer.confirmation(mailing_list, found[0])
     [outcome] = await lane.send([mail], _NoWatch(True))
+    if isinstance(outcome, Sent):
+        mailed = _BY_MAIL.consent(Event.MAILED, clock.now())
+        await consents.note(storage.tables, item.list_name, found[0].key, mailed)
     await _conclude(storage, claim, outcome)
     return outcome
 

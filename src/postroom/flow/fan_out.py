@@ -152,12 +152,14 @@ async def _follow(
     """
     if ledger.owner or not _is_due_for(message, ledger):
         return ledger, etag
+    ref, batch = ledger.ref, ledger.batch
     ledger, etag, changed = await _revive(storage, message.revive, ledger, etag, now)
     changed = msgspec.structs.replace(changed, decided=message.decision)
+    rows = batches.BatchRows()
+    if changed.is_final:  # read before the ledger says so: a later retry's rows are not among them
+        rows = await batches.load_batch(storage.tables, ref, batch)
     etag = await batches.replace_ledger(storage.tables, changed, etag)
-    if changed.is_final:
-        rows = await batches.load_batch(storage.tables, ledger.ref, ledger.batch)
-        await batches.delete_deliveries(storage.tables, ledger.ref, ledger.batch, rows)
+    await batches.delete_deliveries(storage.tables, ref, batch, rows)
     return changed, etag
 
 

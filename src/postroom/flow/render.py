@@ -16,17 +16,19 @@ import msgspec
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_mailbox
 from postroom.domain.delivery import Delivery
-from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.message import Message
+from postroom.domain.message import SUBJECT_CHARS_MAX, Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.token import sign
 from postroom.mail.footer import with_footer
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail, format_date, message_id
-from postroom.records import lists
+from postroom.records import bodies, lists
 from postroom.storage.port import Storage
 
 MESSAGES_CACHED_MAX = 8  # compiled ones of a few messages going out at once, up to 4 MiB each
+TRIAL_MARK = "[Test] "
+NOBODYS_GUID = "test"  # no subscriber has it: its unsubscribe link changes nothing
 FEEDBACK_SENDER = "postroom"  # stable for life (Gmail's feedback loop)
 
 
@@ -124,8 +126,7 @@ class Renderer:
 
     async def _compile(self, message: Message) -> CompiledMessage:
         mailing_list = await lists.find(self._storage.tables, message.list_name)
-        html = await self._body(message, "htm") if message.has_html else None
-        text = await self._body(message, "txt") if message.has_text else None
+        html, text = await bodies.load(self._storage.blobs, message)
         try:
             parts = message_parts(message, mailing_list, html, text, self._site)
             compiled = compile_mail(parts)
@@ -133,12 +134,6 @@ class Renderer:
             raise BadInput(f"Message {message.ref} cannot be compiled: {error}") from error
         sender = parts.sender.address
         return CompiledMessage(message, compiled, sender, self._site, self._clock)
-
-    async def _body(self, message: Message, ending: str) -> str:
-        content = await self._storage.blobs.get(f"{message.ref}.{ending}")
-        if content is None:
-            raise NotFound(f"The body {message.ref}.{ending} is missing from the storage.")
-        return content.decode(errors="replace")
 
     def confirmation(self, mailing_list: MailingList, subscriber: Subscriber) -> RenderedMail:
         """One sentence, one button, the plain link, what happens if it is ignored."""
@@ -166,6 +161,20 @@ class Renderer:
             format_date(self._clock.now()),
             None,
         )
+
+    async def trial(self, message: Message, address: Address, nonce: str) -> RenderedMail:
+        """The message as it stands, for whoever tries it out; leaving by its link changes nothing.
+
+        Not from the cache: the bodies of a draft change.
+        """
+        subject = message.subject
+        if len(subject) + len(TRIAL_MARK) <= SUBJECT_CHARS_MAX:
+            subject = TRIAL_MARK + subject
+        compiled = await self._compile(msgspec.structs.replace(message, subject=subject))
+        nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
+        secret, host = self._site.secret.encode(), compiled.sender.domain
+        name = message_id(secret, f"{message.ref}-{nonce}", nobody.key, host)
+        return msgspec.structs.replace(compiled.mail_for(nobody), message_id=name)
 
 
 def message_parts(

@@ -192,10 +192,13 @@ class Sender:
             await self.storage.queues.put(MAIL_QUEUE, item.body())
 
     async def _delete_leftovers(self, item: BatchItem) -> None:
-        """Rows that a sender did not come to delete before the message was archived."""
+        """Rows that a sender did not come to delete before the message was archived.
+
+        Read before the ledger is found final, they cannot be anybody's who is revived.
+        """
+        rows = await batches.load_batch(self.storage.tables, item.ref, item.batch)
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found and found[0].is_final:
-            rows = await batches.load_batch(self.storage.tables, item.ref, item.batch)
             await batches.delete_deliveries(self.storage.tables, item.ref, item.batch, rows)
 
     def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
@@ -314,7 +317,7 @@ class Sender:
         since = message.queuing_at or message.created_at
         known = self._departures.of(message.list_name, since)
         await batch.surely(lambda: known.refresh(tables, self.clock.now()))
-        return "left before it was sent", lambda delivery: delivery.guid in known
+        return "left before it was sent", lambda delivery: delivery in known
 
     async def _announce(self, batch: InHand, slice_: Sequence[int]) -> None:
         now_s = self.clock.now().timestamp()

@@ -5,8 +5,9 @@ After: only verified subscribers are in an audience; who left is skipped by send
 Dies half-way:
     sign-up, before the item is put     the row says that nobody was asked: asking again puts it
     sign-up, before the time is noted   asking again may put a second item: one mail more
-    confirm, leave                      one write each: done or not done
-Commit point: the subscriber's row. No mail is sent inside a request.
+    confirm, edit, leave                one write each: done or not done
+Commit point: the subscriber's row, with its event in the consent record and its change of the
+counts in the same write. No mail is sent inside a request.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import contextlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any
 
 import msgspec
 
 from postroom.domain.address import Address
+from postroom.domain.consent import COMMAND_LINE, Event, Trace
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import Gone, Subscriber, clean_attributes
 from postroom.domain.token import is_signed, new_guid, sign
@@ -42,21 +45,29 @@ class Left(Enum):
 
 
 async def sign_up(
-    storage: Storage, list_name: str, address: Address, attributes: Mapping[str, str], now: datetime
+    storage: Storage,
+    list_name: str,
+    address: Address,
+    attributes: Mapping[str, str],
+    now: datetime,
+    *,
+    trace: Trace = COMMAND_LINE,
 ) -> None:
     """Store unverified and queue a confirmation. The caller learns nothing about who is there."""
     tables = storage.tables
     await lists.read(tables, list_name)
     kept = clean_attributes(attributes)
+    newcomer = new_subscriber(list_name, address, kept, False, now, expires=True)
     for _ in range(_TRIES_MAX):
         with contextlib.suppress(Conflict, AlreadyThere):  # somebody was faster: look again
-            subscriber, etag = await _find_or_join(tables, list_name, address, kept, now)
-            if subscriber.verified or _asked_lately(subscriber, now):
+            known, etag = await _find_or_join(tables, newcomer, trace)
+            if known.verified or _asked_lately(known, now):
                 return
-            item = ConfirmItem(subscriber.guid, list_name)
+            item = ConfirmItem(known.guid, list_name)
             await storage.queues.put(SUBSCRIBE_QUEUE, item.body())
-            asked = msgspec.structs.replace(subscriber, asked_at=now)
-            await subscribers.replace(tables, asked, etag)
+            asked = msgspec.structs.replace(known, asked_at=now)
+            again = trace.consent(Event.ASKED, now) if known.guid != newcomer.guid else None
+            await subscribers.replace(tables, known, asked, etag, again)
             return
     raise Conflict("the subscriber changes too fast")
 
@@ -70,13 +81,15 @@ async def add(
     verified: bool,
     now: datetime,
     bring_back: bool = False,
+    trace: Trace = COMMAND_LINE,
 ) -> Subscriber:
     """An administrator adds somebody. Who left stays away unless `bring_back` names them."""
     await lists.read(tables, list_name)
     newcomer = new_subscriber(list_name, address, clean_attributes(attributes), verified, now)
+    added = trace.consent(Event.ADDED, now)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None:
-        await subscribers.join(tables, newcomer)
+        await subscribers.join(tables, newcomer, added)
         return newcomer
     known, etag = found
     if not known.gone:
@@ -86,12 +99,49 @@ async def add(
             f"{address.typed} is gone from {list_name} ({known.gone}): add them again only if "
             "they asked for it, with --bring-back."
         )
-    await subscribers.join_again(tables, newcomer, etag)
-    return newcomer
+    return (await subscribers.join_again(tables, known, newcomer, etag, added))[0]
+
+
+async def edit(
+    tables: Tables,
+    list_name: str,
+    key: str,
+    *,
+    verified: bool,
+    attributes: Mapping[str, str],
+    etag: str,
+    now: datetime,
+    spelling: str | None = None,
+    trace: Trace = COMMAND_LINE,
+) -> Subscriber:
+    """An administrator changes what is known of somebody who is there.
+
+    `etag` is of the row they saw: Conflict if it is not like that any more. Another spelling of the
+    same address stays here; another address, or list, is for move.py.
+    """
+    found = await subscribers.find(tables, list_name, key)
+    if found is None or found[0].gone:
+        raise NotFound(f"They are not on {list_name} any more.")
+    known = found[0]
+    kept, typed = clean_attributes(attributes), spelling or known.address
+    edited = msgspec.structs.replace(known, attributes=kept, address=typed)
+    if verified == known.verified:
+        await subscribers.replace(tables, known, edited, etag)
+        return edited
+    edited = msgspec.structs.replace(edited, verified=verified, **_decided(now))
+    event = Event.CONFIRMED if verified else Event.UNCONFIRMED
+    await subscribers.replace(tables, known, edited, etag, trace.consent(event, now))
+    return edited
 
 
 def new_subscriber(
-    list_name: str, address: Address, attributes: dict[str, str], verified: bool, now: datetime
+    list_name: str,
+    address: Address,
+    attributes: dict[str, str],
+    verified: bool,
+    now: datetime,
+    *,
+    expires: bool = False,
 ) -> Subscriber:
     return Subscriber(
         list_name=list_name,
@@ -101,11 +151,19 @@ def new_subscriber(
         verified=verified,
         since=now,
         attributes=attributes,
+        expires=expires,
     )
 
 
 async def confirm(
-    tables: Tables, secret: str, list_name: str, guid: str, token: str, now: datetime
+    tables: Tables,
+    secret: str,
+    list_name: str,
+    guid: str,
+    token: str,
+    now: datetime,
+    *,
+    trace: Trace = COMMAND_LINE,
 ) -> Confirmed:
     """Verified from here on. The token shows that the link came in our mail."""
     if not is_signed(token, secret, "confirm", list_name, guid):
@@ -118,8 +176,9 @@ async def confirm(
         if subscriber.verified:
             return Confirmed.ALREADY
         with contextlib.suppress(Conflict):
-            verified = msgspec.structs.replace(subscriber, verified=True, since=now)
-            await subscribers.replace(tables, verified, etag)
+            verified = msgspec.structs.replace(subscriber, verified=True, **_decided(now))
+            confirmed = trace.consent(Event.CONFIRMED, now)
+            await subscribers.replace(tables, subscriber, verified, etag, confirmed)
             return Confirmed.NOW
     raise Conflict("the subscriber changes too fast")
 
@@ -129,43 +188,66 @@ def confirm_token(secret: str, list_name: str, guid: str) -> str:
 
 
 async def leave(
-    tables: Tables, list_name: str, guid: str, now: datetime, why: Gone = Gone.LEFT
+    tables: Tables,
+    list_name: str,
+    guid: str,
+    now: datetime,
+    why: Gone = Gone.LEFT,
+    *,
+    trace: Trace = COMMAND_LINE,
 ) -> Left:
     """From here on nobody mails them, even if they were queued before."""
+    event = Event.LEFT if why is Gone.LEFT else Event.REMOVED
+    consent = trace.consent(event, now)
     for _ in range(_TRIES_MAX):
         found = await subscribers.find_by_guid(tables, list_name, guid)
         if found is None:
             return Left.ALREADY
         with contextlib.suppress(Conflict):
-            await subscribers.leave(tables, *found, why=why, now=now)
+            await subscribers.leave(tables, *found, why=why, consent=consent)
             return Left.NOW
     raise Conflict("the subscriber changes too fast")
 
 
-async def remove(tables: Tables, list_name: str, address: Address, now: datetime) -> None:
-    """By an administrator."""
+async def remove(
+    tables: Tables,
+    list_name: str,
+    address: Address,
+    now: datetime,
+    *,
+    etag: str | None = None,
+    trace: Trace = COMMAND_LINE,
+) -> None:
+    """By an administrator. With the etag of the row they saw: Conflict if it has changed."""
     await lists.read(tables, list_name)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None or found[0].gone:
         raise NotFound(f"{address.typed} is not on {list_name}.")
-    await leave(tables, list_name, found[0].guid, now, Gone.REMOVED)
+    if etag is not None:
+        consent = trace.consent(Event.REMOVED, now)
+        await subscribers.leave(tables, found[0], etag, why=Gone.REMOVED, consent=consent)
+        return
+    await leave(tables, list_name, found[0].guid, now, Gone.REMOVED, trace=trace)
 
 
 async def _find_or_join(
-    tables: Tables, list_name: str, address: Address, attributes: dict[str, str], now: datetime
+    tables: Tables, newcomer: Subscriber, trace: Trace
 ) -> tuple[Subscriber, str]:
-    found = await subscribers.find(tables, list_name, address.storage_key)
+    """Who has this address, and their row's etag; the newcomer, if nobody was there."""
+    found = await subscribers.find(tables, newcomer.list_name, newcomer.key)
     if found and not found[0].gone:
         return found
-    newcomer = new_subscriber(list_name, address, attributes, False, now)
+    asked = trace.consent(Event.ASKED, newcomer.since)
     if found is None:
-        await subscribers.join(tables, newcomer)
-    else:
-        await subscribers.join_again(tables, newcomer, found[1])
-    joined = await subscribers.find(tables, list_name, address.storage_key)
-    if joined is None:
-        raise Conflict("gone again")
-    return joined
+        return newcomer, await subscribers.join(tables, newcomer, asked)
+    known, etag = found
+    newcomer = msgspec.structs.replace(newcomer, gone_before=known.gone)
+    return await subscribers.join_again(tables, known, newcomer, etag, asked)
+
+
+def _decided(now: datetime) -> dict[str, Any]:
+    """What changes with `verified`: nobody waits for a confirmation any more."""
+    return {"since": now, "expires": False, "gone_before": None}
 
 
 def _asked_lately(subscriber: Subscriber, now: datetime) -> bool:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.records.deliveries import TO, of_row, to_row
-from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.records.rows import all_rows, from_properties, readable_rows, to_properties
 from postroom.storage.port import (
     Change,
     Conflict,
@@ -151,6 +151,15 @@ async def load_group(tables: Tables, ref: str, group: int) -> list[tuple[Ledger,
     """The ledgers of a group in order, at most GROUP_BATCHES, with their etags."""
     rows = all_rows(tables, LIVE, Within(_group_partition(ref, group)))
     return [(_ledger_of(row), row.etag) async for row in rows]
+
+
+async def readable_ledgers(
+    tables: Tables, ref: str, group: int
+) -> AsyncIterator[tuple[Ledger, str]]:
+    """As `load_group`, but for who can do without those that cannot be read."""
+    where = Within(_group_partition(ref, group))
+    async for ledger, row in readable_rows(tables, LIVE, where, Ledger):
+        yield ledger, row.etag
 
 
 async def delete_group(tables: Tables, ref: str, group: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from postroom.domain.delivery import Delivery
 from postroom.records import subscribers
 from postroom.storage.port import Tables
 
@@ -16,26 +17,26 @@ LISTS_WATCHED_MAX = 100  # kept in memory; of a list that falls out they are rea
 
 
 class Departures:
-    """GUIDs of one list that left since a moment; grows with departures, not with the list."""
+    """Who left one list since a moment; grows with departures, not with the list."""
 
     def __init__(self, list_name: str, since: datetime) -> None:
         self._list_name = list_name
         self._since = since
         self._look_from = since - FIRST_SKEW
-        self._guids: set[str] = set()
+        self._who: set[tuple[str, str]] = set()  # (GUID, address key)
 
     async def refresh(self, tables: Tables, now: datetime) -> None:
         newest = self._look_from
-        async for left_at, guid in subscribers.left_since(tables, self._list_name, self._look_from):
-            self._guids.add(guid)
+        async for left_at, who in subscribers.left_since(tables, self._list_name, self._look_from):
+            self._who.add(who)
             newest = max(newest, min(left_at, now) - SKEW)  # a clock ahead hides nobody
         self._look_from = newest
 
     def covers(self, since: datetime) -> bool:
         return since >= self._since
 
-    def __contains__(self, guid: str) -> bool:
-        return guid in self._guids
+    def __contains__(self, delivery: Delivery) -> bool:
+        return (delivery.guid, delivery.key) in self._who
 
 
 class ListsWatched:

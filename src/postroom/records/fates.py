@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from postroom.domain.delivery import Delivery, Ledger, State
+from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger, State
 from postroom.domain.message import Message
 from postroom.records import archive, batches
 from postroom.records.archive import Archived
@@ -25,6 +25,8 @@ OUTCOMES = {
     "skipped": State.SKIPPED,
 }
 _WORD = {state: word for word, state in OUTCOMES.items()}
+GROUPS_A_PAGE = 10  # ledgers of about 100,000 people
+BATCHES_A_PAGE = 20  # whose rows are read: about 2,000 people
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -34,15 +36,57 @@ class Fate(msgspec.Struct, frozen=True):
     words: str
 
 
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Somebody of the audience."""
+
+    batch: int = 0
+    position: int = 0
+
+
+async def page(
+    tables: Tables, message: Message, only: State | None, *, limit: int, start: Place
+) -> tuple[list[Fate], Place | None]:
+    """Fates from a place on, and where the next page starts, if there is one.
+
+    Only so much is read at a time, so that a page may be short, even empty, and not be the last.
+    """
+    found: list[Fate] = []
+    looked = 0
+    first = start.batch // GROUP_BATCHES
+    for group in range(first, first + GROUPS_A_PAGE):
+        for ledger, _ in await batches.load_group(tables, message.ref, group):
+            if not _is_wanted(ledger, only, message, start):
+                continue
+            placed = [each for each in await _of_batch(tables, ledger, only) if each[0] >= start]
+            room = limit - len(found)
+            found += [fate for _, fate in placed[:room]]
+            if len(placed) > room:
+                return found, placed[room][0]
+            looked += 1
+            if looked == BATCHES_A_PAGE:
+                return found, _within(message, ledger.batch + 1)
+    return found, _within(message, (first + GROUPS_A_PAGE) * GROUP_BATCHES)
+
+
+def _is_wanted(ledger: Ledger, only: State | None, message: Message, start: Place) -> bool:
+    """Only batches that fan-out has counted, as in the books."""
+    is_ahead = start.batch <= ledger.batch < message.batches
+    return is_ahead and (only is None or only in ledger.states)
+
+
+def _within(message: Message, batch: int) -> Place | None:
+    return Place(batch) if batch < message.batches else None
+
+
 async def fates(tables: Tables, message: Message, only: State | None = None) -> AsyncIterator[Fate]:
     """Everyone of the audience in its order, or those in one state; a batch in memory at a time."""
     for group in batches.groups(message.batches):
         for ledger, _ in await batches.load_group(tables, message.ref, group):
-            for fate in await _of_batch(tables, ledger, only):
+            for _, fate in await _of_batch(tables, ledger, only):
                 yield fate
 
 
-async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[Fate]:
+async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[tuple[Place, Fate]]:
     """The rows that may go are read first: they go only after the archive has them all."""
     if only is not None and only not in ledger.states:
         return []
@@ -54,7 +98,7 @@ async def _of_batch(tables: Tables, ledger: Ledger, only: State | None) -> list[
         async for ended in archive.load(tables, ledger.ref, ledger.batch)
     }
     return [
-        _fate(ledger, at, State(letter), waiting.get(at), ends.get(at))
+        (Place(ledger.batch, at), _fate(ledger, at, State(letter), waiting.get(at), ends.get(at)))
         for at, letter in enumerate(ledger.states)
         if only is None or letter == only
     ]

@@ -8,9 +8,18 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.domain.access_key import AccessKey, is_key, is_key_id, key_hash, key_id, new_key
+from postroom.domain.access_key import (
+    SAFE_RIGHTS,
+    AccessKey,
+    Right,
+    is_key,
+    is_key_id,
+    key_hash,
+    key_id,
+    new_key,
+)
 from postroom.domain.errors import NotFound
-from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, Row, Tables, Value, Within
 
 USE_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a call
@@ -20,12 +29,16 @@ _AFTER_HEX = "g"
 
 
 async def create(
-    tables: Tables, name: str, lists: tuple[str, ...], now: datetime
+    tables: Tables,
+    name: str,
+    lists: tuple[str, ...],
+    now: datetime,
+    rights: tuple[Right, ...] = SAFE_RIGHTS,
 ) -> tuple[str, AccessKey]:
     """The key, which nobody can show again, and what is kept of it."""
     key = new_key()
     hashed = key_hash(key)
-    kept = AccessKey(id=key_id(hashed), name=name, lists=lists, created_at=now)
+    kept = AccessKey(id=key_id(hashed), name=name, lists=lists, rights=rights, created_at=now)
     await tables.insert(_TABLE, _PARTITION, hashed, _properties(kept))
     return key, kept
 
@@ -66,11 +79,17 @@ async def note_use(tables: Tables, key: str, now: datetime) -> None:
 
 
 def _properties(key: AccessKey) -> dict[str, Value]:
-    """Properties are flat, and no list name has a blank."""
-    return to_properties(key) | {"lists": " ".join(key.lists)}
+    """Properties are flat, and neither a list's name nor a right has a blank."""
+    return to_properties(key) | {"lists": " ".join(key.lists), "rights": " ".join(key.rights)}
 
 
 def _access_key(row: Row) -> AccessKey:
+    """A row without lists would be a key for every list: better none. The same with rights."""
     flat = dict(row.properties)
-    lists = str(flat.pop("lists"))  # a row without would be a key for every list: better none
-    return msgspec.structs.replace(from_properties(flat, AccessKey), lists=tuple(lists.split()))
+    try:
+        lists, rights = str(flat.pop("lists")).split(), str(flat.pop("rights")).split()
+        known = tuple(map(Right, rights))
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"The row of a key has no lists or rights to read: {error}.") from error
+    kept = from_properties(flat, AccessKey)
+    return msgspec.structs.replace(kept, lists=tuple(lists), rights=known)

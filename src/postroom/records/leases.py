@@ -69,6 +69,12 @@ async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
     return await holder(tables, sender_lease(sender), now=now) is not None
 
 
+async def living_senders(tables: Tables, now: datetime) -> int:
+    keys = Within(_PARTITION, "sender-", "sender.")
+    found = [lease async for lease, _ in readable_rows(tables, _TABLE, keys, Lease)]
+    return sum(lease.is_held(now) for lease in found)
+
+
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
     """Rows of senders that are long gone: every start of a sender leaves one."""
     keys = Within(_PARTITION, "sender-", "sender.")

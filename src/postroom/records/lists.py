@@ -31,17 +31,45 @@ async def create(tables: Tables, mailing_list: MailingList) -> None:
 
 
 async def find(tables: Tables, name: str) -> MailingList | None:
+    found = await find_with_etag(tables, name)
+    return found[0] if found else None
+
+
+async def find_with_etag(tables: Tables, name: str) -> tuple[MailingList, str] | None:
+    """For whoever is going to change it."""
     row = await tables.get(TABLE, name, KEY)
-    return from_properties(row.properties, MailingList) if row else None
+    return (from_properties(row.properties, MailingList), row.etag) if row else None
 
 
 async def read(tables: Tables, name: str) -> MailingList:
-    found = await find(tables, name)
+    return (await read_with_etag(tables, name))[0]
+
+
+async def read_with_etag(tables: Tables, name: str) -> tuple[MailingList, str]:
+    found = await find_with_etag(tables, name)
     if found is None:
         raise NotFound(
             f"There is no list {name}: make it with “postroom list create {name} --from ADDRESS”."
         )
     return found
+
+
+async def replace(tables: Tables, mailing_list: MailingList, etag: str) -> str:
+    """The new etag; Conflict if somebody changed or deleted the list meanwhile."""
+    return await tables.replace(TABLE, mailing_list.name, KEY, to_properties(mailing_list), etag)
+
+
+async def page(
+    tables: Tables, *, limit: int, after: str = ""
+) -> tuple[list[MailingList], str | None]:
+    """Lists by name, and the name to go on after, if there are more. A page may be short."""
+    keys = Within(DIRECTORY, f"{after} " if after else "")  # a space sorts before every name
+    entries = await tables.scan(TABLE, keys, limit=limit)
+    while not entries.rows and entries.next:
+        entries = await tables.scan(TABLE, keys, limit=limit, after=entries.next)
+    names = [row.key for row in entries.rows]
+    found = [await find(tables, name) for name in names]
+    return [each for each in found if each], names[-1] if entries.next else None
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:

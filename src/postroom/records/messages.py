@@ -47,16 +47,37 @@ async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
     raise Conflict(f"no free message ref within {_REF_TRIES_MAX} ticks")
 
 
+async def reserve_as(tables: Tables, message: Message) -> tuple[Message, str]:
+    """Insert under the ref it has, or find what the same call inserted before it died.
+
+    Conflict if the ref is another's, or if two tries of the call are at it in this moment.
+    """
+    found = await find_with_etag(tables, message.ref)
+    if found is None:
+        await tables.upsert(LIVE, DIRECTORY, _backwards(message.ref), {"v": FORMAT})
+        return message, await insert_live(tables, message)
+    if found[0].origin != message.origin:
+        raise Conflict(f"the ref {message.ref} is taken")
+    return found
+
+
 async def newest(
     tables: Tables, *, limit: int, after: str | None = None
 ) -> tuple[list[Message], str | None]:
     """A page of all messages, the newest first, and the ref to go on after, if there are more."""
     start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
-    page = await tables.scan(LIVE, Within(DIRECTORY, start), limit=limit)
-    refs = [_backwards(row.key) for row in page.rows]
+    refs: list[str] = []
+    going_on: str | None = None
+    while len(refs) < limit:
+        page = await tables.scan(
+            LIVE, Within(DIRECTORY, start), limit=limit - len(refs), after=going_on
+        )
+        refs += [_backwards(row.key) for row in page.rows]
+        going_on = page.next
+        if going_on is None:
+            break
     found = [await find(tables, ref) for ref in refs]
-    is_last = len(refs) < limit or page.next is None
-    return [message for message in found if message], None if is_last else refs[-1]
+    return [message for message in found if message], refs[-1] if going_on else None
 
 
 async def every_message(tables: Tables) -> AsyncIterator[Message]:
@@ -74,9 +95,13 @@ async def leave_directory(tables: Tables, ref: str) -> None:
 
 
 async def find(tables: Tables, ref: str) -> Message | None:
-    """Alive or archived. Alive first: the move writes the archive before it deletes."""
-    found = await find_live(tables, ref) or await find_archived(tables, ref)
+    found = await find_with_etag(tables, ref)
     return found[0] if found else None
+
+
+async def find_with_etag(tables: Tables, ref: str) -> tuple[Message, str] | None:
+    """Alive or archived. Alive first: the move writes the archive before it deletes."""
+    return await find_live(tables, ref) or await find_archived(tables, ref)
 
 
 async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
@@ -90,9 +115,13 @@ async def find_archived(tables: Tables, ref: str) -> tuple[Message, str] | None:
 
 
 async def read(tables: Tables, ref: str) -> Message:
+    return (await read_with_etag(tables, ref))[0]
+
+
+async def read_with_etag(tables: Tables, ref: str) -> tuple[Message, str]:
     if not _REF.fullmatch(ref):
         raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
-    found = await find(tables, ref)
+    found = await find_with_etag(tables, ref)
     if found is None:
         raise NotFound(f"There is no message {ref}.")
     return found

@@ -3,19 +3,26 @@
 email:<address key>          the subscriber; stays, marked, when somebody is gone
 guid:<guid>                  pointer to the address key, written with the subscriber
 left:<time>:<address key>    who left when: a sender learns by one range query whom to skip
+
+Whoever changes somebody's standing does it here: the same batch carries the change of the counts
+(counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 
+from postroom.domain.consent import Consent
 from postroom.domain.errors import AlreadyThere
-from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.subscriber import Gone, Standing, Subscriber
+from postroom.records import consents, counts, sign_ups
 from postroom.records.rows import FORMAT, all_rows, from_properties, to_properties
+from postroom.records.stamps import moment, stamp
 from postroom.storage.port import (
+    SCAN_ROWS_MAX,
     Change,
     Conflict,
     Delete,
@@ -29,23 +36,36 @@ from postroom.storage.port import (
 )
 
 TABLE = "mailinglist"
+LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
 _END = "~~~~"  # sorts after every key that follows a prefix
 
 
 def joining(subscriber: Subscriber) -> list[Change]:
-    """The rows of a new subscriber: one batch, or part of an import's batch."""
-    return [
-        Insert(_EMAIL + subscriber.key, to_properties(subscriber)),
-        Insert(_GUID + subscriber.guid, _pointer(subscriber)),
-    ]
+    """The rows of a new subscriber: part of a batch that also changes the counts.
+
+    Nobody follows the links of somebody who is gone from the first.
+    """
+    row = Insert(_EMAIL + subscriber.key, to_properties(subscriber))
+    if subscriber.gone:
+        return [row]
+    return [row, Insert(_GUID + subscriber.guid, _pointer(subscriber))]
 
 
-async def join(tables: Tables, subscriber: Subscriber) -> None:
+async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = None) -> str:
+    """The row's etag. Whoever an import brings has no event, but its basis in the row."""
+    changes = [*joining(newcomer), *_beside(None, newcomer, consent)]
     try:
-        await tables.batch(TABLE, subscriber.list_name, joining(subscriber))
+        return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
     except Conflict:
-        raise AlreadyThere(f"{subscriber.address} is on {subscriber.list_name} already.") from None
+        raise AlreadyThere(f"{newcomer.address} is on {newcomer.list_name} already.") from None
+
+
+async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: datetime) -> None:
+    """At most 49 at once, without an event. Conflict, and nobody joins, if one is known."""
+    changes = [change for one in newcomers for change in joining(one)]
+    changes.append(counts.newcomers(newcomers, now))
+    await tables.batch(TABLE, newcomers[0].list_name, changes)
 
 
 async def find(tables: Tables, list_name: str, key: str) -> tuple[Subscriber, str] | None:
@@ -63,42 +83,141 @@ async def find_by_guid(tables: Tables, list_name: str, guid: str) -> tuple[Subsc
     return found if found and found[0].guid == guid and not found[0].gone else None
 
 
-async def replace(tables: Tables, subscriber: Subscriber, etag: str) -> None:
-    """Conflict if somebody else changed the subscriber meanwhile."""
-    key = _EMAIL + subscriber.key
-    await tables.replace(TABLE, subscriber.list_name, key, to_properties(subscriber), etag)
+async def replace(
+    tables: Tables,
+    before: Subscriber,
+    after: Subscriber,
+    etag: str,
+    consent: Consent | None = None,
+) -> None:
+    """Conflict if somebody else changed the subscriber meanwhile.
 
-
-async def join_again(tables: Tables, subscriber: Subscriber, etag: str) -> None:
-    """Somebody who was gone is back, under a new GUID."""
+    A change of `verified` comes with its event and with a new `since`.
+    """
     await tables.batch(
         TABLE,
-        subscriber.list_name,
+        after.list_name,
         [
-            Replace(_EMAIL + subscriber.key, to_properties(subscriber), etag),
-            Insert(_GUID + subscriber.guid, _pointer(subscriber)),
+            Replace(_EMAIL + after.key, to_properties(after), etag),
+            *_beside(before, after, consent),
         ],
     )
 
 
+async def join_again(
+    tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
+) -> tuple[Subscriber, str]:
+    """Somebody who was gone is back, under a new GUID: as stored, and the new etag."""
+    back = msgspec.structs.replace(newcomer, basis=before.basis, imported_at=before.imported_at)
+    etags = await tables.batch(
+        TABLE,
+        back.list_name,
+        [
+            Replace(_EMAIL + back.key, to_properties(back), etag),
+            Insert(_GUID + back.guid, _pointer(back)),
+            *_beside(before, back, consent),
+        ],
+    )
+    return back, etags[0]
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's change of address within a list: two rows, two events, one GUID."""
+
+    before: Subscriber
+    after: Subscriber
+    replaced: tuple[Subscriber, str] | None  # who had the new address, is gone, and their etag
+    removed: Consent  # of the old address
+    added: Consent  # of the new one
+
+
+async def move(tables: Tables, move: Move, etag: str) -> str:
+    """The new row's etag. Conflict if a row changed, or somebody took the address, meanwhile.
+
+    The pointer goes over to the new address, so that links in old mails still work. The old one
+    stays, gone, with a departure: it is not mailed any more, and no import brings it back.
+    """
+    before, after, now = move.before, move.after, move.removed.at
+    gone, there = _gone(before, Gone.REMOVED, now), move.replaced
+    key, properties = _EMAIL + after.key, to_properties(after)
+    etags = await tables.batch(
+        TABLE,
+        after.list_name,
+        [
+            Replace(key, properties, there[1]) if there else Insert(key, properties),
+            Upsert(_GUID + after.guid, _pointer(after)),
+            Replace(_EMAIL + before.key, to_properties(gone), etag),
+            Upsert(f"{_LEFT}{stamp(now)}:{before.key}", {"v": FORMAT, "guid": before.guid}),
+            *([Delete(_GUID + before.guid)] if after.guid != before.guid else []),
+            *_beside(before, gone, move.removed),
+            *_beside(there[0] if there else None, after, move.added),
+        ],
+    )
+    return etags[0]
+
+
 async def leave(
-    tables: Tables, subscriber: Subscriber, etag: str, *, why: Gone, now: datetime
+    tables: Tables, subscriber: Subscriber, etag: str, *, why: Gone, consent: Consent
 ) -> None:
     """Mark, pointer and departure in one write. Conflict if the row changed meanwhile."""
-    gone = msgspec.structs.replace(
-        subscriber, gone=why, verified=False, since=now, attributes={}, asked_at=None
-    )
+    now = consent.at
+    gone = _gone(subscriber, why, now)
     await tables.batch(
         TABLE,
         subscriber.list_name,
         [
             Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
             Delete(_GUID + subscriber.guid),
-            Upsert(
-                f"{_LEFT}{_stamp(now)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid}
-            ),
+            Upsert(f"{_LEFT}{stamp(now)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid}),
+            *_beside(subscriber, gone, consent),
         ],
     )
+
+
+async def expire(
+    tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.Entry, consent: Consent
+) -> None:
+    """Forget a sign-up that nobody confirmed. Conflict if the row changed meanwhile.
+
+    Who had been gone before is gone again: a stranger's sign-up must not open the way back.
+    """
+    key, why = _EMAIL + subscriber.key, subscriber.gone_before
+    gone = _gone(subscriber, why, consent.at) if why else None
+    await tables.batch(
+        TABLE,
+        subscriber.list_name,
+        [
+            Replace(key, to_properties(gone), etag) if gone else Delete(key, etag),
+            Delete(_GUID + subscriber.guid),
+            Delete(entry.row_key),
+            *counts.change(subscriber, gone, consent.at),
+            consents.noted(subscriber.key, consent),
+        ],
+    )
+
+
+def _gone(subscriber: Subscriber, why: Gone, now: datetime) -> Subscriber:
+    return msgspec.structs.replace(
+        subscriber,
+        gone=why,
+        verified=False,
+        since=now,
+        attributes={},
+        asked_at=None,
+        expires=False,
+        gone_before=None,
+    )
+
+
+def _beside(
+    before: Subscriber | None, after: Subscriber, consent: Consent | None
+) -> Iterator[Change]:
+    """What goes into the batch of somebody's change."""
+    yield from counts.change(before, after, after.since)
+    if consent:
+        yield consents.noted(after.key, consent)
+    if after.expires:
+        yield sign_ups.entry(after)
 
 
 async def verified_after(
@@ -120,24 +239,87 @@ async def verified_after(
         after = page.next
 
 
+class Shelf(msgspec.Struct, frozen=True):
+    """Some people of a list in key order, and how far the look for them went."""
+
+    people: list[Subscriber]
+    looked_at: int  # rows
+    next: str | None  # the key to go on after; None: this was the end
+
+
+async def look_through(
+    tables: Tables,
+    list_name: str,
+    *,
+    prefix: str = "",
+    standing: Standing = Standing.ALL,
+    after: str = "",
+    limit: int,
+) -> Shelf:
+    """The next people whose key begins so and who stand so.
+
+    Looks at LOOKED_AT_MAX rows at most, so that a rare standing in a long list costs no more than
+    a common one: a shelf may be short, even empty, and still have a next.
+    """
+    # The space sorts before every character of a key: strictly after `after`.
+    start = f"{_EMAIL}{after} " if after else _EMAIL
+    keys = Within(list_name, max(start, _EMAIL + prefix), _EMAIL + prefix + _END)
+    people: list[Subscriber] = []
+    looked_at, last, next_ = 0, "", None
+    while looked_at < LOOKED_AT_MAX:
+        rows = limit - len(people) if standing is Standing.ALL else SCAN_ROWS_MAX
+        found = await tables.scan(TABLE, keys, limit=rows, after=next_)
+        for row in found.rows:
+            looked_at, last = looked_at + 1, row.key.removeprefix(_EMAIL)
+            people += [subscriber_of(row)] if _stands(row, standing) else []
+            if len(people) == limit:
+                is_end = found.next is None and row is found.rows[-1]
+                return Shelf(people, looked_at, None if is_end else last)
+        next_ = found.next
+        if next_ is None:
+            return Shelf(people, looked_at, None)
+    return Shelf(people, looked_at, last)
+
+
+def _stands(row: Row, standing: Standing) -> bool:
+    """Told by the row as it is: most rows that a look goes over are not shown."""
+    verified = bool(row.properties.get("verified"))
+    return standing.fits(verified=verified, is_gone="gone" in row.properties)
+
+
 def subscriber_of(row: Row) -> Subscriber:
     return from_properties(row.properties, Subscriber)
 
 
-async def everyone(tables: Tables, list_name: str) -> AsyncIterator[Subscriber]:
-    keys = Within(list_name, _EMAIL, _EMAIL + _END)
-    async for row in all_rows(tables, TABLE, keys):
-        yield subscriber_of(row)
+async def everyone(
+    tables: Tables, list_name: str, standing: Standing = Standing.ALL
+) -> AsyncIterator[Subscriber]:
+    async for row in all_rows(tables, TABLE, Within(list_name, _EMAIL, _EMAIL + _END)):
+        if _stands(row, standing):
+            yield subscriber_of(row)
+
+
+async def attributes_of_all(
+    tables: Tables, list_name: str, standing: Standing
+) -> AsyncIterator[dict[str, str]]:
+    """Everyone's attributes: half the work of `everyone`."""
+    async for row in all_rows(tables, TABLE, Within(list_name, _EMAIL, _EMAIL + _END)):
+        if _stands(row, standing):
+            yield msgspec.json.decode(str(row.properties["attributes"]), type=dict[str, str])
 
 
 async def left_since(
     tables: Tables, list_name: str, since: datetime
-) -> AsyncIterator[tuple[datetime, str]]:
-    """(when, GUID) of those who left. By GUID, so that somebody who came back is not meant."""
-    keys = Within(list_name, _LEFT + _stamp(since), _LEFT + _END)
+) -> AsyncIterator[tuple[datetime, tuple[str, str]]]:
+    """When somebody left, and who: (GUID, address key).
+
+    By GUID, so that somebody who came back is not meant; by address, so that who moved to another
+    one with the same GUID is not.
+    """
+    keys = Within(list_name, _LEFT + stamp(since), _LEFT + _END)
     async for row in all_rows(tables, TABLE, keys):
-        milliseconds = int(row.key[len(_LEFT) :].partition(":")[0])
-        yield datetime.fromtimestamp(milliseconds / 1000, UTC), str(row.properties["guid"])
+        _, left_at, key = row.key.split(":", 2)
+        yield moment(left_at), (str(row.properties["guid"]), key)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
@@ -157,8 +339,3 @@ async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
 
 def _pointer(subscriber: Subscriber) -> dict[str, Value]:
     return {"v": FORMAT, "key": subscriber.key}
-
-
-def _stamp(at: datetime) -> str:
-    """Milliseconds since the epoch, in 15 digits, so that they sort."""
-    return f"{int(at.timestamp() * 1000):015d}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
 
 from starlette.requests import Request
 
@@ -11,7 +13,11 @@ from postroom.clock import Clock
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
 
-SENDER_BELL = "sender"
+SENDER_BELL, SCHEDULER_BELL = "sender", "scheduler"
+NOWHERE = "0.0.0.0"
+PROXIES_MAX = 10  # entries of X-Forwarded-For that are looked at
+
+Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 @dataclass(frozen=True)
@@ -20,11 +26,54 @@ class Desk:
     clock: Clock
     bells: Bells
     site: Site
+    trusted_proxies: Networks = ()  # whose word on the caller's address is taken
+    admin_networks: Networks = ()  # where the admin pages are shown; empty: everywhere
+    has_outbox: bool = False  # mails go to the outbox, so it has a page
+    data: Path = Path("data")  # what belongs to this machine alone: files on their way in
+
+    @property
+    def is_https(self) -> bool:
+        return self.site.url.startswith("https://")
 
     def wake_senders(self) -> None:
         self.bells.ring(SENDER_BELL)
+
+    def wake_scheduler(self) -> None:
+        self.bells.ring(SCHEDULER_BELL)
 
 
 def desk_of(request: Request) -> Desk:
     desk: Desk = request.app.state.desk
     return desk
+
+
+def client_of(request: Request) -> str:
+    """The address of whoever calls: past the proxies we trust, and no further.
+
+    Each proxy adds the address it sees at the end of X-Forwarded-For, so it is read backwards; what
+    stands before the first address that is not a trusted proxy may be made up.
+    """
+    desk = desk_of(request)
+    client = request.client.host if request.client else NOWHERE
+    told = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    for each in reversed(told[-PROXIES_MAX:]):
+        if not each.strip() or not is_within(client, desk.trusted_proxies):
+            break
+        client = each.strip()
+    return client if _is_address(client) else NOWHERE
+
+
+def is_within(address: str, networks: Networks) -> bool:
+    if not _is_address(address):
+        return False
+    found = ip_address(address)
+    mapped = getattr(found, "ipv4_mapped", None)  # ::ffff:10.0.0.1 on a socket for both
+    return any((mapped or found) in network for network in networks)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

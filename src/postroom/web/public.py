@@ -7,22 +7,25 @@ follow every link by GET and HEAD, so those change nothing.
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from markupsafe import Markup
 from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from postroom.domain.address import Address, mask
+from postroom.domain.consent import Trace
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.token import is_signed
 from postroom.flow import subscribe
 from postroom.flow.subscribe import Confirmed
 from postroom.records import lists, subscribers
-from postroom.web.desk import Desk, desk_of
+from postroom.web.desk import Desk, client_of, desk_of
 from postroom.web.texts import pages
 
 router = APIRouter(include_in_schema=False)
 _pages = pages()
 FORM_FIELDS_MAX = 10
 FORM_PART_BYTES_MAX = 4096
+SOMEBODY = "…"  # in a kept text: the record itself knows whose address it was
 
 
 @router.api_route("/u/{list_name}/{guid}", methods=["GET", "HEAD"])
@@ -42,12 +45,16 @@ async def ask_to_leave(request: Request, list_name: str, guid: str) -> Response:
 async def leave(request: Request, list_name: str, guid: str) -> Response:
     """One click from a mailbox provider (RFC 8058), or the button on the page."""
     desk = desk_of(request)
-    fields = await _form(request)
+    fields = await form_fields(request)
     is_one_click = fields.get("List-Unsubscribe") == "One-Click"
     if not is_one_click and "leave" not in fields:
         return await ask_to_leave(request, list_name, guid)
     name, key = _keys(list_name, guid)
-    await subscribe.leave(desk.storage.tables, name, key, desk.clock.now())
+    client = client_of(request)
+    trace = Trace(source="link", client=client, shown=words("leave.html", address=SOMEBODY))
+    if is_one_click:
+        trace = Trace(source="one-click", client=client)
+    await subscribe.leave(desk.storage.tables, name, key, desk.clock.now(), trace=trace)
     if is_one_click:  # no redirect: a redirected POST becomes a GET
         return PlainTextResponse("Unsubscribed.")
     return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
@@ -89,8 +96,11 @@ async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str
 async def confirm(request: Request, list_name: str, guid: str, token: str) -> Response:
     desk = desk_of(request)
     name, key = _keys(list_name, guid)
+    shown = words("confirm.html", address=SOMEBODY)
+    trace = Trace(source="link", client=client_of(request), shown=shown)
+    now = desk.clock.now()
     done = await subscribe.confirm(
-        desk.storage.tables, desk.site.secret, name, key, token, desk.clock.now()
+        desk.storage.tables, desk.site.secret, name, key, token, now, trace=trace
     )
     if done is Confirmed.UNKNOWN:
         return await _page(desk, "stale.html", name)
@@ -109,7 +119,7 @@ def _keys(list_name: str, guid: str) -> tuple[str, str]:
     return (list_name, guid) if is_list and is_guid else ("none", "none")
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def form_fields(request: Request) -> dict[str, str]:
     """Fields of a urlencoded or multipart body; a body that is neither has none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
@@ -117,18 +127,38 @@ async def _form(request: Request) -> dict[str, str]:
     async with request.form(
         max_files=0, max_fields=FORM_FIELDS_MAX, max_part_size=FORM_PART_BYTES_MAX
     ) as form:
-        return {name: value for name, value in form.items() if not isinstance(value, UploadFile)}
+        return {
+            name: _showable(value)
+            for name, value in form.items()
+            if not isinstance(value, UploadFile)
+        }
+
+
+def _showable(text: str) -> str:
+    """Without halves of surrogates, which some charsets can say and no page can show."""
+    return text.encode(errors="replace").decode()
 
 
 async def _page(desk: Desk, template: str, list_name: str, **values: str) -> HTMLResponse:
     mailing_list = await lists.find(desk.storage.tables, list_name) if list_name else None
-    return HTMLResponse(render(template, list_title=_title(mailing_list), **values))
+    return HTMLResponse(render(template, list_title=title_of(mailing_list), **values))
 
 
 def render(template: str, **values: str) -> str:
     return _pages.get_template(f"public/{template}").render(**values)
 
 
-def _title(mailing_list: MailingList | None) -> str:
+def words(template: str, **values: str) -> str:
+    """What a page says to whoever decides on it, as text: for the consent record.
+
+    Taken from the page itself, so that what is kept is what was shown.
+    """
+    page = _pages.get_template(f"public/{template}")
+    context = page.new_context(values)
+    parts = [Markup("".join(page.blocks[name](context))) for name in ("title", "words")]
+    return "\n".join(part.striptags() for part in parts)
+
+
+def title_of(mailing_list: MailingList | None) -> str:
     """Empty for a list that is gone: its links still work, without a name."""
     return (mailing_list.description or mailing_list.name) if mailing_list else ""

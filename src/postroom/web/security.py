@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 
+import msgspec
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -13,13 +14,41 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger("web")
-BODY_BYTES_MAX = 64 * 1024  # of a form or a call: they are all small
-ANSWER_S_MAX = 8.0  # a page waits for storage so long, then says "try again"
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What one request may take up."""
+
+    body_bytes: int = 64 * 1024  # of a form or a call: nearly all are small
+    answer_s: float | None = 8.0  # waits for storage so long, then says "try again"; None: a stream
+
+
+ORDINARY = Room()
+_MEGABYTE = 1024 * 1024
+# By the last part of an admin page's path.
+ROOMS = {
+    "live": Room(answer_s=None),  # server-sent events
+    "export": Room(answer_s=None),
+    "upload": Room(body_bytes=1024 * _MEGABYTE, answer_s=None),  # a file of people, kept on disk
+    "write": Room(body_bytes=10 * _MEGABYTE, answer_s=30.0),  # two bodies, typed or uploaded
+    "preview": Room(body_bytes=10 * _MEGABYTE, answer_s=30.0),
+}
 
 # No script, nothing from elsewhere, nobody frames us: subscriber pages need a stylesheet alone.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
+)
+# The admin pages have scripts, all of them files of ours, and frames with mails in them.
+ADMIN_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+# A mail in a frame: no script, no form, not our origin. Its own styles, its own pictures.
+MAIL_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
+    "style-src 'unsafe-inline'; img-src data: http: https:; frame-ancestors 'self'"
 )
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -61,8 +90,9 @@ class Guard:
             await send(message)
 
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                await self._app(scope, _limited(receive), send_guarded)
+            room = room_for(scope["path"])
+            async with asyncio.timeout(room.answer_s):
+                await self._app(scope, _limited(receive, room.body_bytes), send_guarded)
         except ClientDisconnect:
             return  # nobody is there to answer
         except TimeoutError:
@@ -71,6 +101,8 @@ class Guard:
                 await self._too_late(scope["path"])(scope, receive, send_guarded)
 
     def _add_headers(self, scope: Scope, status: int, headers: MutableHeaders) -> None:
+        if scope["path"].startswith("/admin"):
+            headers.setdefault("Content-Security-Policy", ADMIN_POLICY)
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
         is_static = scope["path"].startswith("/static/") and status == HTTPStatus.OK
@@ -79,9 +111,16 @@ class Guard:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)
 
 
-def _limited(receive: Receive) -> Receive:
+def room_for(path: str) -> Room:
+    if path.startswith("/api/v1/messages"):  # two bodies there, too
+        return ROOMS["write"]
+    if not path.startswith("/admin/"):
+        return ORDINARY
+    return ROOMS.get(path.rpartition("/")[2], ORDINARY)
+
+
+def _limited(receive: Receive, room: int) -> Receive:
     """Counts while it reads: a Content-Length may lie."""
-    room = BODY_BYTES_MAX
 
     async def limited() -> Message:
         nonlocal room

@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parent / "templates"
 _english = NullTranslations()
+gettext = _english.gettext
 
 
 def pages() -> Environment:

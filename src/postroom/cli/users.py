@@ -1,0 +1,99 @@
+"""`postroom user …`: who may work on the admin pages."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.session import work
+from postroom.domain.address import parse_address
+from postroom.domain.user import Role, User
+from postroom.records import users
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+app = typer.Typer(no_args_is_help=True, help="Users of the admin pages.")
+AddressText = Annotated[str, typer.Argument(metavar="ADDRESS")]
+
+
+@app.command("add")
+def add(
+    address: AddressText,
+    role: Annotated[Role, typer.Option(help="What they may do.")] = Role.OWNER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a user. The password is asked for, or is the first line of standard input."""
+    from postroom.flow import sign_in
+
+    parsed = parse_address(address)
+    password = _password()
+
+    async def job(parts: Parts) -> User:
+        tables, now = parts.storage.tables, parts.clock.now()
+        return await sign_in.add_user(tables, parsed.typed, role, password, now)
+
+    made = work(job)
+    show(_data(made), as_json, f"{made.address} is {made.role.value}, and can sign in.")
+
+
+@app.command("link")
+def link(
+    address: AddressText,
+    role: Annotated[Role, typer.Option(help="What a newcomer may do.")] = Role.EDITOR,
+    as_json: AsJson = False,
+) -> None:
+    """Make a link by which somebody chooses a password: a newcomer, or who lost theirs."""
+    from postroom.flow import sign_in
+
+    parsed = parse_address(address)
+
+    async def job(parts: Parts) -> str:
+        tables, now = parts.storage.tables, parts.clock.now()
+        token = await sign_in.invite(tables, parsed.typed, role, now)
+        return f"{parts.settings.url}/admin/welcome/{token}"
+
+    made = work(job)
+    told = f"For {parsed.typed}; it works once, within two days, and is shown only now:"
+    show({"address": parsed.typed, "link": made}, as_json, told, made)
+
+
+@app.command("all")
+def all_users(as_json: AsJson = False) -> None:
+    """Show every user."""
+
+    async def job(parts: Parts) -> list[User]:
+        return [user async for user in users.every_user(parts.storage.tables)]
+
+    found = work(job)
+    lines = [f"{each.address:40}  {each.role:7}  {readable(each.created_at)}" for each in found]
+    show([_data(each) for each in found], as_json, *lines)
+    if not found and not as_json:
+        tell("There is no user yet: “postroom serve” prints a link for the first one.")
+
+
+@app.command("remove")
+def remove(address: AddressText, as_json: AsJson = False) -> None:
+    """Take a user away, with all their sessions."""
+    from postroom.flow import sign_in
+
+    parsed = parse_address(address)
+
+    async def job(parts: Parts) -> None:
+        await sign_in.remove(parts.storage.tables, parsed.storage_key)
+
+    work(job)
+    show({"address": parsed.typed, "removed": True}, as_json, f"{parsed.typed} is gone.")
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _data(user: User) -> dict[str, Any]:
+    return {"address": user.address, "role": user.role, "created_at": user.created_at}

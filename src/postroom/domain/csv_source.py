@@ -1,0 +1,73 @@
+"""A CSV file as text: looked at before it is believed, decoded line by line."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.domain.csv_rows import RECORD_CHARS_MAX, mended
+from postroom.domain.errors import BadInput
+
+HEAD_BYTES = 4096
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ARCHIVE = b"PK\x03\x04"  # what .xlsx and .ods files begin with
+
+
+class Source:
+    """The lines of a file, decoded one by one, and how far it has been read."""
+
+    def __init__(self, file: BinaryIO, head: bytes) -> None:
+        self._file = file
+        self._is_utf16 = head.startswith(_UTF16)
+        encoding = "utf-16" if self._is_utf16 else "utf-8-sig"
+        errors = "replace" if self._is_utf16 else "surrogateescape"
+        # newline="" also ends a line at a lone CR, which some spreadsheets still write.
+        self._text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+        self._mended = 0
+        self.size = os.fstat(file.fileno()).st_size
+
+    def __iter__(self) -> Iterator[str]:
+        for line in iter(partial(self._text.readline, RECORD_CHARS_MAX), ""):
+            right = mended(line)
+            self._mended += right is not line
+            yield right
+
+    @property
+    def encoding(self) -> str:
+        """As far as it has been read."""
+        if self._is_utf16:
+            return "UTF-16"
+        if not self._mended:
+            return "UTF-8"
+        return f"UTF-8, but {self._mended:,} lines Windows-1252"
+
+    @property
+    def read_bytes(self) -> int:
+        return self._file.tell() if self._file.seekable() else 0
+
+
+@contextlib.contextmanager
+def opened(path: Path, name: str = "") -> Iterator[Source]:
+    """The file; BadInput, with its `name` in the sentence, if it cannot be CSV."""
+    name = name or str(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read: {error.strerror}.") from error
+    with file:
+        head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
+        _check_is_text(name, head)
+        yield Source(file, head)
+
+
+def _check_is_text(name: str, head: bytes) -> None:
+    if head.startswith(_ARCHIVE):
+        raise BadInput(f"{name} is a spreadsheet: save it as CSV, then import that file.")
+    if b"\0" in head and not head.startswith(_UTF16):
+        raise BadInput(f"{name} is not text: save it as CSV in UTF-8, then import that file.")

@@ -1,0 +1,167 @@
+"""An import on the admin pages: one file, one list, looked over first and then brought in."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.consent import SOURCE_CHARS_MAX
+from postroom.domain.csv_people import Columns
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import BadInput, WrongState
+
+SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
+KEPT = timedelta(days=30)
+FILE_NAME_CHARS_MAX = 60
+BASIS_CHARS_MAX = SOURCE_CHARS_MAX - FILE_NAME_CHARS_MAX - 20
+BAD_ROWS_SHOWN = 10
+_NO_COLUMNS = Columns(0, (), None, 0)
+
+
+class Purpose(StrEnum):
+    ADD = "add"
+    SUPPRESS = "suppress"  # nobody joins: they are marked as gone
+
+
+class Status(StrEnum):
+    WAITING = "waiting"  # for a person to choose the columns, or to say go
+    RUNNING = "running"
+    STOPPED = "stopped"  # by a person, or because its process is gone
+    FAILED = "failed"
+    DONE = "done"
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """The first rows that could not be used."""
+
+    rows: list[BadRow] = []
+
+
+class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    list_name: str
+    file_name: str
+    size: int  # bytes
+    machine: str  # which has the file
+    user: str  # who uploaded it
+    created_at: datetime
+    purpose: Purpose = Purpose.ADD
+    verified: bool = False
+    basis: str = ""  # why these people may be mailed
+    columns: Columns = _NO_COLUMNS
+    status: Status = Status.WAITING
+    is_rehearsal: bool = True  # the run that the counts are of wrote nothing
+    run: str = ""  # which process's turn it is: a new word for every run
+    is_stop_asked: bool = False
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+    ended_at: datetime | None = None
+    read_bytes: int = 0
+    added: int = 0
+    already: int = 0
+    gone: int = 0
+    bad: int = 0
+    encoding: str = ""
+    first_bad: Refusals = Refusals()
+    mistake: str = ""  # why it failed
+
+    @property
+    def is_mapped(self) -> bool:
+        return self.columns.count > 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.status is Status.RUNNING
+
+    @property
+    def is_rehearsed(self) -> bool:
+        return self.is_rehearsal and self.status is Status.DONE
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.is_rehearsal and self.status is Status.DONE
+
+    @property
+    def rows(self) -> int:
+        return self.added + self.already + self.gone + self.bad
+
+    @property
+    def is_suppression(self) -> bool:
+        return self.purpose is Purpose.SUPPRESS
+
+    @property
+    def source(self) -> str:
+        """What the consent record says of everybody in it."""
+        return f"import of {self.file_name}: {self.basis}"[:SOURCE_CHARS_MAX]
+
+    def as_of(self, now: datetime) -> ImportJob:
+        """As it really is: a run that nobody has seen for a while has stopped."""
+        if not self.is_running or self.seen_at is None:
+            return self
+        is_silent = not -SILENT_AFTER < now - self.seen_at < SILENT_AFTER
+        return msgspec.structs.replace(self, status=Status.STOPPED) if is_silent else self
+
+
+def mapped(
+    job: ImportJob, columns: Columns, purpose: Purpose, verified: bool, basis: str
+) -> ImportJob:
+    """The job with what a person chose; what an earlier run found does not count any more."""
+    check_not_running(job)
+    return msgspec.structs.replace(
+        job,
+        columns=columns,
+        purpose=purpose,
+        verified=verified and purpose is Purpose.ADD,
+        basis=basis,
+        status=Status.WAITING,
+        is_rehearsal=True,
+    )
+
+
+def started(job: ImportJob, run: str, now: datetime, *, is_rehearsal: bool) -> ImportJob:
+    """The job at the beginning of a run; WrongState if there is nothing to run."""
+    check_not_running(job)
+    if not job.is_mapped:
+        raise WrongState("Choose the columns first.")
+    if not is_rehearsal and job.is_rehearsal and not job.is_rehearsed:
+        raise WrongState("Look the file over first: nobody is added before that.")
+    return msgspec.structs.replace(
+        job,
+        status=Status.RUNNING,
+        is_rehearsal=is_rehearsal,
+        run=run,
+        is_stop_asked=False,
+        started_at=now,
+        seen_at=now,
+        ended_at=None,
+        read_bytes=0,
+        added=0,
+        already=0,
+        gone=0,
+        bad=0,
+        first_bad=Refusals(),
+        mistake="",
+    )
+
+
+def check_not_running(job: ImportJob) -> None:
+    if job.is_running:
+        raise WrongState("This import is running: stop it first.")
+    if job.is_finished:
+        raise WrongState("This import is done: upload the file again for another one.")
+
+
+def check_basis(text: str) -> str:
+    text = " ".join(text.split())
+    if len(text) > BASIS_CHARS_MAX:
+        raise BadInput(f"This is longer than {BASIS_CHARS_MAX} characters: shorten it.")
+    return text
+
+
+def clean_file_name(text: str) -> str:
+    """The last part of whatever a browser calls it, printable and short."""
+    name = text.replace("\\", "/").rpartition("/")[2]
+    name = "".join(letter for letter in name if letter.isprintable()).strip()
+    return name[-FILE_NAME_CHARS_MAX:] or "file"

@@ -1,0 +1,105 @@
+"""Beside the path, keep lists: make a list, change what it says, delete it.
+
+Before: an administrator or a program has a name, a From and a description.
+After: people join the list; messages written from now on have its From; sweep.py deletes the rows
+of a deleted one.
+Dies half-way:
+    create      before the row there is a name in the directory without a list: passed over
+    edit        one guarded write: done or not done
+    delete      before the mark nothing happened; from it on the sweep finishes, whoever dies
+Commit point: the list's row; of a deletion, the mark in the directory.
+
+Whoever changes or deletes a list hands in the etag of what they saw, and gets Conflict if it is not
+like that any more.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.mailing_list import (
+    MailingList,
+    check_description,
+    check_list_name,
+    check_postal_address,
+    check_sender,
+)
+from postroom.records import lists
+from postroom.storage.port import Conflict, Tables
+
+
+class Wording(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person says of a list beside its name; None keeps what it says."""
+
+    sender: str | None = None
+    description: str | None = None
+    postal_address: str | None = None
+    public_form: bool | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A list that could be made: everything in it was checked."""
+
+    name: str
+    sender: str
+    description: str
+    postal_address: str
+    public_form: bool = False
+
+
+def checked(
+    name: str,
+    sender: str,
+    description: str = "",
+    postal_address: str = "",
+    public_form: bool = False,
+) -> Wanted:
+    """BadInput or BadAddress, with a sentence, if there can be no such list."""
+    return Wanted(
+        name=check_list_name(name),
+        sender=check_sender(sender),
+        description=check_description(description),
+        postal_address=check_postal_address(postal_address),
+        public_form=public_form,
+    )
+
+
+async def create(tables: Tables, wanted: Wanted, now: datetime) -> MailingList:
+    """AlreadyThere if the name is taken, or its old list still being deleted."""
+    made = MailingList(**msgspec.structs.asdict(wanted), created_at=now)
+    await lists.create(tables, made)
+    return made
+
+
+async def edit(
+    tables: Tables, name: str, wording: Wording, seen_etag: str
+) -> tuple[MailingList, str]:
+    """The list as it says now, and its new etag. Messages written before keep their From."""
+    known, etag = await _as_seen(tables, name, seen_etag)
+    told = {key: text for key, text in msgspec.structs.asdict(wording).items() if text is not None}
+    said = msgspec.structs.replace(known, **told)
+    wanted = checked(
+        said.name, said.sender, said.description, said.postal_address, said.public_form
+    )
+    edited = msgspec.structs.replace(known, **msgspec.structs.asdict(wanted))
+    return edited, await lists.replace(tables, edited, etag)
+
+
+async def delete(tables: Tables, name: str, seen_etag: str) -> None:
+    """From here on nobody joins and nobody is mailed; the rest goes in the background.
+
+    The mark comes before the row, so that a list whose deletion died half-way never gives its
+    people to a new one of the same name. What is changed in the moment between the look and the
+    mark is deleted with the list.
+    """
+    await _as_seen(tables, name, seen_etag)
+    await lists.start_deleting(tables, name)
+
+
+async def _as_seen(tables: Tables, name: str, seen_etag: str) -> tuple[MailingList, str]:
+    found = await lists.read_with_etag(tables, name)
+    if found[1] != seen_etag:
+        raise Conflict(f"the list {name} has changed")
+    return found

@@ -1,0 +1,203 @@
+"""Beside the path, sign in: who may work on the admin pages.
+
+Before: nobody is a user, and `serve` prints a link; or a user invites another; or somebody types a
+password.
+After: a session, whose token is in one browser's cookie and nowhere else.
+Dies half-way:
+    an invitation used, no user made    the link is spent: `serve` prints a new one while nobody is
+                                        there, an owner invites again
+    a user made, no session begun       sign in with the password just chosen
+    a password changed                  one write, which also ends every older session
+Commit point: the user's row; for a session, its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from datetime import datetime, timedelta
+
+import argon2
+import msgspec
+
+from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.errors import AlreadyThere, BadInput, WrongState
+from postroom.domain.user import (
+    BROWSER_CHARS_MAX,
+    INVITATION_LASTS,
+    PASSWORD_CHARS_MAX,
+    Invitation,
+    Role,
+    Session,
+    User,
+    check_password,
+)
+from postroom.records import users
+from postroom.storage.port import Conflict, Tables
+
+FIRST_LINK_LASTS = timedelta(hours=12)
+HASHES_AT_ONCE = 2  # each takes 64 MiB and a core for 50 ms
+_TOKEN_BYTES = 32
+_hasher = argon2.PasswordHasher()
+_hashing = asyncio.Semaphore(HASHES_AT_ONCE)
+# Compared with when nobody of that name is there, so that the answer takes as long.
+_NOBODY = _hasher.hash(secrets.token_hex(16))
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """Where somebody signs in from, as they see it in the list of their sessions."""
+
+    client: str
+    words: str
+
+
+async def first_link(tables: Tables, now: datetime) -> str | None:
+    """A token for the first administrator, as long as nobody is there; older ones are void."""
+    if await users.is_anybody_there(tables):
+        return None
+    await users.withdraw_invitations(tables, "")
+    return await _invited(tables, Invitation(role=Role.OWNER, until=now + FIRST_LINK_LASTS))
+
+
+async def invite(tables: Tables, address: str, role: Role, now: datetime) -> str:
+    """A token for a newcomer, or for a user who forgot the password; older ones are void."""
+    known = parse_address(address)
+    await users.withdraw_invitations(tables, known.typed)
+    until = now + INVITATION_LASTS
+    return await _invited(tables, Invitation(role=role, address=known.typed, until=until))
+
+
+async def accept(
+    tables: Tables, token: str, address: str, password: str, now: datetime
+) -> User | None:
+    """The user whom an invitation made, or gave a new password; None if it is void."""
+    invitation = await users.find_invitation(tables, token, now)
+    if invitation is None:
+        return None
+    known = parse_address(invitation.address or address)
+    check_password(password, known.typed)
+    hashed = await _hashed(password)
+    is_first = not invitation.address
+    if is_first and await users.is_anybody_there(tables):
+        return None  # an older link: somebody else was first
+    if not await users.use_invitation(tables, token):
+        return None
+    found = await users.find(tables, known.storage_key)
+    if found:
+        changed = msgspec.structs.replace(found[0], password=hashed, sessions_from=now)
+        await users.replace(tables, changed, found[1])
+        return changed
+    return await _added(tables, known, invitation.role, hashed, now)
+
+
+async def add_user(tables: Tables, address: str, role: Role, password: str, now: datetime) -> User:
+    """On the command line, where no link is needed."""
+    known = parse_address(address)
+    check_password(password, known.typed)
+    return await _added(tables, known, role, await _hashed(password), now)
+
+
+async def check(tables: Tables, address: str, password: str) -> User | None:
+    """The user, if the password is theirs; the time it takes tells nothing."""
+    found = None
+    with contextlib.suppress(BadAddress):
+        found = await users.find(tables, parse_address(address.strip()).storage_key)
+    known = found[0].password if found else _NOBODY
+    is_right = await _is_right(known, password[:PASSWORD_CHARS_MAX])
+    return found[0] if found and is_right else None
+
+
+async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> str:
+    """The token for the cookie of a new session."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    session = Session(
+        id=users.token_hash(token),
+        user=user.key,
+        began_at=now,
+        seen_at=now,
+        client=browser.client,
+        browser=browser.words[:BROWSER_CHARS_MAX],
+    )
+    await users.begin_session(tables, session)
+    return token
+
+
+async def change_password(tables: Tables, user: User, old: str, new: str, now: datetime) -> None:
+    """Every session ends, this one too: the page begins a new one."""
+    if not await _is_right(user.password, old[:PASSWORD_CHARS_MAX]):
+        raise BadInput("That is not your password now.")
+    check_password(new, user.address)
+    await _change(tables, user.key, password=await _hashed(new), sessions_from=now)
+
+
+async def sign_out_everywhere(tables: Tables, user: User, now: datetime) -> None:
+    await _change(tables, user.key, sessions_from=now)
+
+
+async def give_role(tables: Tables, key: str, role: Role) -> None:
+    user, etag = await users.read(tables, key)
+    if user.role is Role.OWNER and role is not Role.OWNER:
+        await _check_another_owner(tables, user)
+    await users.replace(tables, msgspec.structs.replace(user, role=role), etag)
+
+
+async def remove(tables: Tables, key: str) -> None:
+    """Their sessions end with them: no user, no session."""
+    user, etag = await users.read(tables, key)
+    if user.role is Role.OWNER:
+        await _check_another_owner(tables, user)
+    await users.delete(tables, key, etag)
+
+
+async def _check_another_owner(tables: Tables, user: User) -> None:
+    others = [
+        one async for one in users.every_user(tables)
+        if one.role is Role.OWNER and one.key != user.key
+    ]  # fmt: skip
+    if not others:
+        raise WrongState(f"{user.address} is the only owner: make somebody else one first.")
+
+
+async def _invited(tables: Tables, invitation: Invitation) -> str:
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    await users.invite(tables, token, invitation)
+    return token
+
+
+async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: datetime) -> User:
+    user = User(
+        address=known.typed,
+        key=known.storage_key,
+        role=role,
+        password=hashed,
+        created_at=now,
+        sessions_from=now,
+    )
+    await users.add(tables, user)
+    return user
+
+
+async def _change(tables: Tables, key: str, **values: object) -> None:
+    user, etag = await users.read(tables, key)
+    try:
+        await users.replace(tables, msgspec.structs.replace(user, **values), etag)
+    except Conflict:
+        raise AlreadyThere("Your account changed at this moment: try again.") from None
+
+
+async def _hashed(password: str) -> str:
+    async with _hashing:
+        return await asyncio.to_thread(_hasher.hash, password)
+
+
+async def _is_right(hashed: str, password: str) -> bool:
+    async with _hashing:
+        return await asyncio.to_thread(_matches, hashed, password)
+
+
+def _matches(hashed: str, password: str) -> bool:
+    try:
+        return _hasher.verify(hashed, password)
+    except argon2.exceptions.VerificationError:
+        return False

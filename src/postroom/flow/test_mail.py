@@ -1,0 +1,106 @@
+"""Beside the path, test mail: mail a message to a user alone, to be looked at before it goes out.
+
+Before: a user asked for it, and an item stands on the subscribe queue.
+After: the user has the mail, with “[Test]” before its subject and a link that changes nothing.
+Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
+Commit point: the completion of the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, assert_never
+
+from postroom.domain.address import Address, parse_address
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.message import Message
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, Untried
+from postroom.domain.retry import RetryRules, retry_after_s
+from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
+from postroom.records import messages, users
+from postroom.records.rows import Unreadable
+from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Claim, ClaimLost, Storage
+from postroom.transport.port import Lane, Mail
+
+TAKES_MAX = 5
+RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
+
+
+class Writer(Protocol):
+    async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
+
+
+class _NoWatch:
+    """A test needs no journal: a second copy harms nobody."""
+
+    def may_hand_over(self) -> bool:
+        return True
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        return
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        return
+
+
+async def ask_for_test(storage: Storage, ref: str, user_key: str, nonce: str) -> None:
+    """A sender takes it from there. NotFound if there is no such message."""
+    await messages.read(storage.tables, ref)
+    await storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
+
+
+async def mail_test(storage: Storage, claim: Claim, lane: Lane, writer: Writer) -> Outcome | None:
+    """All the steps of one item; the outcome, or None if there was nothing to mail."""
+    try:
+        item = parse_trial_item(claim.body)
+    except BadItem:
+        await _bury(storage, claim)
+        return None
+    if claim.taken > TAKES_MAX:  # it ended its sender every time
+        await _bury(storage, claim)
+        return None
+    mail = await _written(storage, item, writer)
+    if mail is None:
+        await _complete(storage, claim)
+        return None
+    [outcome] = await lane.send([mail], _NoWatch())
+    await _conclude(storage, claim, outcome)
+    return outcome
+
+
+async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail | None:
+    """None if the message or the user is gone meanwhile, or cannot be read."""
+    try:
+        message = await messages.find(storage.tables, item.ref)
+        user = await users.find(storage.tables, item.user)
+        if message is None or user is None:
+            return None
+        return await writer.trial(message, parse_address(user[0].address), item.nonce)
+    except (BadInput, NotFound, Unreadable):
+        return None
+
+
+async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
+    match outcome:
+        case Sent() | Rejected():
+            await _complete(storage, claim)
+        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
+            await _bury(storage, claim)  # where whoever misses it finds it
+        case Deferred() | Unknown():
+            await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
+        case Untried():
+            await storage.queues.release(claim)
+        case _:
+            assert_never(outcome)
+
+
+async def _complete(storage: Storage, claim: Claim) -> None:
+    try:
+        await storage.queues.complete(claim)
+    except ClaimLost:
+        return  # it was taken again: one mail more, with the same Message-ID
+
+
+async def _bury(storage: Storage, claim: Claim) -> None:
+    await storage.queues.put(DEAD_LETTERS, claim.body)
+    await _complete(storage, claim)

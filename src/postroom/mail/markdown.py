@@ -1,0 +1,65 @@
+"""A body written in Markdown as the HTML of a mail, with its merge fields untouched.
+
+For the Markdown parser each field is one plain word, so that it may stand anywhere: in a sentence,
+in a link, in a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+
+from markdown_it import MarkdownIt
+
+from postroom.mail.merge import spans
+
+# HTML within Markdown is its author's own, as in a body written in HTML.
+_parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+body {{ margin: 0; padding: 24px 16px; color: #1c2420; background: #ffffff; \
+font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }}
+.page {{ max-width: 600px; margin: 0 auto; }}
+h1 {{ font-size: 26px; line-height: 1.25; }} h2 {{ font-size: 20px; line-height: 1.3; }}
+a {{ color: #1f7a5c; }} img {{ max-width: 100%; height: auto; }}
+blockquote {{ margin: 0; padding-left: 16px; border-left: 3px solid #dfe5e1; color: #55615b; }}
+pre {{ white-space: pre-wrap; background: #f6f7f6; padding: 12px; }}
+table {{ border-collapse: collapse; }} \
+th, td {{ border: 1px solid #dfe5e1; padding: 6px 10px; text-align: left; }}
+</style>
+</head>
+<body>
+<div class="page">
+{content}</div>
+</body>
+</html>
+"""
+
+
+def html_from_markdown(source: str) -> str:
+    """A whole page of HTML; BadTemplate if a merge field is never closed."""
+    mark = _mark(source)
+    fields: list[str] = []
+    marked, position = "", 0
+    for span in spans(source):
+        marked += source[position : span.start] + f"{mark}{len(fields)}z"
+        fields.append(source[span.start : span.stop])
+        position = span.stop
+    content = str(_parser.render(marked + source[position:]))
+    # As entities: a field may stand in an attribute, and its fallback has quotation marks.
+    field = re.compile(rf"{mark}([0-9]+)z")
+    return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
+
+
+def _mark(source: str) -> str:
+    """A word that is not in the text."""
+    mark = f"field{hashlib.sha256(source.encode(errors='replace')).hexdigest()[:16]}n"
+    assert mark not in source  # it would hold a hash of itself
+    return mark

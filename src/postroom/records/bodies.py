@@ -1,0 +1,71 @@
+"""The bodies of a message as blobs.
+
+    <ref>.htm            <ref>.txt              as it was first written
+    <ref>-<edition>.htm  <ref>-<edition>.txt    as it was edited
+    <ref>.md             <ref>-<edition>.md     the Markdown its HTML was made from, if it was
+
+An edit writes beside what stands there, and the message's row says which edition counts: whoever
+dies half-way, or is too late, has changed nothing.
+"""
+
+from __future__ import annotations
+
+from postroom.domain.errors import NotFound
+from postroom.domain.message import Message
+from postroom.storage.port import Blobs
+
+HTML, TEXT, MARKDOWN = "htm", "txt", "md"
+
+
+async def put(
+    blobs: Blobs,
+    message: Message,
+    html: str | None,
+    text: str | None,
+    markdown: str | None = None,
+) -> None:
+    for ending, body in ((HTML, html), (TEXT, text), (MARKDOWN, markdown)):
+        if body is not None:
+            await blobs.put(_name(message, ending), body.encode())
+
+
+async def load(blobs: Blobs, message: Message) -> tuple[str | None, str | None]:
+    """HTML and text, each None if the message goes without."""
+    html = await _load(blobs, message, HTML) if message.has_html else None
+    text = await _load(blobs, message, TEXT) if message.has_text else None
+    return html, text
+
+
+async def load_markdown(blobs: Blobs, message: Message) -> str | None:
+    """What a person wrote instead of HTML; nothing that is sent depends on it."""
+    content = await blobs.get(_name(message, MARKDOWN))
+    return None if content is None else content.decode(errors="replace")
+
+
+async def delete(blobs: Blobs, message: Message) -> None:
+    """This edition of them."""
+    for ending in (HTML, TEXT, MARKDOWN):
+        await blobs.delete(_name(message, ending))
+
+
+async def delete_all(blobs: Blobs, ref: str) -> None:
+    """Every edition, also those of edits that died half-way; a handful at most."""
+    after: str | None = None
+    while True:
+        names, after = await blobs.list(ref, after=after)
+        for name in names:
+            await blobs.delete(name)
+        if after is None:
+            return
+
+
+async def _load(blobs: Blobs, message: Message, ending: str) -> str:
+    content = await blobs.get(_name(message, ending))
+    if content is None:
+        raise NotFound(f"The body {_name(message, ending)} is missing from the storage.")
+    return content.decode(errors="replace")
+
+
+def _name(message: Message, ending: str) -> str:
+    edition = f"-{message.edition}" if message.edition else ""
+    return f"{message.ref}{edition}.{ending}"

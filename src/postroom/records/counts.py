@@ -1,0 +1,275 @@
+"""How many people a list has, kept so that no page ever counts them.
+
+delta:<time>-<nonce>    a change of the counts, written in the batch that changes the people
+count                   all deltas folded so far
+day:<yyyy-mm-dd>        joined and left that day, of the deltas folded so far
+
+A delta is there if and only if the change is. Folding adds deltas to `count` and `day` and deletes
+them by one write, guarded by the etag of `count`: whatever dies when, each is counted once. Two
+that fold at once meet in `count`, and one of them gets Conflict.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from postroom.domain.subscriber import Subscriber
+from postroom.records.rows import all_rows, from_properties, to_properties
+from postroom.records.stamps import moment, stamp
+from postroom.storage.port import (
+    BATCH_CHANGES_MAX,
+    Change,
+    Delete,
+    Insert,
+    Replace,
+    Row,
+    Tables,
+    Upsert,
+    Within,
+)
+
+TABLE = "mailinglist"
+DELTAS_READ_MAX = 1000  # a page that shows counts adds up so many that are not folded yet
+DELTAS_A_FOLD = 50_000  # an import of two million people; about a second
+FOLD_CHANGES_MAX = BATCH_CHANGES_MAX
+_LOOKS_MAX = 3
+_COUNT, _DELTA, _DAY = "count", "delta:", "day:"
+_END = "~"
+_NONCE_BYTES = 8  # an import writes thousands of deltas with one time
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """People of a list by their standing."""
+
+    verified: int = 0
+    unverified: int = 0
+    gone: int = 0
+
+    @property
+    def people(self) -> int:
+        """Who is there."""
+        return self.verified + self.unverified
+
+
+class Delta(Counts, frozen=True):
+    """A change of the counts. Who joins or leaves is who starts or stops being mailed."""
+
+    joined: int = 0
+    left: int = 0
+
+
+class Day(msgspec.Struct, frozen=True):
+    joined: int = 0
+    left: int = 0
+
+
+NOBODY = Counts()
+
+
+# --- Writing ----------------------------------------------------------------------------------
+
+
+def change(before: Subscriber | None, after: Subscriber | None, at: datetime) -> list[Change]:
+    """The delta of one person's change, for its batch; nothing if their standing is the same."""
+    was, is_ = _standing(before), _standing(after)
+    if was == is_:
+        return []
+    verified = is_.verified - was.verified
+    delta = Delta(
+        verified=verified,
+        unverified=is_.unverified - was.unverified,
+        gone=is_.gone - was.gone,
+        joined=max(0, verified),
+        left=max(0, -verified),
+    )
+    return [_noted(delta, at)]
+
+
+def newcomers(people: Sequence[Subscriber], at: datetime) -> Change:
+    """The delta of many who join, or are marked as gone, by one batch."""
+    gone = sum(one.gone is not None for one in people)
+    verified = sum(one.verified for one in people)
+    unverified = len(people) - verified - gone
+    return _noted(Delta(verified, unverified, gone, joined=verified), at)
+
+
+def _standing(one: Subscriber | None) -> Counts:
+    if one is None:
+        return NOBODY
+    if one.gone:
+        return Counts(gone=1)
+    return Counts(verified=1) if one.verified else Counts(unverified=1)
+
+
+def _noted(delta: Delta, at: datetime) -> Insert:
+    nonce = secrets.token_hex(_NONCE_BYTES)
+    return Insert(f"{_DELTA}{stamp(at)}-{nonce}", to_properties(delta))
+
+
+# --- Reading ----------------------------------------------------------------------------------
+
+
+async def read(tables: Tables, list_name: str) -> Counts:
+    """The counts of this moment; while over 1000 deltas wait to be folded, a little late."""
+    kept = await tables.get(TABLE, list_name, _COUNT)
+    for _ in range(_LOOKS_MAX):
+        deltas = await _waiting(tables, list_name)
+        again = await tables.get(TABLE, list_name, _COUNT)
+        if _etag(again) == _etag(kept):
+            return _sum(_counts(kept), (each.delta for each in deltas))
+        kept = again  # folded meanwhile: some of these deltas are in it, others were missed
+    return _counts(kept)
+
+
+async def growth(
+    tables: Tables, list_name: str, now: datetime, days: int = 30
+) -> list[tuple[date, int, int]]:
+    """(day, joined, left) of the last days, today included, as far as they are folded."""
+    today = now.astimezone(UTC).date()
+    shown = [today - timedelta(days=ago) for ago in reversed(range(days))]
+    keys = Within(list_name, f"{_DAY}{shown[0]}", f"{_DAY}{shown[-1]}{_END}")
+    known = {
+        row.key.removeprefix(_DAY): from_properties(row.properties, Day)
+        async for row in all_rows(tables, TABLE, keys)
+    }
+    found = [known.get(str(day), Day()) for day in shown]
+    return [(day, each.joined, each.left) for day, each in zip(shown, found, strict=True)]
+
+
+async def _waiting(tables: Tables, list_name: str) -> list[_Waiting]:
+    """The oldest deltas that are not folded, so many as a page may read."""
+    deltas: list[_Waiting] = []
+    after: str | None = None
+    while len(deltas) < DELTAS_READ_MAX:
+        limit = DELTAS_READ_MAX - len(deltas)
+        page = await tables.scan(TABLE, _deltas_of(list_name), limit=limit, after=after)
+        deltas += map(_read_delta, page.rows)
+        after = page.next
+        if after is None:
+            break
+    return deltas
+
+
+class _Waiting(NamedTuple):
+    """A delta that is not folded."""
+
+    key: str
+    day: str  # in UTC, as in the key of its row
+    delta: Delta
+
+
+def _read_delta(row: Row) -> _Waiting:
+    at = moment(row.key.removeprefix(_DELTA).partition("-")[0])
+    return _Waiting(row.key, str(at.date()), from_properties(row.properties, Delta))
+
+
+# --- Folding ----------------------------------------------------------------------------------
+
+
+async def fold(tables: Tables, list_name: str) -> int:
+    """Count the deltas that wait, at most so many at a time; how many.
+
+    Conflict if another process folds, or deletes the list: what was not folded still waits.
+    """
+    tally: _Tally | None = None
+    after: str | None = None
+    while tally is None or tally.folded < DELTAS_A_FOLD:
+        page = await tables.scan(TABLE, _deltas_of(list_name), after=after)
+        if page.rows:
+            tally = tally or await _open_tally(tables, list_name)
+            await tally.take(list(map(_read_delta, page.rows)))
+        after = page.next
+        if after is None:
+            break
+    return tally.folded if tally else 0
+
+
+async def _open_tally(tables: Tables, list_name: str) -> _Tally:
+    row = await tables.get(TABLE, list_name, _COUNT)
+    return _Tally(tables, list_name, _counts(row), _etag(row))
+
+
+@dataclass
+class _Tally:
+    """The kept counts of a list, while deltas are added to them."""
+
+    tables: Tables
+    list_name: str
+    counts: Counts
+    etag: str | None  # of the row; None: there is none yet
+    days: dict[str, Day] = field(default_factory=dict)
+    folded: int = 0
+
+    async def take(self, deltas: Sequence[_Waiting]) -> None:
+        for batch in _batches(deltas):
+            await self._take_batch(batch)
+
+    async def _take_batch(self, deltas: Sequence[_Waiting]) -> None:
+        """Count these and delete them, all or nothing."""
+        counts = _sum(self.counts, (each.delta for each in deltas))
+        days: dict[str, Day] = {}
+        for each in deltas:
+            known = days.get(each.day) or await self._day(each.day)
+            days[each.day] = Day(known.joined + each.delta.joined, known.left + each.delta.left)
+        changes: list[Change] = [
+            self._kept(counts),
+            *(Upsert(_DAY + day, to_properties(each)) for day, each in days.items()),
+            *(Delete(each.key) for each in deltas),
+        ]
+        self.etag = (await self.tables.batch(TABLE, self.list_name, changes))[0]
+        self.counts = counts
+        self.days |= days
+        self.folded += len(deltas)
+
+    def _kept(self, counts: Counts) -> Change:
+        if self.etag is None:
+            return Insert(_COUNT, to_properties(counts))
+        return Replace(_COUNT, to_properties(counts), self.etag)
+
+    async def _day(self, day: str) -> Day:
+        """Only a fold writes these rows, so what the tally knows of one stays true."""
+        if day not in self.days:
+            row = await self.tables.get(TABLE, self.list_name, _DAY + day)
+            self.days[day] = from_properties(row.properties, Day) if row else Day()
+        return self.days[day]
+
+
+def _batches(deltas: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+    """As many deltas as fit into a write with the count and the days they are of."""
+    batch: list[_Waiting] = []
+    days: set[str] = set()
+    for each in deltas:
+        if 1 + len(days | {each.day}) + len(batch) + 1 > FOLD_CHANGES_MAX:
+            yield batch
+            batch, days = [], set()
+        batch.append(each)
+        days.add(each.day)
+    if batch:
+        yield batch
+
+
+def _deltas_of(list_name: str) -> Within:
+    return Within(list_name, _DELTA, _DELTA + _END)
+
+
+def _counts(row: Row | None) -> Counts:
+    return from_properties(row.properties, Counts) if row else NOBODY
+
+
+def _etag(row: Row | None) -> str | None:
+    return row.etag if row else None
+
+
+def _sum(counts: Counts, deltas: Iterable[Delta]) -> Counts:
+    verified, unverified, gone = counts.verified, counts.unverified, counts.gone
+    for delta in deltas:
+        verified += delta.verified
+        unverified += delta.unverified
+        gone += delta.gone
+    return Counts(verified, unverified, gone)

@@ -1,0 +1,147 @@
+"""Notes on calls that create something, so that a call made twice creates once.
+
+    service / idempotency-<key id>  / <sha256>                    the note
+    service / idempotency-times     / <time>:<key id>:<sha256>    by age, for the sweep to find it
+
+The note is written before anything is created, and once more, with the answer, after it. A call
+whose note says only that it was begun is under way, or its process died: whoever repeats it late
+enough takes it over. The note's time is that of the first try, also then: what is created carries
+it, and by it a later try knows its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom.records.rows import FORMAT, from_properties, to_properties
+from postroom.records.stamps import stamp
+from postroom.storage.port import Conflict, Tables, Within
+
+KEPT_FOR = timedelta(hours=24)
+TAKEN_FOR = timedelta(seconds=60)  # longer than any call is at work
+FORGOTTEN_A_SWEEP = 500
+_TABLE = "service"
+_BY_TIME = "idempotency-times"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller was told."""
+
+    status: int = 0  # no answer yet
+    body: str = ""
+    location: str = ""
+    etag: str = ""
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    request: str  # hash of method, path and body
+    begun_at: datetime
+    taken_at: datetime
+    answer: Answer = Answer()
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Ours to do; the etag guards the note against whoever takes over."""
+
+    key_id: str
+    hashed: str
+    note: Note
+    etag: str
+
+    @property
+    def call(self) -> str:
+        """Tells this call from every other."""
+        return f"{self.key_id}-{self.hashed}"
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Somebody is at it; when to look again."""
+
+    wait: timedelta
+
+
+class Different(msgspec.Struct, frozen=True):
+    """The key was used for another request."""
+
+
+async def begin(
+    tables: Tables, key_id: str, key: str, request: str, now: datetime
+) -> Begun | Answer | Busy | Different:
+    """Note that the call begins; or what is known of it already."""
+    hashed = hashlib.sha256(key.encode()).hexdigest()
+    row = await tables.get(_TABLE, _partition(key_id), hashed)
+    fresh = Note(request=request, begun_at=now, taken_at=now)
+    if row is None:
+        return await _write(tables, key_id, hashed, fresh, None, now)
+    known = from_properties(row.properties, Note)
+    if known.begun_at + KEPT_FOR <= now:
+        return await _write(tables, key_id, hashed, fresh, row.etag, now)
+    if known.request != request:
+        return Different()
+    if known.answer.status:
+        return known.answer
+    if now < known.taken_at + TAKEN_FOR:
+        return Busy(known.taken_at + TAKEN_FOR - now)
+    taken = msgspec.structs.replace(known, taken_at=now)
+    return await _write(tables, key_id, hashed, taken, row.etag, now)
+
+
+async def _write(
+    tables: Tables, key_id: str, hashed: str, note: Note, etag: str | None, now: datetime
+) -> Begun | Busy:
+    """By age first: a note that the sweep cannot find would stay for good."""
+    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), {"v": FORMAT})
+    where, properties = _partition(key_id), to_properties(note)
+    try:
+        if etag is None:
+            new_etag = await tables.insert(_TABLE, where, hashed, properties)
+        else:
+            new_etag = await tables.replace(_TABLE, where, hashed, properties, etag)
+    except Conflict:
+        return Busy(TAKEN_FOR)
+    return Begun(key_id, hashed, note, new_etag)
+
+
+async def finish(tables: Tables, begun: Begun, answer: Answer) -> None:
+    """Whoever took over meanwhile notes the same."""
+    done = msgspec.structs.replace(begun.note, answer=answer)
+    with contextlib.suppress(Conflict):
+        where = _partition(begun.key_id)
+        await tables.replace(_TABLE, where, begun.hashed, to_properties(done), begun.etag)
+
+
+async def forget(tables: Tables, begun: Begun) -> None:
+    """Nothing was created: the key may be used again, with a better request."""
+    with contextlib.suppress(Conflict):
+        await tables.delete(_TABLE, _partition(begun.key_id), begun.hashed, begun.etag)
+
+
+async def forget_old(tables: Tables, now: datetime) -> int:
+    """Delete notes past their age, oldest first, so many at a time; how many."""
+    before = now - KEPT_FOR
+    page = await tables.scan(_TABLE, Within(_BY_TIME, stop=stamp(before)), limit=FORGOTTEN_A_SWEEP)
+    for row in page.rows:
+        _, key_id, hashed = row.key.split(":")
+        await _forget_one(tables, key_id, hashed, before)
+        await tables.delete(_TABLE, _BY_TIME, row.key)
+    return len(page.rows)
+
+
+async def _forget_one(tables: Tables, key_id: str, hashed: str, before: datetime) -> None:
+    """Unless the key was used again since: that note has an entry of its own."""
+    row = await tables.get(_TABLE, _partition(key_id), hashed)
+    if row and from_properties(row.properties, Note).begun_at <= before:
+        with contextlib.suppress(Conflict):
+            await tables.delete(_TABLE, _partition(key_id), hashed, row.etag)
+
+
+def _partition(key_id: str) -> str:
+    return f"idempotency-{key_id}"
+
+
+def _time_key(at: datetime, key_id: str, hashed: str) -> str:
+    return f"{stamp(at)}:{key_id}:{hashed}"

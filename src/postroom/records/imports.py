@@ -1,0 +1,74 @@
+"""Imports as rows: `service`, partition `import`, the newest first.
+
+Every web process sees them; the file itself is on the machine that took it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime
+
+from postroom.domain.errors import NotFound
+from postroom.domain.import_job import ImportJob
+from postroom.records.rows import Unreadable, from_properties, to_properties
+from postroom.records.stamps import stamp
+from postroom.storage.port import Row, Tables, Within
+
+_TABLE = "service"
+_PARTITION = "import"
+_NONCE_BYTES = 8
+_LAST_STAMP = 10**15 - 1
+_ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
+
+
+def new_id(now: datetime) -> str:
+    """Counts down, so that the newest comes first; the rest nobody guesses."""
+    return f"{_LAST_STAMP - int(stamp(now)):015d}-{secrets.token_hex(_NONCE_BYTES)}"
+
+
+async def create(tables: Tables, job: ImportJob) -> None:
+    await tables.insert(_TABLE, _PARTITION, job.id, to_properties(job))
+
+
+async def find(tables: Tables, id_: str) -> tuple[ImportJob, str] | None:
+    row = await tables.get(_TABLE, _PARTITION, id_)
+    return (from_properties(row.properties, ImportJob), row.etag) if row else None
+
+
+async def read(tables: Tables, id_: str) -> tuple[ImportJob, str]:
+    """The job and its row's etag; also for an id that storage could not even look for."""
+    found = await find(tables, id_) if _ID.fullmatch(id_) else None
+    if found is None:
+        raise NotFound("There is no such import, or not any more.")
+    return found
+
+
+async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
+    """The new etag; Conflict if somebody else changed the job meanwhile."""
+    return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
+
+
+async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
+    await tables.delete(_TABLE, _PARTITION, job.id, etag)
+
+
+async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
+    page = await tables.scan(_TABLE, Within(_PARTITION), limit=limit)
+    return [job for row in page.rows if (job := _readable(row))]
+
+
+async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:
+    """Delete the rows of imports that were made earlier, at most so many; how many."""
+    oldest_kept = f"{_LAST_STAMP - int(stamp(before)):015d}"
+    page = await tables.scan(_TABLE, Within(_PARTITION, oldest_kept), limit=limit)
+    for row in page.rows:
+        await tables.delete(_TABLE, _PARTITION, row.key)
+    return len(page.rows)
+
+
+def _readable(row: Row) -> ImportJob | None:
+    try:
+        return from_properties(row.properties, ImportJob)
+    except Unreadable:
+        return None  # of a newer version: it shows it

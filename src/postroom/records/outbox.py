@@ -1,0 +1,81 @@
+"""Mails kept in the outbox (transport/outbox.py): rows newest first, each source a blob.
+
+Both names come from the transport, which writes them; here they are read and deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.errors import NotFound
+from postroom.storage.port import Row, Storage, Tables, Within
+
+TABLE, PARTITION = "outbox", "mails"
+_KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
+
+
+class KeptMail(msgspec.Struct, frozen=True):
+    """The envelope of a mail, and when it was kept."""
+
+    key: str
+    sender: str
+    recipient: str
+    bytes: int
+    at: datetime
+
+
+async def newest(
+    tables: Tables, *, limit: int, after: str | None = None
+) -> tuple[list[KeptMail], str | None]:
+    """A page of mails, the newest first, and the key to go on after, if there are more."""
+    start = f"{_checked(after)} " if after else ""  # a space sorts before every other character
+    page = await tables.scan(TABLE, Within(PARTITION, start), limit=limit)
+    mails = [_of_row(row) for row in page.rows]
+    is_last = len(mails) < limit or page.next is None
+    return mails, None if is_last else mails[-1].key
+
+
+async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
+    """A mail and its source."""
+    row = await storage.tables.get(TABLE, PARTITION, _checked(key))
+    source = await storage.blobs.get(_blob(key)) if row else None
+    if row is None or source is None:
+        raise NotFound("There is no such mail in the outbox.")
+    return _of_row(row), source
+
+
+async def is_empty(tables: Tables) -> bool:
+    return not (await tables.scan(TABLE, Within(PARTITION), limit=1)).rows
+
+
+async def delete_newest(storage: Storage, *, limit: int) -> int:
+    """So many, each row first: a row without its source would be a mail nobody can read."""
+    page = await storage.tables.scan(TABLE, Within(PARTITION), limit=limit)
+    for row in page.rows:
+        await storage.tables.delete(TABLE, PARTITION, row.key)
+        await storage.blobs.delete(_blob(row.key))
+    return len(page.rows)
+
+
+def _checked(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise NotFound("There is no such mail in the outbox.")
+    return key
+
+
+def _blob(key: str) -> str:
+    return f"outbox/{key}.eml"
+
+
+def _of_row(row: Row) -> KeptMail:
+    properties = row.properties
+    return KeptMail(
+        row.key,
+        str(properties["sender"]),
+        str(properties["recipient"]),
+        int(properties["bytes"]),
+        datetime.fromtimestamp(float(properties["at"]), UTC),
+    )

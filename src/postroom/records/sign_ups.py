@@ -1,0 +1,58 @@
+"""Sign-ups that wait for a confirmation, by the time they were made.
+
+asked:<time>:<address key>    written with the sign-up, and again whenever somebody asks again
+
+So that finding those who never confirmed is one range query, however long the list. An entry says
+only where to look: whoever confirmed, left or asked again since is known by their own row.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from postroom.domain.subscriber import Subscriber
+from postroom.records.rows import FORMAT
+from postroom.records.stamps import stamp
+from postroom.storage.port import BATCH_CHANGES_MAX, Delete, Tables, Upsert, Within
+
+_TABLE = "mailinglist"
+_ASKED = "asked:"
+
+
+class Entry(NamedTuple):
+    row_key: str
+    key: str  # of the address
+
+
+def entry(subscriber: Subscriber) -> Upsert:
+    """The row of a sign-up, for the batch that notes it."""
+    return Upsert(f"{_ASKED}{stamp(asked_at(subscriber))}:{subscriber.key}", {"v": FORMAT})
+
+
+def asked_at(subscriber: Subscriber) -> datetime:
+    """When somebody last signed up."""
+    return subscriber.asked_at or subscriber.since
+
+
+async def asked_before(
+    tables: Tables, list_name: str, before: datetime, *, limit: int
+) -> list[Entry]:
+    """The oldest entries before that time."""
+    keys = Within(list_name, _ASKED, _ASKED + stamp(before))
+    found: list[Entry] = []
+    after: str | None = None
+    while len(found) < limit:
+        page = await tables.scan(_TABLE, keys, limit=limit - len(found), after=after)
+        found += [Entry(row.key, row.key.split(":", 2)[2]) for row in page.rows]
+        after = page.next
+        if after is None:
+            break
+    return found
+
+
+async def forget(tables: Tables, list_name: str, entries: list[Entry]) -> None:
+    """Conflict if another process forgets the same."""
+    for start in range(0, len(entries), BATCH_CHANGES_MAX):
+        few = entries[start : start + BATCH_CHANGES_MAX]
+        await tables.batch(_TABLE, list_name, [Delete(each.row_key) for each in few])

@@ -1,0 +1,153 @@
+"""Users, their sessions and invitations as rows of `service`.
+
+user / <address key>                 the user
+session / <SHA-256 of the token>     a browser that is signed in
+invitation / <SHA-256 of the token>  a link that works once
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.user import Invitation, Session, User
+from postroom.records.rows import from_properties, readable_rows, to_properties
+from postroom.storage.port import Conflict, Tables, Within
+
+SEEN_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a page
+_TABLE = "service"
+_USER, _SESSION, _INVITATION = "user", "session", "invitation"
+
+
+def token_hash(token: str) -> str:
+    """Looked up as a whole, so that the time it takes tells nothing about the token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+# --- Users --------------------------------------------------------------------------------------
+
+
+async def add(tables: Tables, user: User) -> None:
+    try:
+        await tables.insert(_TABLE, _USER, user.key, to_properties(user))
+    except Conflict:
+        raise AlreadyThere(f"{user.address} is a user already.") from None
+
+
+async def find(tables: Tables, key: str) -> tuple[User, str] | None:
+    row = await tables.get(_TABLE, _USER, key)
+    return (from_properties(row.properties, User), row.etag) if row else None
+
+
+async def read(tables: Tables, key: str) -> tuple[User, str]:
+    found = await find(tables, key)
+    if found is None:
+        raise NotFound("There is no such user.")
+    return found
+
+
+async def replace(tables: Tables, user: User, etag: str) -> None:
+    """Conflict if somebody else changed the user meanwhile."""
+    await tables.replace(_TABLE, _USER, user.key, to_properties(user), etag)
+
+
+async def delete(tables: Tables, key: str, etag: str) -> None:
+    await tables.delete(_TABLE, _USER, key, etag)
+
+
+async def every_user(tables: Tables) -> AsyncIterator[User]:
+    async for user, _ in readable_rows(tables, _TABLE, Within(_USER), User):
+        yield user
+
+
+async def is_anybody_there(tables: Tables) -> bool:
+    page = await tables.scan(_TABLE, Within(_USER), limit=1)
+    return bool(page.rows)
+
+
+# --- Sessions -----------------------------------------------------------------------------------
+
+
+async def begin_session(tables: Tables, session: Session) -> None:
+    await tables.insert(_TABLE, _SESSION, session.id, to_properties(session))
+
+
+async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User, Session] | None:
+    """Who shows this token, if their session goes on."""
+    row = await tables.get(_TABLE, _SESSION, token_hash(token))
+    if row is None:
+        return None
+    session = from_properties(row.properties, Session)
+    found = await find(tables, session.user)
+    if found is None or session.is_over(found[0], now):
+        return None
+    if now - session.seen_at > SEEN_NOTED_EVERY:
+        seen = msgspec.structs.replace(session, seen_at=now)
+        with contextlib.suppress(Conflict):  # ended, or noted by another page at this moment
+            await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), row.etag)
+    return found[0], session
+
+
+async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session]:
+    """The browsers that are signed in, the latest first."""
+    found = [
+        session
+        async for session, _ in readable_rows(tables, _TABLE, Within(_SESSION), Session)
+        if session.user == user.key and not session.is_over(user, now)
+    ]
+    return sorted(found, key=lambda session: session.seen_at, reverse=True)
+
+
+async def end_session(tables: Tables, id_: str) -> None:
+    await tables.delete(_TABLE, _SESSION, id_)
+
+
+async def forget_ended(tables: Tables, now: datetime) -> int:
+    """Delete sessions and invitations that are over; how many."""
+    ended = 0
+    async for session, row in readable_rows(tables, _TABLE, Within(_SESSION), Session):
+        found = await find(tables, session.user)
+        if found is None or session.is_over(found[0], now):
+            await tables.delete(_TABLE, _SESSION, row.key)
+            ended += 1
+    async for invitation, row in readable_rows(tables, _TABLE, Within(_INVITATION), Invitation):
+        if invitation.until < now:
+            await tables.delete(_TABLE, _INVITATION, row.key)
+            ended += 1
+    return ended
+
+
+# --- Invitations --------------------------------------------------------------------------------
+
+
+async def invite(tables: Tables, token: str, invitation: Invitation) -> None:
+    await tables.insert(_TABLE, _INVITATION, token_hash(token), to_properties(invitation))
+
+
+async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitation | None:
+    row = await tables.get(_TABLE, _INVITATION, token_hash(token))
+    invitation = from_properties(row.properties, Invitation) if row else None
+    return invitation if invitation and now < invitation.until else None
+
+
+async def use_invitation(tables: Tables, token: str) -> bool:
+    """True for one caller only, however many try at once."""
+    row = await tables.get(_TABLE, _INVITATION, token_hash(token))
+    if row is None:
+        return False
+    with contextlib.suppress(Conflict):
+        await tables.delete(_TABLE, _INVITATION, row.key, row.etag)
+        return True
+    return False
+
+
+async def withdraw_invitations(tables: Tables, address: str) -> None:
+    """All that were made for one address; with "" those for the first administrator."""
+    async for invitation, row in readable_rows(tables, _TABLE, Within(_INVITATION), Invitation):
+        if invitation.address == address:
+            await tables.delete(_TABLE, _INVITATION, row.key)

@@ -1,0 +1,41 @@
+"""The admin pages, one module a noun; each route names the role it wants (visitor.py)."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from postroom.web.admin import (
+    account,
+    imports,
+    keys,
+    lists,
+    messages,
+    messages_send,
+    messages_watch,
+    messages_write,
+    outbox,
+    overview,
+    person,
+    subscribers,
+    users,
+)
+from postroom.web.visitor import ADMIN
+
+MODULES = (
+    account,
+    overview,
+    lists,
+    subscribers,
+    person,
+    imports,
+    messages_write,  # /messages/new before /messages/{ref}
+    messages,
+    messages_send,
+    messages_watch,
+    outbox,
+    keys,
+    users,
+)
+router = APIRouter(include_in_schema=False)
+for module in MODULES:
+    router.include_router(module.router, prefix=ADMIN)

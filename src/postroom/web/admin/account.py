@@ -1,0 +1,204 @@
+"""Signing in and out, the first account, one's own password and browsers."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.address import BadAddress
+from postroom.domain.errors import BadInput
+from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.domain.user import User
+from postroom.flow import sign_in
+from postroom.flow.sign_in import Browser
+from postroom.records import users
+from postroom.web.desk import client_of, desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show, show_bare
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import (
+    Anybody,
+    Viewer,
+    clear_cookie,
+    cookie_name,
+    find_visitor,
+    set_cookie,
+)
+
+router = APIRouter()
+HOME = "/admin"
+# So many at once and so many an hour: a person mistypes, a program tries for ever.
+ADDRESS_TRIES = 10
+CLIENT_TRIES = 50
+CALLERS_MAX = 10_000
+
+
+class Tries:
+    """How often this process was asked to let somebody in."""
+
+    def __init__(self) -> None:
+        hour = timedelta(hours=1)
+        self._of_address = Throttle(
+            ADDRESS_TRIES, hour, burst=ADDRESS_TRIES, callers_max=CALLERS_MAX
+        )
+        self._of_client = Throttle(CLIENT_TRIES, hour, burst=CLIENT_TRIES, callers_max=CALLERS_MAX)
+
+    def may_try(self, client: str, address: str, now: datetime) -> bool:
+        if self._of_client.wait(client, now) > NO_WAIT:
+            return False
+        return self._of_address.wait(address.strip().casefold()[:320], now) <= NO_WAIT
+
+
+_BROWSERS = ("Edg", "OPR", "Firefox", "Chrome", "Safari")
+_SYSTEMS = ("Windows", "Android", "iPhone", "iPad", "Macintosh", "Linux")
+
+
+@router.get("/sign-in")
+async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
+    if await find_visitor(request):
+        return go(_safe(request.query_params.get("next", "")))
+    return _door(request, Form(), request.query_params.get("next", ""))
+
+
+@router.post("/sign-in")
+async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
+    """The same answer whether the address or the password is wrong."""
+    desk, form = desk_of(request), await posted(request)
+    where = _safe(form.value("next"))
+    if not _may_try(request, form.value("address")):
+        form.mistake = _("Too many tries: wait a few minutes.")
+        return _door(request, form, where, status=429)
+    user = await sign_in.check(desk.storage.tables, form.value("address"), form.value("password"))
+    if user is None:
+        form.mistake = _("The address or the password is not right.")
+        return _door(request, form, where, status=422)
+    return await _let_in(request, user, where)
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, visitor: Viewer) -> Response:
+    desk = desk_of(request)
+    await users.end_session(desk.storage.tables, visitor.session.id)
+    response = go("/admin/sign-in")
+    clear_cookie(response, desk)
+    return response
+
+
+@router.get("/welcome/{token}")
+async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Response:
+    """An invitation, or the first start; opening the link changes nothing."""
+    desk = desk_of(request)
+    invitation = await users.find_invitation(desk.storage.tables, token, desk.clock.now())
+    if invitation is None:
+        return show_bare(request, "void_link.html", 404)
+    form = Form({"address": invitation.address})
+    return show_bare(request, "welcome.html", form=form, is_first=not invitation.address)
+
+
+@router.post("/welcome/{token}")
+async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
+    desk, form = desk_of(request), await posted(request)
+    tables, now = desk.storage.tables, desk.clock.now()
+    invitation = await users.find_invitation(tables, token, now)
+    if invitation is None:
+        return show_bare(request, "void_link.html", 404)
+    address, password = form.value("address"), form.value("password")
+    try:
+        user = await sign_in.accept(tables, token, address, password, now)
+    except BadAddress as error:
+        form.mistakes["address"] = str(error)
+    except BadInput as error:
+        form.mistakes["password"] = str(error)
+    else:
+        if user is None:
+            return show_bare(request, "void_link.html", 404)
+        return await _let_in(request, user, HOME)
+    is_first = not invitation.address
+    return show_bare(request, "welcome.html", 422, form=form, is_first=is_first)
+
+
+@router.get("/account")
+async def account_page(request: Request, visitor: Viewer) -> Response:
+    return await _account(request, visitor, Form())
+
+
+@router.post("/account/password")
+async def change_password(request: Request, visitor: Viewer) -> Response:
+    desk, form = desk_of(request), await posted(request)
+    tables, now = desk.storage.tables, desk.clock.now()
+    try:
+        await sign_in.change_password(
+            tables, visitor.user, form.value("old_password"), form.value("new_password"), now
+        )
+    except BadInput as error:
+        field = "old_password" if "your password now" in str(error) else "new_password"
+        form.mistakes[field] = str(error)
+        return await _account(request, visitor, form, status=422)
+    response = await _let_in(request, visitor.user, "/admin/account?said=password")
+    return response
+
+
+@router.post("/account/sessions/end")
+async def end_session(request: Request, visitor: Viewer) -> Response:
+    """One of one's own browsers, or all of them."""
+    desk, form = desk_of(request), await posted(request)
+    tables, now = desk.storage.tables, desk.clock.now()
+    if form.value("session") == "all":
+        await sign_in.sign_out_everywhere(tables, visitor.user, now)
+        response = go("/admin/sign-in")
+        clear_cookie(response, desk)
+        return response
+    own = {session.id for session in await users.sessions_of(tables, visitor.user, now)}
+    if form.value("session") in own:
+        await users.end_session(tables, form.value("session"))
+    return go("/admin/account", "ended")
+
+
+async def _account(request: Request, visitor: Viewer, form: Form, status: int = 200) -> Response:
+    desk = desk_of(request)
+    sessions = await users.sessions_of(desk.storage.tables, visitor.user, desk.clock.now())
+    return show(request, visitor, "account.html", status, form=form, sessions=sessions)
+
+
+def _door(request: Request, form: Form, where: str, status: int = 200) -> Response:
+    form.values["next"] = where
+    form.values.pop("password", None)
+    return show_bare(request, "sign_in.html", status, form=form)
+
+
+async def _let_in(request: Request, user: User, where: str) -> Response:
+    """A new session, so that nobody can have planted its token."""
+    desk = desk_of(request)
+    old = request.cookies.get(cookie_name(desk))
+    if old:
+        await users.end_session(desk.storage.tables, users.token_hash(old))
+    browser = Browser(client_of(request), _browser(request.headers.get("user-agent", "")))
+    token = await sign_in.begin(desk.storage.tables, user, browser, desk.clock.now())
+    response = go(where)
+    set_cookie(response, desk, token)
+    return response
+
+
+def _may_try(request: Request, address: str) -> bool:
+    state = request.app.state
+    if not hasattr(state, "tries"):
+        state.tries = Tries()
+    tries: Tries = state.tries
+    return tries.may_try(client_of(request), address, desk_of(request).clock.now())
+
+
+def _safe(where: str) -> str:
+    """Only to a page of ours: //elsewhere and \\elsewhere are other sites to a browser."""
+    return quote(where, safe="/?=&%") if re.match(r"/admin(/[^/\\]|$|\?)", where) else HOME
+
+
+def _browser(agent: str) -> str:
+    """“Firefox on Linux”, as far as it says so."""
+    name = next((each for each in _BROWSERS if each in agent), _("A browser"))
+    system = next((each for each in _SYSTEMS if each in agent), _("an unknown system"))
+    name = {"Edg": "Edge", "OPR": "Opera"}.get(name, name)
+    return f"{name} · {'Mac' if system == 'Macintosh' else system}"

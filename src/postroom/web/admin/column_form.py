@@ -1,0 +1,135 @@
+"""The form that says what the columns of a file are, and on which terms people come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from postroom.domain.csv_people import (
+    SINCE,
+    SUBSCRIPTION,
+    Beginning,
+    Columns,
+    check_column_name,
+)
+from postroom.domain.csv_rows import DELIMITER_NAMES, clipped
+from postroom.domain.errors import BadInput
+from postroom.domain.import_job import ImportJob, Purpose, check_basis, mapped
+from postroom.domain.subscriber import ATTRIBUTES_MAX
+from postroom.web.forms import Form
+from postroom.web.texts import gettext as _
+
+COLUMNS_MAX = 60  # twice as many as a person has attributes
+SAMPLES = 3
+_NOT_ATTRIBUTES = (SUBSCRIPTION, SINCE)  # what our own exports say of a person's standing
+
+
+class Column(msgspec.Struct, frozen=True):
+    at: int
+    heading: str
+    samples: list[str]
+    is_ours: bool
+
+
+class RowsShown(msgspec.Struct, frozen=True):
+    """The first rows of a file as the page shows them."""
+
+    beginning: Beginning
+    encoding: str
+
+    @property
+    def delimiter(self) -> str:
+        delimiter = self.beginning.delimiter
+        return DELIMITER_NAMES.get(delimiter, delimiter)
+
+    @property
+    def columns(self) -> Iterator[Column]:
+        rows, names = self.beginning.rows, self.beginning.names
+        people = rows[1:] if self.beginning.has_header else rows
+        for at in range(min(self.beginning.width, COLUMNS_MAX)):
+            heading = rows[0][at] if self.beginning.has_header and at < len(rows[0]) else ""
+            samples = [clipped(row[at]) for row in people if at < len(row)]
+            yield Column(at, heading, samples[:SAMPLES], names[at] in _NOT_ATTRIBUTES)
+
+    @property
+    def is_too_wide(self) -> bool:
+        return self.beginning.width > COLUMNS_MAX
+
+
+def first_form(job: ImportJob, beginning: Beginning) -> Form:
+    """What was chosen before or, at first, what the file seems to be."""
+    values = {"purpose": job.purpose.value, "basis": job.basis}
+    values["verified"] = "yes" if job.verified else ""
+    columns = job.columns if job.is_mapped else _guess(beginning)
+    values["email"] = str(columns.email)
+    values["header"] = "yes" if columns.has_header else ""
+    return Form(values | {f"name-{at}": name for at, name in columns.attributes})
+
+
+def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None:
+    """The job with what the form says; None, and sentences in the form, if that cannot be."""
+    email = form.take("email", _position_among(beginning))
+    purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
+    basis = form.take("basis", check_basis)
+    if purpose is None:
+        form.mistakes["purpose"] = _("Say what the file is for.")
+    elif purpose is Purpose.ADD and not basis and "basis" not in form.mistakes:
+        form.mistakes["basis"] = _("Say why these people may be mailed; it is kept with each.")
+    attributes = _attributes(form, beginning, email)
+    if not form.is_good or email is None or purpose is None:
+        return None
+    columns = Columns(
+        email,
+        tuple(attributes.items()),
+        _place_of_subscription(beginning),
+        beginning.width,
+        has_header=form.is_ticked("header"),
+    )
+    return mapped(job, columns, purpose, form.is_ticked("verified"), basis or "")
+
+
+def _guess(beginning: Beginning) -> Columns:
+    email, names = beginning.email, beginning.names[:COLUMNS_MAX]
+    attributes = tuple(
+        (at, name) for at, name in enumerate(names) if at != email and _is_attribute(name)
+    )
+    return Columns(email, attributes[:ATTRIBUTES_MAX], None, 0, beginning.has_header)
+
+
+def _is_attribute(name: str) -> bool:
+    try:
+        return bool(check_column_name(name))
+    except BadInput:
+        return False
+
+
+def _attributes(form: Form, beginning: Beginning, email: int | None) -> dict[int, str]:
+    """Names by position; what has none is left out."""
+    found: dict[int, str] = {}
+    for at in range(min(beginning.width, COLUMNS_MAX)):
+        field = f"name-{at}"
+        if at == email or not form.value(field).strip():
+            continue
+        name = form.take(field, check_column_name)
+        if name in found.values():
+            form.mistakes[field] = _("Two columns cannot both be %s: rename one.") % name
+        elif name:
+            found[at] = name
+    if len(found) > ATTRIBUTES_MAX:
+        form.mistake = _("At most %s columns can be kept: leave some out.") % ATTRIBUTES_MAX
+    return found
+
+
+def _position_among(beginning: Beginning) -> Callable[[str], int]:
+    def position(text: str) -> int:
+        if text in map(str, range(min(beginning.width, COLUMNS_MAX))):
+            return int(text)
+        raise BadInput(_("Say which column holds the addresses."))
+
+    return position
+
+
+def _place_of_subscription(beginning: Beginning) -> int | None:
+    names = beginning.names
+    return names.index(SUBSCRIPTION) if SUBSCRIPTION in names else None

@@ -1,0 +1,273 @@
+"""Imports: upload a file, choose its columns, look it over, bring it in, read the report."""
+
+from __future__ import annotations
+
+import socket
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+from postroom.domain.csv_people import beginning
+from postroom.domain.csv_source import opened
+from postroom.domain.errors import BadInput, NotFound, WrongState
+from postroom.domain.import_job import KEPT, ImportJob, clean_file_name
+from postroom.domain.mailing_list import check_list_name
+from postroom.records import imports, lists
+from postroom.storage.port import Conflict
+from postroom.web.admin.column_form import RowsShown, chosen, first_form
+from postroom.web.admin.import_files import files_of
+from postroom.web.admin.import_runs import runs_of
+from postroom.web.admin.subscribers import list_choices
+from postroom.web.desk import Desk, desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, part, show
+from postroom.web.security import TooLarge
+from postroom.web.texts import gettext as _
+from postroom.web.uploads import Upload, receive_file
+from postroom.web.visitor import Editor, Viewer, Visitor
+
+router = APIRouter(prefix="/imports")
+SHOWN_MAX = 50
+ROWS_READ = 6  # a heading and five people
+TIDIED_UP_MAX = 100  # rows an upload
+_TRIES_MAX = 5
+_CHANGED = _("Somebody else did something with this import at the same moment: look, and decide.")
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    desk = desk_of(request)
+    found = await imports.newest(desk.storage.tables, limit=SHOWN_MAX)
+    jobs = [job.as_of(desk.clock.now()) for job in found]
+    return show(request, visitor, "imports/index.html", jobs=jobs)
+
+
+@router.get("/new")
+async def new_page(request: Request, visitor: Editor) -> Response:
+    return await _upload_page(
+        request, visitor, Form({"list": request.query_params.get("list", "")})
+    )
+
+
+@router.post("/upload")
+async def upload(request: Request, visitor: Editor) -> Response:
+    """Onto the disk of this machine, then to the columns. Old files go at the same time."""
+    desk = desk_of(request)
+    tables, id_, form = desk.storage.tables, imports.new_id(desk.clock.now()), Form()
+    received = await _received(request, id_, form)
+    if received is None:
+        return await _upload_page(request, visitor, form, 422)
+    form.values |= received.fields
+    list_name = form.take("list", check_list_name)
+    if list_name and await lists.find(tables, list_name) is None:
+        form.mistakes["list"] = _("There is no such list.")
+    _check_file(form, desk, id_, received)
+    if not form.is_good:
+        files_of(desk).remove(id_)
+        return await _upload_page(request, visitor, form, 422)
+    assert list_name
+    await imports.create(tables, _job(desk, visitor, id_, list_name, received))
+    return go(f"/admin/imports/{id_}/columns")
+
+
+@router.get("/{id_}")
+async def details(request: Request, visitor: Viewer, id_: str) -> Response:
+    job = await _read(request, id_)
+    if not job.is_mapped and visitor.may("editor"):
+        return go(f"/admin/imports/{id_}/columns")
+    return _details(request, visitor, job)
+
+
+@router.get("/{id_}/live")
+async def live(request: Request, visitor: Viewer, id_: str) -> Response:
+    """The part of the page that changes; it asks again by itself while the import runs."""
+    job = await _read(request, id_)
+    has_report = _has_report(desk_of(request), job)
+    piece = part("imports/progress.html", visitor=visitor, job=job, has_report=has_report)
+    return HTMLResponse(piece)
+
+
+@router.get("/{id_}/columns")
+async def columns_page(request: Request, visitor: Editor, id_: str) -> Response:
+    job = await _read(request, id_)
+    try:
+        seen = _beginning(desk_of(request), job)
+    except BadInput as error:
+        return _details(request, visitor, job, Form(mistake=str(error)), 409)
+    return _columns(request, visitor, job, seen, first_form(job, seen.beginning))
+
+
+@router.post("/{id_}/columns")
+async def choose_columns(request: Request, visitor: Editor, id_: str) -> Response:
+    """What becomes of each column, and on which terms; then the file is looked over."""
+    tables, form = desk_of(request).storage.tables, await posted(request)
+    job, etag = await imports.read(tables, id_)
+    job = job.as_of(desk_of(request).clock.now())
+    try:
+        seen = _beginning(desk_of(request), job)
+        wanted = chosen(job, seen.beginning, form)
+        if wanted is None:
+            return _columns(request, visitor, job, seen, form, 422)
+        await imports.replace(tables, wanted, etag)
+    except (BadInput, WrongState) as error:
+        return _details(request, visitor, job, Form(mistake=str(error)), 409)
+    except Conflict:
+        return _details(request, visitor, job, Form(mistake=_CHANGED), 409)
+    return await _start(request, visitor, id_, is_rehearsal=True)
+
+
+@router.post("/{id_}/start")
+async def start(request: Request, visitor: Editor, id_: str) -> Response:
+    """The run that the page offered: for real once the file was looked over, or going on."""
+    form = await posted(request)
+    return await _start(request, visitor, id_, is_rehearsal=form.is_ticked("rehearsal"))
+
+
+@router.post("/{id_}/stop")
+async def stop(request: Request, visitor: Editor, id_: str) -> Response:
+    """Whichever process has it, it finds the word in the row."""
+    tables = desk_of(request).storage.tables
+    for _try in range(_TRIES_MAX):
+        job, etag = await imports.read(tables, id_)
+        try:
+            await imports.replace(tables, msgspec.structs.replace(job, is_stop_asked=True), etag)
+            break
+        except Conflict:
+            continue  # it told how far it is
+    runs_of(request).stop(id_)
+    return go(f"/admin/imports/{id_}")
+
+
+@router.post("/{id_}/discard")
+async def discard(request: Request, visitor: Editor, id_: str) -> Response:
+    """The row and the files; whoever was added stays."""
+    desk = desk_of(request)
+    job, etag = await imports.read(desk.storage.tables, id_)
+    if job.as_of(desk.clock.now()).is_running:
+        form = Form(mistake=_("This import is running: stop it first."))
+        return _details(request, visitor, job, form, 409)
+    await imports.delete(desk.storage.tables, job, etag)
+    files_of(desk).remove(id_)
+    return go("/admin/imports", "deleted")
+
+
+@router.get("/{id_}/report/export")
+async def report(request: Request, visitor: Viewer, id_: str) -> Response:
+    """Every row that could not be used: line, value, reason."""
+    job = await _read(request, id_)
+    path = files_of(desk_of(request)).report(job.id)
+    if not path.exists():
+        raise NotFound(f"The report is on {job.machine}.")
+    return FileResponse(path, media_type="text/csv", filename=f"{job.list_name}-report.csv")
+
+
+async def _start(request: Request, visitor: Visitor, id_: str, *, is_rehearsal: bool) -> Response:
+    try:
+        await runs_of(request).start(id_, is_rehearsal=is_rehearsal)
+    except WrongState as error:
+        form = Form(mistake=str(error))
+    except Conflict:
+        form = Form(mistake=_CHANGED)
+    else:
+        return go(f"/admin/imports/{id_}")
+    return _details(request, visitor, await _read(request, id_), form, 409)
+
+
+async def _read(request: Request, id_: str) -> ImportJob:
+    desk = desk_of(request)
+    job, _etag = await imports.read(desk.storage.tables, id_)
+    return job.as_of(desk.clock.now())
+
+
+def _details(
+    request: Request,
+    visitor: Visitor,
+    job: ImportJob,
+    form: Form | None = None,
+    status: int = 200,
+) -> Response:
+    return show(
+        request,
+        visitor,
+        "imports/details.html",
+        status,
+        job=job,
+        form=form or Form(),
+        has_report=_has_report(desk_of(request), job),
+    )
+
+
+def _has_report(desk: Desk, job: ImportJob) -> bool:
+    return not job.is_running and files_of(desk).report(job.id).exists()
+
+
+def _columns(
+    request: Request,
+    visitor: Visitor,
+    job: ImportJob,
+    seen: RowsShown,
+    form: Form,
+    status: int = 200,
+) -> Response:
+    return show(request, visitor, "imports/columns.html", status, job=job, seen=seen, form=form)
+
+
+def _beginning(desk: Desk, job: ImportJob) -> RowsShown:
+    with opened(files_of(desk).of(job.id), job.file_name) as source:
+        return RowsShown(beginning(iter(source), ROWS_READ), source.encoding)
+
+
+async def _upload_page(
+    request: Request, visitor: Visitor, form: Form, status: int = 200
+) -> Response:
+    choices = await list_choices(desk_of(request).storage.tables, form.value("list"))
+    return show(request, visitor, "imports/new.html", status, form=form, choices=choices)
+
+
+async def _received(request: Request, id_: str, form: Form) -> Upload | None:
+    """The upload; None, and a sentence in the form, if it did not come through."""
+    desk = desk_of(request)
+    files = files_of(desk)
+    try:
+        files.make_folder()
+        await _tidy_up(desk)
+        return await receive_file(request, "file", files.of(id_))
+    except TooLarge:
+        form.mistakes["file"] = _("The file is larger than 1 GiB: split it, and import the pieces.")
+    except BadInput as error:
+        form.mistake = str(error)
+    except OSError as error:
+        form.mistake = f"{_('The file cannot be kept here')}: {error.strerror}."
+    return None
+
+
+def _check_file(form: Form, desk: Desk, id_: str, received: Upload) -> None:
+    if not received.file_name:
+        form.mistakes["file"] = _("Choose a file.")
+        return
+    try:
+        name = clean_file_name(received.file_name)
+        with opened(files_of(desk).of(id_), name) as source:
+            beginning(iter(source), 1)
+    except BadInput as error:
+        form.mistakes["file"] = str(error)
+
+
+def _job(desk: Desk, visitor: Visitor, id_: str, list_name: str, received: Upload) -> ImportJob:
+    return ImportJob(
+        id=id_,
+        list_name=list_name,
+        file_name=clean_file_name(received.file_name),
+        size=received.size,
+        machine=socket.gethostname(),
+        user=visitor.user.address,
+        created_at=desk.clock.now(),
+    )
+
+
+async def _tidy_up(desk: Desk) -> None:
+    """What is past its age: rows everywhere, files on this machine."""
+    before = desk.clock.now() - KEPT
+    await imports.forget_before(desk.storage.tables, before, limit=TIDIED_UP_MAX)
+    files_of(desk).remove_before(before)

@@ -1,0 +1,180 @@
+"""Mailing lists: look, make, edit, delete; what a client's site needs to sign people up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.mailing_list import (
+    MailingList,
+    check_description,
+    check_list_name,
+    check_postal_address,
+    check_sender,
+)
+from postroom.flow import keep_lists
+from postroom.flow.keep_lists import Wording
+from postroom.records import counts, lists
+from postroom.storage.port import Conflict, Tables
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Editor, Viewer, Visitor
+
+router = APIRouter(prefix="/lists")
+LISTS_A_PAGE = 50
+GROWTH_DAYS = 30
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    desk = desk_of(request)
+    tables, after = desk.storage.tables, request.query_params.get("after", "")
+    found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
+    rows = [
+        (each, await counts.read(tables, each.name), await _growth(tables, each, desk.clock.now()))
+        for each in found
+    ]
+    return show(request, visitor, "lists/index.html", rows=rows, after=after, next=next_)
+
+
+@router.get("/new")
+async def new_page(request: Request, visitor: Editor) -> Response:
+    return show(request, visitor, "lists/form.html", form=Form(), mailing_list=None)
+
+
+@router.post("/new")
+async def create(request: Request, visitor: Editor) -> Response:
+    desk, form = desk_of(request), await posted(request)
+    name = form.take("name", check_list_name)
+    sender, description, postal = _checked(form)
+    if form.is_good:
+        assert name and sender and description is not None and postal is not None
+        wanted = keep_lists.checked(
+            name, sender, description, postal, form.is_ticked("public_form")
+        )
+        try:
+            await keep_lists.create(desk.storage.tables, wanted, desk.clock.now())
+            return go(f"/admin/lists/{name}", "created")
+        except AlreadyThere as error:
+            form.mistakes["name"] = str(error)
+    return show(request, visitor, "lists/form.html", 422, form=form, mailing_list=None)
+
+
+@router.get("/{name}")
+async def details(request: Request, visitor: Viewer, name: str) -> Response:
+    desk = desk_of(request)
+    tables = desk.storage.tables
+    mailing_list = await _read(tables, name)
+    growth = await counts.growth(tables, name, desk.clock.now(), days=GROWTH_DAYS)
+    return show(
+        request,
+        visitor,
+        "lists/details.html",
+        mailing_list=mailing_list,
+        counts=await counts.read(tables, name),
+        growth=growth,
+        url=desk.site.url,
+    )
+
+
+@router.get("/{name}/edit")
+async def edit_page(request: Request, visitor: Editor, name: str) -> Response:
+    found, etag = await lists.read_with_etag(desk_of(request).storage.tables, _name(name))
+    form = Form(_values(found) | {"etag": etag})
+    return show(request, visitor, "lists/form.html", form=form, mailing_list=found)
+
+
+@router.post("/{name}/edit")
+async def edit(request: Request, visitor: Editor, name: str) -> Response:
+    """Somebody else's change in the meantime comes back beside the fields."""
+    tables, form = desk_of(request).storage.tables, await posted(request)
+    found, etag = await lists.read_with_etag(tables, _name(name))
+    sender, description, postal = _checked(form)
+    if form.is_good:
+        wording = Wording(
+            sender=sender,
+            description=description,
+            postal_address=postal,
+            public_form=form.is_ticked("public_form"),
+        )
+        try:
+            await keep_lists.edit(tables, name, wording, form.value("etag"))
+            return go(f"/admin/lists/{name}", "saved")
+        except Conflict:
+            found, etag = await lists.read_with_etag(tables, name)
+            form.show_others(_values(found), etag)
+    status = 409 if form.others else 422
+    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=found)
+
+
+@router.get("/{name}/delete")
+async def delete_page(request: Request, visitor: Editor, name: str) -> Response:
+    tables = desk_of(request).storage.tables
+    found, etag = await lists.read_with_etag(tables, _name(name))
+    return await _ask(request, visitor, found, Form({"etag": etag}))
+
+
+@router.post("/{name}/delete")
+async def delete(request: Request, visitor: Editor, name: str) -> Response:
+    """Only with its name typed: it takes everybody on it along."""
+    tables, form = desk_of(request).storage.tables, await posted(request)
+    found, etag = await lists.read_with_etag(tables, _name(name))
+    if form.value("typed") != name:
+        form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
+        return await _ask(request, visitor, found, form, 422)
+    try:
+        await keep_lists.delete(tables, name, form.value("etag"))
+    except Conflict:
+        form.values["etag"] = etag
+        form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")
+        return await _ask(request, visitor, found, form, 409)
+    desk_of(request).wake_scheduler()
+    return go("/admin/lists", "deleting")
+
+
+async def _ask(
+    request: Request, visitor: Visitor, found: MailingList, form: Form, status: int = 200
+) -> Response:
+    people = await counts.read(desk_of(request).storage.tables, found.name)
+    return show(
+        request, visitor, "lists/delete.html", status, form=form, mailing_list=found, counts=people
+    )
+
+
+def _checked(form: Form) -> tuple[str | None, str | None, str | None]:
+    return (
+        form.take("sender", check_sender),
+        form.take("description", check_description),
+        form.take("postal_address", check_postal_address),
+    )
+
+
+def _values(mailing_list: MailingList) -> dict[str, str]:
+    return {
+        "sender": mailing_list.sender,
+        "description": mailing_list.description,
+        "postal_address": mailing_list.postal_address,
+        "public_form": "yes" if mailing_list.public_form else "",
+    }
+
+
+def _name(name: str) -> str:
+    """NotFound, not BadInput: it stands in an address, and nobody typed it."""
+    try:
+        return check_list_name(name)
+    except BadInput as error:
+        raise NotFound(str(error)) from None
+
+
+async def _read(tables: Tables, name: str) -> MailingList:
+    return await lists.read(tables, _name(name))
+
+
+async def _growth(tables: Tables, mailing_list: MailingList, now: datetime) -> list[int]:
+    days = await counts.growth(tables, mailing_list.name, now, days=GROWTH_DAYS)
+    return [joined - left for _day, joined, left in days]

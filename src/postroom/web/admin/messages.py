@@ -1,0 +1,283 @@
+"""Messages: the index, one of them, what it says, who got what; copy and delete."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.csv_rows import guarded
+from postroom.domain.errors import BadInput, NotFound, WrongState
+from postroom.domain.message import EDITABLE, Message, Status
+from postroom.flow import compose, report
+from postroom.flow.compose import Draft
+from postroom.records import bodies, fates, lists, messages
+from postroom.records.fates import OUTCOMES, Fate, Place
+from postroom.storage.port import Conflict, Tables
+from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
+from postroom.web.admin.messages_watch import Progress, has_fresh_books, progress_of
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.letter import framed
+from postroom.web.pages import go, show
+from postroom.web.pulse import pulses_of
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Editor, Viewer, Visitor
+
+router = APIRouter(prefix="/messages")
+MESSAGES_A_PAGE = 30
+PAGES_LOOKED_THROUGH = 5  # for those of one status
+PEOPLE_A_PAGE = 50
+SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
+_PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    tables, query = desk_of(request).storage.tables, request.query_params
+    wanted, after = query.get("status", ""), query.get("after", "")
+    only = Status(wanted) if wanted in set(Status) else None
+    found, next_ = await _page(tables, only, after if after.isdecimal() else "")
+    return show(
+        request,
+        visitor,
+        "messages/index.html",
+        messages=found,
+        statuses=[each.value for each in Status],
+        only=only.value if only else "",
+        after=after,
+        next=next_,
+        has_list=bool((await lists.page(tables, limit=1))[0]),
+    )
+
+
+async def _page(tables: Tables, only: Status | None, after: str) -> tuple[list[Message], str]:
+    """A page may be short: only so many are looked through for those of one status."""
+    found: list[Message] = []
+    cursor: str | None = after or None
+    for _look in range(PAGES_LOOKED_THROUGH):
+        page, cursor = await messages.newest(tables, limit=MESSAGES_A_PAGE, after=cursor)
+        found += [each for each in page if only is None or each.status is only]
+        if cursor is None or only is None or len(found) >= MESSAGES_A_PAGE:
+            break
+    return found, cursor or ""
+
+
+@router.get("/{ref}")
+async def details_page(request: Request, visitor: Viewer, ref: str) -> Response:
+    message, _etag = await read_for(request, ref)
+    return await details(request, visitor, message, Form())
+
+
+async def details(
+    request: Request, visitor: Visitor, message: Message, form: Form, status: int = 200
+) -> Response:
+    """What to check before it goes out; what to watch from then on."""
+    now = desk_of(request).clock.now()
+    is_due = message.due_at is not None and message.due_at <= now
+    if message.status in EDITABLE and not (message.status is Status.PENDING and is_due):
+        return await _to_check(request, visitor, message, form, status)
+    return await _to_watch(request, visitor, message, form, status)
+
+
+async def _to_check(
+    request: Request, visitor: Visitor, message: Message, form: Form, status: int
+) -> Response:
+    looked = await _look(request, message)
+    return show(
+        request,
+        visitor,
+        "messages/draft.html",
+        status,
+        message=message,
+        form=form,
+        looked=looked,
+        chosen=request.query_params.get("as", ""),
+    )
+
+
+async def _to_watch(
+    request: Request, visitor: Visitor, message: Message, form: Form, status: int
+) -> Response:
+    desk = desk_of(request)
+    progress = await progress_of(pulses_of(request), desk, message)
+    assert progress.message
+    outcome = _outcome(request, progress)
+    people, next_ = await _people(request, progress.message, outcome)
+    return show(
+        request,
+        visitor,
+        "messages/watch.html",
+        status,
+        message=progress.message,
+        progress=progress,
+        form=form,
+        mailing_list=await lists.find(desk.storage.tables, message.list_name),
+        outcome=outcome,
+        outcomes=list(OUTCOMES),
+        people=people,
+        after=request.query_params.get("after", ""),
+        next=next_,
+    )
+
+
+@router.get("/{ref}/look")
+async def look_page(request: Request, visitor: Viewer, ref: str) -> Response:
+    """What it says, whether or not it went out."""
+    message, _etag = await read_for(request, ref)
+    looked = await _look(request, message)
+    chosen = request.query_params.get("as", "")
+    return show(
+        request, visitor, "messages/look.html", message=message, looked=looked, chosen=chosen
+    )
+
+
+@router.get("/{ref}/mail")
+async def mail(request: Request, visitor: Viewer, ref: str) -> Response:
+    """For the frame alone."""
+    message, _etag = await read_for(request, ref)
+    looked = await _look(request, message)
+    if looked.letter is None or looked.letter.html is None:
+        raise NotFound("This message has no HTML.")
+    return framed(looked.letter.html)
+
+
+async def _look(request: Request, message: Message) -> Looked:
+    desk = desk_of(request)
+    tables, chosen = desk.storage.tables, request.query_params.get("as", "")
+    person, nobody = await find_person(tables, message.list_name, chosen)
+    try:
+        html, text = await bodies.load(desk.storage.blobs, message)
+    except NotFound as error:
+        return Looked(person, mistake=str(error))
+    mailing_list = await lists.find(tables, message.list_name)
+    people = await sample(tables, message.list_name)
+    written = Written(message, mailing_list, html, text)
+    looked = await look_at(written, person, people, desk.site, desk.clock.now())
+    return (
+        Looked(person, looked.letter, [nobody, *looked.warnings], looked.mistake)
+        if nobody
+        else looked
+    )
+
+
+# --- Who got what -----------------------------------------------------------------------------
+
+
+def _outcome(request: Request, progress: Progress) -> str:
+    """The one asked for, or the one that wants attention first."""
+    wanted = request.query_params.get("outcome", "")
+    if wanted in OUTCOMES:
+        return wanted
+    assert progress.message
+    books = progress.message.books
+    return next((name for name in ("held", "failed") if getattr(books, name)), "sent")
+
+
+async def _people(request: Request, message: Message, outcome: str) -> tuple[list[Fate], str]:
+    if not getattr(message.books, outcome):
+        return [], ""
+    place = _PLACE.fullmatch(request.query_params.get("after", ""))
+    start = Place(int(place[1]), int(place[2])) if place else Place()
+    tables = desk_of(request).storage.tables
+    found: list[Fate] = []
+    next_: Place | None = start
+    for _search in range(SEARCHES_MAX):
+        if found or next_ is None:
+            break
+        found, next_ = await fates.page(
+            tables, message, OUTCOMES[outcome], limit=PEOPLE_A_PAGE, start=next_
+        )
+    is_all = not place and len(found) == getattr(message.books, outcome)
+    return found, f"{next_.batch}.{next_.position}" if next_ and not is_all else ""
+
+
+@router.get("/{ref}/people/export")
+async def export(request: Request, visitor: Viewer, ref: str) -> Response:
+    """A stream, a batch in memory at a time."""
+    message, _etag = await read_for(request, ref)
+    outcome = request.query_params.get("outcome", "")
+    only = OUTCOMES.get(outcome)
+    name = f"{message.list_name}-{ref}-{outcome if only else 'everybody'}.csv"
+    return StreamingResponse(
+        _csv(fates.fates(desk_of(request).storage.tables, message, only)),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+async def _csv(people: AsyncIterator[Fate]) -> AsyncIterator[str]:
+    yield _csv_row(["email", "outcome", "at", "words"])
+    async for fate in people:
+        at = fate.at.isoformat() if fate.at else ""
+        yield _csv_row([fate.address, fate.outcome, at, fate.words])
+
+
+def _csv_row(cells: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow([guarded(cell) for cell in cells])
+    return line.getvalue()
+
+
+# --- Copy, delete -----------------------------------------------------------------------------
+
+
+@router.post("/{ref}/copy")
+async def copy(request: Request, visitor: Editor, ref: str) -> Response:
+    """A new draft with the same words."""
+    desk = desk_of(request)
+    storage = desk.storage
+    message, _etag = await read_for(request, ref)
+    try:
+        html, text = await bodies.load(storage.blobs, message)
+        draft = Draft(
+            list_name=message.list_name,
+            subject=message.subject,
+            html=html,
+            text=text,
+            markdown=await bodies.load_markdown(storage.blobs, message),
+            on_doubt=message.on_doubt,
+        )
+        made = await compose.compose(storage, draft, desk.clock.now())
+    except (NotFound, BadInput) as error:  # its list or its bodies are gone
+        return await details(request, visitor, message, Form(mistake=str(error)), 409)
+    return go(f"/admin/messages/{made.ref}", "copied")
+
+
+@router.get("/{ref}/delete")
+async def delete_page(request: Request, visitor: Editor, ref: str) -> Response:
+    message, etag = await read_for(request, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    form = Form({"etag": etag})
+    return show(request, visitor, "messages/delete.html", message=message, form=form)
+
+
+@router.post("/{ref}/delete")
+async def delete(request: Request, visitor: Editor, ref: str) -> Response:
+    form = await posted(request)
+    message, etag = await read_for(request, ref)
+    try:
+        await compose.discard(desk_of(request).storage, ref, form.value("etag"))
+        return go("/admin/messages", "deleted")
+    except WrongState as error:
+        return await details(request, visitor, message, Form(mistake=str(error)), 409)
+    except Conflict:
+        form.values["etag"] = etag
+        form.mistake = _("Somebody changed the message meanwhile: look at it, and decide again.")
+    return show(request, visitor, "messages/delete.html", 409, message=message, form=form)
+
+
+async def read_for(request: Request, ref: str, *, with_books: bool = False) -> tuple[Message, str]:
+    """The message and its etag, which is empty once it is archived."""
+    tables = desk_of(request).storage.tables
+    message = await messages.read(tables, ref)
+    found = await messages.find_live(tables, ref)
+    message, etag = found or (message, "")
+    if with_books and not has_fresh_books(message):
+        message = await report.books_of(tables, message)
+    return message, etag

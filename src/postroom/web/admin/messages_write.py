@@ -1,0 +1,353 @@
+"""Writing a message: typed as HTML or Markdown, uploaded, or begun from a ready example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import HTMLResponse, Response
+
+from postroom.domain.errors import BadInput, NotFound, WrongState
+from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.domain.message import (
+    BODY_BYTES_MAX,
+    EDITABLE,
+    Message,
+    OnDoubt,
+    Status,
+    check_subject,
+)
+from postroom.flow import compose
+from postroom.flow.compose import Draft, Revision
+from postroom.mail.markdown import html_from_markdown
+from postroom.mail.merge import BadTemplate
+from postroom.records import bodies, lists, messages
+from postroom.storage.port import Conflict, Storage, Tables
+from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
+from postroom.web.desk import desk_of
+from postroom.web.forms import FIELD_BYTES_MAX, FIELDS_MAX, FORMS, Form
+from postroom.web.letter import framed
+from postroom.web.pages import go, part, show
+from postroom.web.texts import TEMPLATES
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Editor, Visitor
+
+router = APIRouter(prefix="/messages")
+LISTS_OFFERED_MAX = 200
+KINDS = [("html", _("HTML")), ("markdown", _("Markdown"))]
+DOUBTS = [
+    (
+        OnDoubt.RESEND.value,
+        _("Send again: nobody misses it; a few may get a second copy, with the same Message-ID."),
+    ),
+    (OnDoubt.HOLD.value, _("Hold: nobody gets it twice; a person decides on this page.")),
+]
+
+
+class Example(NamedTuple):
+    title: str
+    sentence: str
+    subject: str
+    kind: str
+    file: Path
+
+
+_MAILS = TEMPLATES / "mails"
+EXAMPLES = {
+    "announcement": Example(
+        _("Announcement"),
+        _("One piece of news, one button."),
+        "New lecture series",
+        "html",
+        _MAILS / "announcement.html",
+    ),
+    "newsletter": Example(
+        _("Newsletter"),
+        _("A greeting and three short articles."),
+        "What is new this month",
+        "html",
+        _MAILS / "newsletter.html",
+    ),
+    "letter": Example(
+        _("Letter"),
+        _("Plain words in Markdown."),
+        "A word from the department",
+        "markdown",
+        _MAILS / "letter.md",
+    ),
+}
+
+
+@router.get("/new")
+async def new_page(request: Request, visitor: Editor) -> Response:
+    chosen = request.query_params.get("list", "")
+    example = EXAMPLES.get(request.query_params.get("example", ""))
+    values = {"list": chosen, "kind": "html", "on_doubt": OnDoubt.RESEND.value}
+    if example:
+        body = example.file.read_text(encoding="utf-8")
+        values |= {"subject": example.subject, "kind": example.kind, "body": body}
+    return await _form(request, visitor, Form(values), None)
+
+
+@router.get("/write")
+async def write_nothing(request: Request, visitor: Editor) -> Response:
+    """Where a form that was not good was shown, loaded again."""
+    return go("/admin/messages/new")
+
+
+@router.post("/write")
+async def create(request: Request, visitor: Editor) -> Response:
+    desk, form = desk_of(request), await posted_message(request)
+    said = _said(form)
+    if said:
+        draft = Draft(
+            list_name=said.list_name,
+            subject=said.subject,
+            html=said.html,
+            text=said.text,
+            markdown=said.markdown,
+            on_doubt=said.on_doubt,
+        )
+        try:
+            message = await compose.compose(desk.storage, draft, desk.clock.now())
+            return go(f"/admin/messages/{message.ref}", "created")
+        except NotFound as error:
+            form.mistakes["list"] = str(error)
+        except BadInput as error:
+            form.mistakes["body"] = str(error)
+    return await _form(request, visitor, form, None, 422)
+
+
+@router.get("/{ref}/write")
+async def edit_page(request: Request, visitor: Editor, ref: str) -> Response:
+    storage = desk_of(request).storage
+    message, etag = await _editable(storage.tables, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    values = await values_of(storage, message)
+    return await _form(request, visitor, Form(values | {"etag": etag}), message)
+
+
+@router.post("/{ref}/write")
+async def edit(request: Request, visitor: Editor, ref: str) -> Response:
+    """Somebody else's change in the meantime comes back beside the fields."""
+    storage, form = desk_of(request).storage, await posted_message(request)
+    said = _said(form)
+    if said:
+        revision = Revision(
+            list_name=said.list_name,
+            subject=said.subject,
+            html=said.html,
+            text=said.text,
+            markdown=said.markdown,
+            on_doubt=said.on_doubt,
+        )
+        try:
+            await compose.edit(storage, ref, revision, form.value("etag"))
+            return go(f"/admin/messages/{ref}", "saved")
+        except Conflict:
+            message, etag = await _editable(storage.tables, ref)
+            form.show_others(await values_of(storage, message), etag)
+        except WrongState as error:
+            form.mistake = str(error)
+        except NotFound as error:
+            form.mistakes["list"] = str(error)
+        except BadInput as error:
+            form.mistakes["body"] = str(error)
+    left = await messages.find(storage.tables, ref)
+    if left is None:
+        form.mistakes.pop("list", None)
+        form.mistake = _("Somebody deleted the message meanwhile: saving makes a new one.")
+    return await _form(request, visitor, form, left, 409 if form.others or not left else 422)
+
+
+# --- Preview ----------------------------------------------------------------------------------
+
+
+@router.post("/preview")
+async def checks(request: Request, visitor: Editor) -> Response:
+    """What is beside the editor while somebody types: text, and what is wrong with it."""
+    looked = await _look(request, await posted_message(request))
+    return HTMLResponse(part("messages/checks.html", looked=looked))
+
+
+@router.post("/mail/preview")
+async def mail_as_typed(request: Request, visitor: Editor) -> Response:
+    """For the frame beside the editor: nothing is stored."""
+    looked = await _look(request, await posted_message(request))
+    if looked.letter is None:
+        words = looked.mistake or _("There is nothing to show yet: write a body.")
+    elif looked.letter.html is None:
+        words = _("There is no HTML: everybody gets the text.")
+    else:
+        return framed(looked.letter.html)
+    return framed(part("messages/no_mail.html", words=words))
+
+
+async def _look(request: Request, form: Form) -> Looked:
+    desk = desk_of(request)
+    tables = desk.storage.tables
+    mailing_list = await _list_of(tables, form.value("list"))
+    person, nobody = await find_person(
+        tables, mailing_list.name if mailing_list else "none", form.value("as")
+    )
+    if mailing_list is None:
+        return Looked(person, mistake=_("Choose a list first."))
+    try:
+        html, text, _markdown = _bodies(form)
+        message = Message(
+            ref="0",
+            list_name=mailing_list.name,
+            list_created_at=mailing_list.created_at,
+            subject=form.value("subject").strip() or _("(no subject)"),
+            sender=mailing_list.sender,
+            status=Status.DRAFT,
+            created_at=desk.clock.now(),
+        )
+    except BadInput as error:
+        return Looked(person, mistake=str(error))
+    written = Written(message, mailing_list, html, text)
+    people = await sample(tables, mailing_list.name)
+    looked = await look_at(written, person, people, desk.site, desk.clock.now())
+    return msgspec.structs.replace(
+        looked, warnings=[nobody, *looked.warnings] if nobody else looked.warnings
+    )
+
+
+# --- The form ---------------------------------------------------------------------------------
+
+
+class Said(NamedTuple):
+    """What a form says, checked."""
+
+    list_name: str
+    subject: str
+    on_doubt: OnDoubt
+    html: str | None
+    text: str | None
+    markdown: str | None
+
+
+def _said(form: Form) -> Said | None:
+    list_name = form.take("list", _chosen_list)
+    subject = form.take("subject", check_subject)
+    doubt = form.value("on_doubt")
+    found = form.take("body", lambda _body: _bodies(form))
+    if not form.is_good or list_name is None or subject is None or found is None:
+        return None
+    on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
+    return Said(list_name, subject, on_doubt, *found)
+
+
+def _bodies(form: Form) -> tuple[str | None, str | None, str | None]:
+    """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
+    body, text = form.value("body"), form.value("text")
+    if form.value("kind") != "markdown" or not body.strip():
+        return body if body.strip() else None, text if text.strip() else None, None
+    try:
+        return html_from_markdown(body), text if text.strip() else None, body
+    except BadTemplate as error:
+        raise BadInput(str(error)) from error
+
+
+async def posted_message(request: Request) -> Form:
+    """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in FORMS:
+        return Form()
+    form = Form()
+    async with request.form(
+        max_files=2, max_fields=FIELDS_MAX, max_part_size=FIELD_BYTES_MAX
+    ) as fields:
+        for name, value in fields.items():
+            if not isinstance(value, UploadFile):
+                form.values[name] = value.replace("\r\n", "\n")
+        for name, field in (("html_file", "body"), ("text_file", "text")):
+            file = fields.get(name)
+            if isinstance(file, UploadFile) and file.filename:
+                await _take_file(form, file, name, field)
+    return form
+
+
+async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
+    content = await file.read(BODY_BYTES_MAX + 1)
+    if len(content) > BODY_BYTES_MAX:
+        form.mistakes[name] = _("The file has more than 2 MiB: shorten it.")
+        return
+    try:
+        form.values[field] = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
+        return
+    if field == "body":
+        is_markdown = (file.filename or "").lower().endswith((".md", ".markdown"))
+        form.values["kind"] = "markdown" if is_markdown else "html"
+
+
+async def values_of(storage: Storage, message: Message) -> dict[str, str]:
+    """The fields of a stored message; one that lost its bodies can be written again."""
+    try:
+        html, text = await bodies.load(storage.blobs, message)
+    except NotFound:
+        html, text = None, None
+    markdown = await bodies.load_markdown(storage.blobs, message)
+    return {
+        "list": message.list_name,
+        "subject": message.subject,
+        "on_doubt": message.on_doubt.value,
+        "kind": "html" if markdown is None else "markdown",
+        "body": (html or "") if markdown is None else markdown,
+        "text": text or "",
+    }
+
+
+async def _form(
+    request: Request, visitor: Visitor, form: Form, message: Message | None, status: int = 200
+) -> Response:
+    tables = desk_of(request).storage.tables
+    found, _more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
+    names = [each.name for each in found]
+    chosen = form.value("list")
+    if not chosen and names:
+        chosen = form.values["list"] = names[0]
+    if chosen and chosen not in names:
+        names.append(chosen)
+    people = await sample(tables, chosen) if await _list_of(tables, chosen) else None
+    return show(
+        request,
+        visitor,
+        "messages/form.html",
+        status,
+        form=form,
+        message=message,
+        lists=[(name, name) for name in names],
+        kinds=KINDS,
+        doubts=DOUBTS,
+        examples=EXAMPLES,
+        fields=people.fields if people else [],
+    )
+
+
+async def _list_of(tables: Tables, name: str) -> MailingList | None:
+    try:
+        return await lists.find(tables, check_list_name(name))
+    except BadInput:
+        return None
+
+
+def _chosen_list(name: str) -> str:
+    if not name:
+        raise BadInput(_("Choose the list it goes to."))
+    return check_list_name(name)
+
+
+async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:
+    """NotFound once it goes out: there is nothing to edit at this address any more."""
+    await messages.read(tables, ref)
+    found = await messages.find_live(tables, ref)
+    if found is None:
+        raise NotFound(f"Message {ref} is archived.")
+    return found

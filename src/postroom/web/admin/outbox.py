@@ -1,0 +1,78 @@
+"""The outbox, like a mail client: what was sent, as HTML, as text, with headers, as source."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.errors import NotFound
+from postroom.records import outbox
+from postroom.web.desk import Desk, desk_of
+from postroom.web.letter import framed, read_letter, subject_of
+from postroom.web.pages import go, show
+from postroom.web.visitor import Owner, Viewer
+
+router = APIRouter(prefix="/outbox")
+MAILS_A_PAGE = 30  # each is opened for its subject
+VIEWS = ("html", "text", "headers", "source")
+DELETED_A_REQUEST = 1000  # takes a second or two
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    desk = _desk(request)
+    after = request.query_params.get("after", "")
+    mails, next_ = await outbox.newest(desk.storage.tables, limit=MAILS_A_PAGE, after=after)
+    rows = [(mail, await _subject(desk, mail.key)) for mail in mails]
+    return show(request, visitor, "outbox/index.html", rows=rows, after=after, next=next_)
+
+
+@router.get("/empty")
+async def empty_page(request: Request, visitor: Owner) -> Response:
+    is_empty = await outbox.is_empty(_desk(request).storage.tables)
+    return show(request, visitor, "outbox/empty.html", is_empty=is_empty, is_rest=False)
+
+
+@router.post("/empty")
+async def empty(request: Request, visitor: Owner) -> Response:
+    """So much as a request may take; what is left is asked about again."""
+    storage = _desk(request).storage
+    if await outbox.delete_newest(storage, limit=DELETED_A_REQUEST) < DELETED_A_REQUEST:
+        return go("/admin/outbox", "emptied")
+    return show(request, visitor, "outbox/empty.html", is_empty=False, is_rest=True)
+
+
+@router.get("/{key}")
+async def mail_page(request: Request, visitor: Viewer, key: str) -> Response:
+    kept, source = await outbox.read(_desk(request).storage, key)
+    letter = read_letter(source)
+    wanted = request.query_params.get("view", "")
+    first = "html" if letter.html is not None else "text"
+    view = wanted if wanted in VIEWS else first
+    return show(request, visitor, "outbox/mail.html", kept=kept, letter=letter, view=view)
+
+
+@router.get("/{key}/html")
+async def mail_html(request: Request, visitor: Viewer, key: str) -> Response:
+    """For the frame alone."""
+    _, source = await outbox.read(_desk(request).storage, key)
+    html = read_letter(source).html
+    if html is None:
+        raise NotFound("This mail has no HTML.")
+    return framed(html)
+
+
+def _desk(request: Request) -> Desk:
+    """There is no outbox when mails really go out."""
+    desk = desk_of(request)
+    if not desk.has_outbox:
+        raise NotFound("Mails do not go to the outbox here.")
+    return desk
+
+
+async def _subject(desk: Desk, key: str) -> str:
+    try:
+        _, source = await outbox.read(desk.storage, key)
+    except NotFound:  # deleted at this moment
+        return ""
+    return subject_of(source)

@@ -1,0 +1,171 @@
+"""The overview: what is going out, what is next, what was last, and whether anybody is at work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from datetime import datetime, timedelta
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.message import GOING_OUT, Message, Status
+from postroom.flow import report
+from postroom.records import leases, lists, messages
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError
+from postroom.web.admin.messages_watch import has_fresh_books
+from postroom.web.desk import Desk, desk_of
+from postroom.web.pages import part, show
+from postroom.web.pulse import News, Pulse, pulses_of, stream
+from postroom.web.server import stopping_of
+from postroom.web.visitor import Viewer
+
+router = APIRouter()
+MESSAGES_LOOKED_AT = 30
+SHOWN_MAX = 5
+GAUGED_EVERY_S = 10.0
+GAUGED_FOR = timedelta(hours=1)  # what the charts show, and how long nobody has to look
+GAUGES_MAX = 360
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    at: float  # seconds since the epoch
+    waiting: int
+    senders: int
+
+
+class Overview(msgspec.Struct, frozen=True):
+    going_out: list[Message]
+    next: list[Message]
+    last: list[Message]
+    drafts: int
+    waiting: int  # work items
+    dead_letters: int
+    senders: int
+    first_list: str  # its name; empty: there is none yet
+    gauges: tuple[Gauge, ...] = ()
+
+    @property
+    def queue_curve(self) -> str:
+        """Times and work items, as a chart takes them."""
+        return json.dumps([[at.at for at in self.gauges], [at.waiting for at in self.gauges]])
+
+    @property
+    def sender_curve(self) -> str:
+        return json.dumps([[at.at for at in self.gauges], [at.senders for at in self.gauges]])
+
+    @property
+    def has_list(self) -> bool:
+        return bool(self.first_list)
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was ever sent: the page leads by the hand."""
+        return not self.last and not self.going_out
+
+
+@router.get("")
+async def overview_page(request: Request, visitor: Viewer) -> Response:
+    desk = desk_of(request)
+    overview = await look(desk, _gauges_of(request))
+    return show(request, visitor, "overview.html", overview=overview, desk=desk)
+
+
+@router.get("/live")
+async def live(request: Request, visitor: Viewer) -> Response:
+    desk, gauges = desk_of(request), _gauges_of(request)
+
+    def new_pulse() -> Pulse[Overview]:
+        return Pulse(lambda: look(desk, gauges), desk.clock)
+
+    pulse = pulses_of(request).of("overview", new_pulse)
+    return stream(request, visitor, pulse, "overview", _news)
+
+
+def _news(now: Overview, before: Overview | None) -> News:
+    return News() if now == before else News(part("overview_live.html", overview=now))
+
+
+class Gauges:
+    """The last hour of the queue and the senders, as this process saw it.
+
+    From the first look at the overview on, until nobody has looked for an hour.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._taken: deque[Gauge] = deque(maxlen=GAUGES_MAX)
+        self._looked_at: datetime = desk.clock.now()
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, stopping: asyncio.Event) -> None:
+        self._looked_at = self._desk.clock.now()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep_gauging(stopping))
+
+    def taken(self, now: datetime) -> tuple[Gauge, ...]:
+        since = (now - GAUGED_FOR).timestamp()
+        return tuple(each for each in self._taken if each.at >= since)
+
+    async def _keep_gauging(self, stopping: asyncio.Event) -> None:
+        while self._desk.clock.now() < self._looked_at + GAUGED_FOR:
+            with contextlib.suppress(StorageError):  # a gap in the curve
+                self._taken.append(await _gauge(self._desk))
+            try:
+                async with asyncio.timeout(GAUGED_EVERY_S):
+                    await stopping.wait()
+                return
+            except TimeoutError:
+                continue
+
+
+async def _gauge(desk: Desk) -> Gauge:
+    storage, now = desk.storage, desk.clock.now()
+    waiting = await storage.queues.length(MAIL_QUEUE)
+    return Gauge(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
+
+
+def _gauges_of(request: Request) -> Gauges:
+    """Those of this application, made at its first call."""
+    state = request.app.state
+    if not hasattr(state, "gauges"):
+        state.gauges = Gauges(desk_of(request))
+    gauges: Gauges = state.gauges
+    gauges.look(stopping_of(request))
+    return gauges
+
+
+async def look(desk: Desk, gauges: Gauges) -> Overview:
+    storage, now = desk.storage, desk.clock.now()
+    found, _ = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
+    waiting, dead = await asyncio.gather(
+        storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTERS)
+    )
+    going = [each for each in found if each.status in GOING_OUT | {Status.PAUSED}]
+    pending = sorted(
+        (each for each in found if each.status is Status.PENDING and each.due_at),
+        key=lambda each: each.due_at or now,
+    )
+    return Overview(
+        going_out=[await _counted(storage, each) for each in going[:SHOWN_MAX]],
+        next=pending[:SHOWN_MAX],
+        last=[each for each in found if each.completed_at][:SHOWN_MAX],
+        drafts=sum(each.status is Status.DRAFT for each in found),
+        waiting=waiting,
+        dead_letters=dead,
+        senders=await leases.living_senders(storage.tables, now),
+        first_list=await _first_list(storage),
+        gauges=gauges.taken(now),
+    )
+
+
+async def _counted(storage: Storage, message: Message) -> Message:
+    return message if has_fresh_books(message) else await report.books_of(storage.tables, message)
+
+
+async def _first_list(storage: Storage) -> str:
+    found, _ = await lists.page(storage.tables, limit=1)
+    return found[0].name if found else ""

@@ -1,0 +1,170 @@
+"""One subscriber: look, edit, move to another address or list, remove; what they agreed to."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.address import parse_address
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.subscriber import Gone, Subscriber
+from postroom.flow import move, subscribe
+from postroom.flow.move import Destination
+from postroom.records import consents, lists, subscribers
+from postroom.storage.port import Conflict
+from postroom.web.admin.person_form import (
+    attributes_typed,
+    find_person,
+    person_path,
+    trace_of,
+    values_of,
+)
+from postroom.web.admin.subscribers import list_choices
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Editor, Viewer, Visitor
+
+router = APIRouter(prefix="/subscribers/{list_name}/{who}")
+
+
+@router.get("")
+async def details(request: Request, visitor: Viewer, list_name: str, who: str) -> Response:
+    desk = desk_of(request)
+    one, _etag = await find_person(desk, list_name, who)
+    return show(
+        request,
+        visitor,
+        "subscribers/person.html",
+        one=one,
+        person=person_path(desk, list_name, one.key),
+        history=await consents.history(desk.storage.tables, list_name, one.key),
+    )
+
+
+@router.get("/edit")
+async def edit_page(request: Request, visitor: Editor, list_name: str, who: str) -> Response:
+    one, etag = await _there(request, list_name, who)
+    return await _form(request, visitor, one, Form(values_of(one) | {"etag": etag}))
+
+
+@router.post("/edit")
+async def edit(request: Request, visitor: Editor, list_name: str, who: str) -> Response:
+    """Another address or another list is a move; the rest is a change of one row."""
+    desk, form = desk_of(request), await posted(request)
+    one, _etag = await find_person(desk, list_name, who)
+    to = await _destination(request, form)
+    if to is None:
+        return await _form(request, visitor, one, form, 422)
+    try:
+        await _change(request, visitor, one, to, form.value("etag"))
+    except AlreadyThere:
+        await _explain(request, to, form)
+    except NotFound:
+        form.mistake = _("They left in the meantime: nothing was changed.")
+    except Conflict:
+        one, etag = await find_person(desk, list_name, who)
+        form.show_others(values_of(one), etag)
+    else:
+        return go(person_path(desk, to.list_name, to.address.storage_key), "saved")
+    return await _form(request, visitor, one, form, 409)
+
+
+@router.get("/remove")
+async def remove_page(request: Request, visitor: Editor, list_name: str, who: str) -> Response:
+    one, _etag = await _there(request, list_name, who)
+    person = person_path(desk_of(request), list_name, one.key)
+    return show(request, visitor, "subscribers/remove.html", one=one, person=person)
+
+
+@router.post("/remove")
+async def remove(request: Request, visitor: Editor, list_name: str, who: str) -> Response:
+    """From here on nobody mails them; who left by themselves meanwhile has left."""
+    desk = desk_of(request)
+    one, _etag = await find_person(desk, list_name, who)
+    if not one.gone:
+        await subscribe.leave(
+            desk.storage.tables,
+            list_name,
+            one.guid,
+            desk.clock.now(),
+            Gone.REMOVED,
+            trace=trace_of(request, visitor),
+        )
+    return go(person_path(desk, list_name, one.key), "removed")
+
+
+async def _change(
+    request: Request, visitor: Visitor, one: Subscriber, to: Destination, etag: str
+) -> None:
+    desk, trace = desk_of(request), trace_of(request, visitor)
+    tables, now = desk.storage.tables, desk.clock.now()
+    if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
+        await move.move(tables, one.list_name, one.key, to, etag=etag, now=now, trace=trace)
+        return
+    await subscribe.edit(
+        tables,
+        one.list_name,
+        one.key,
+        verified=to.verified,
+        attributes=to.attributes,
+        etag=etag,
+        now=now,
+        spelling=to.address.typed,
+        trace=trace,
+    )
+
+
+async def _destination(request: Request, form: Form) -> Destination | None:
+    """Where the form says they should be; None, and sentences in it, if that cannot be."""
+    address = form.take("address", parse_address)
+    name = form.take("list", check_list_name)
+    attributes = form.take("attributes", attributes_typed)
+    if name and await lists.find(desk_of(request).storage.tables, name) is None:
+        form.mistakes["list"] = _("There is no such list.")
+    if not form.is_good or address is None or name is None:
+        return None
+    return Destination(
+        list_name=name,
+        address=address,
+        verified=form.is_ticked("verified"),
+        attributes=attributes or {},
+        bring_back=form.is_ticked("bring_back"),
+    )
+
+
+async def _explain(request: Request, to: Destination, form: Form) -> None:
+    """Somebody has the place they should go to; a tick brings back who is gone from it."""
+    tables, key = desk_of(request).storage.tables, to.address.storage_key
+    found = await subscribers.find(tables, to.list_name, key)
+    if found and found[0].gone:
+        form.mistakes["bring_back"] = _(
+            "This address is gone from %s: tick this if they asked to come back."
+        ) % (to.list_name)
+    else:
+        form.mistakes["address"] = _("Somebody on %s has this address already.") % to.list_name
+
+
+async def _form(
+    request: Request, visitor: Visitor, one: Subscriber, form: Form, status: int = 200
+) -> Response:
+    desk = desk_of(request)
+    return show(
+        request,
+        visitor,
+        "subscribers/edit.html",
+        status,
+        one=one,
+        form=form,
+        person=person_path(desk, one.list_name, one.key),
+        choices=await list_choices(desk.storage.tables, form.value("list")),
+    )
+
+
+async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
+    found = await find_person(desk_of(request), list_name, who)
+    if found.one.gone:
+        raise NotFound(f"They are not on {list_name} any more.")
+    return found

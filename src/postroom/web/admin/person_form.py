@@ -1,0 +1,77 @@
+"""One person of a list: how their page is found, and what forms about them have in common.
+
+Pages are found by the sealed address key, so that no e-mail address stands in a path, and the path
+stays the same whether somebody is there, gone, or back again. A GUID works as well, while its owner
+is there: it is what messages know of people.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from postroom.domain.consent import Trace, by_user
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.seal import seal, unseal
+from postroom.domain.subscriber import Subscriber, attributes_from, clean_attributes
+from postroom.records import subscribers
+from postroom.web.desk import Desk, client_of
+from postroom.web.visitor import Visitor
+
+_GUID = re.compile(r"[0-9a-f]{32}")
+
+
+class Found(NamedTuple):
+    one: Subscriber
+    etag: str
+
+
+def person_path(desk: Desk, list_name: str, key: str) -> str:
+    return f"/admin/subscribers/{list_name}/{seal(desk.site.secret, _purpose(list_name), key)}"
+
+
+def key_of(desk: Desk, list_name: str, who: str) -> str | None:
+    """The address key under a seal of ours."""
+    return unseal(desk.site.secret, _purpose(list_name), who)
+
+
+async def find_person(desk: Desk, list_name: str, who: str) -> Found:
+    """There or gone; NotFound if the link is not ours, or nobody is left under it."""
+    tables, found = desk.storage.tables, None
+    try:
+        check_list_name(list_name)
+    except BadInput as error:
+        raise NotFound(str(error)) from None
+    if _GUID.fullmatch(who):
+        found = await subscribers.find_by_guid(tables, list_name, who)
+    elif key := key_of(desk, list_name, who):
+        found = await subscribers.find(tables, list_name, key)
+    if found is None:
+        raise NotFound("There is nobody like that on this list.")
+    return Found(*found)
+
+
+def trace_of(request: Request, visitor: Visitor) -> Trace:
+    return by_user(visitor.user.address, client_of(request))
+
+
+def attributes_typed(text: str) -> dict[str, str]:
+    """name=value, one a line."""
+    return clean_attributes(attributes_from(line for line in text.splitlines() if line.strip()))
+
+
+def values_of(one: Subscriber) -> dict[str, str]:
+    """Somebody as the fields of a form."""
+    return {
+        "address": one.address,
+        "list": one.list_name,
+        "verified": "yes" if one.verified else "",
+        "attributes": "\n".join(f"{name}={value}" for name, value in one.attributes.items()),
+    }
+
+
+def _purpose(list_name: str) -> str:
+    return f"person of {list_name}"

@@ -1,0 +1,272 @@
+"""Subscribers of a list: search, page by page, add, export. One person is in person.py."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
+from postroom.domain.csv_rows import csv_text
+from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.domain.seal import seal, unseal
+from postroom.domain.subscriber import Standing, Subscriber
+from postroom.flow import subscribe, take_out
+from postroom.records import counts, lists, subscribers
+from postroom.storage.port import Conflict, Tables
+from postroom.web.admin.person_form import (
+    attributes_typed,
+    key_of,
+    person_path,
+    trace_of,
+)
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Editor, Viewer, Visitor
+
+router = APIRouter(prefix="/subscribers")
+PEOPLE_A_PAGE = 50
+LISTS_A_PAGE = 50
+LISTS_TO_CHOOSE_MAX = 200
+EXPORTED_AT_A_TIME = 500  # rows
+ATTRIBUTES_CHARS_SHOWN = 80
+_AFTER = "page of people"
+_BYTE_ORDER_MARK = "\ufeff"  # or spreadsheets take the file for Windows-1252
+STANDINGS = [
+    (Standing.ALL.value, _("everybody")),
+    (Standing.VERIFIED.value, _("verified")),
+    (Standing.UNVERIFIED.value, _("not verified")),
+    (Standing.GONE.value, _("gone")),
+]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Which people of which list."""
+
+    list_name: str
+    text: str  # the beginning of an address, as typed
+    standing: Standing
+    after: str  # a key
+
+    def path(self, page: str = "/admin/subscribers", **more: str) -> str:
+        told = {"list": self.list_name, "q": self.text, "standing": self.standing.value} | more
+        return f"{page}?{urlencode({name: value for name, value in told.items() if value})}"
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    """Those whose address begins as typed; without a list, the lists to choose from."""
+    desk = desk_of(request)
+    list_name = request.query_params.get("list", "") or await _only_list(desk.storage.tables)
+    if not list_name:
+        return await _choose_list(request, visitor)
+    mailing_list = await _read_list(desk.storage.tables, list_name)
+    return await _people(request, visitor, mailing_list, _asked(request, list_name))
+
+
+@router.get("/export")
+async def export(request: Request, visitor: Viewer) -> Response:
+    """The same file as `postroom subscriber export`, as a stream."""
+    desk = desk_of(request)
+    tables, name = desk.storage.tables, _list_name(request.query_params.get("list", ""))
+    standing = _standing(request.query_params.get("standing", ""), Standing.THERE)
+    try:
+        header = await take_out.columns(tables, name, standing)
+    except BadInput as error:
+        mailing_list = await _read_list(tables, name)
+        asked = _asked(request, name)
+        return await _people(request, visitor, mailing_list, asked, Form(mistake=str(error)), 422)
+    file_name = f"{name}-{standing.value}-{desk.clock.now():%Y-%m-%d}.csv"
+    return StreamingResponse(
+        _lines(tables, name, standing, header),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{file_name}"'},
+    )
+
+
+@router.get("/new")
+async def new_page(request: Request, visitor: Editor) -> Response:
+    """Somebody who is gone is named by their page, which leads here."""
+    desk, name = desk_of(request), _list_name(request.query_params.get("list", ""))
+    mailing_list = await lists.read(desk.storage.tables, name)
+    key = key_of(desk, name, request.query_params.get("who", ""))
+    found = await subscribers.find(desk.storage.tables, name, key) if key else None
+    gone = found[0] if found and found[0].gone else None
+    form = Form({"address": gone.address} if gone else {})
+    return _new(request, visitor, mailing_list, form, gone)
+
+
+@router.post("/new")
+async def add(request: Request, visitor: Editor) -> Response:
+    """Whoever is gone comes back only by the tick that says so."""
+    desk, form = desk_of(request), await posted(request)
+    mailing_list = await _read_list(desk.storage.tables, request.query_params.get("list", ""))
+    name, gone = mailing_list.name, None
+    address = form.take("address", parse_address)
+    attributes = form.take("attributes", attributes_typed)
+    if form.is_good and address:
+        try:
+            await subscribe.add(
+                desk.storage.tables,
+                name,
+                address,
+                attributes or {},
+                verified=form.is_ticked("verified"),
+                now=desk.clock.now(),
+                bring_back=form.is_ticked("bring_back"),
+                trace=trace_of(request, visitor),
+            )
+            return go(person_path(desk, name, address.storage_key), "added")
+        except (AlreadyThere, Conflict):
+            gone = await _explain(desk.storage.tables, name, address, form)
+    return _new(request, visitor, mailing_list, form, gone, 409 if gone else 422)
+
+
+async def _explain(tables: Tables, name: str, address: Address, form: Form) -> Subscriber | None:
+    """Why somebody could not be added; who they are, if they are gone."""
+    found = await subscribers.find(tables, name, address.storage_key)
+    if found is None:
+        form.mistake = _("Somebody changed this at the same moment: try again.")
+        return None
+    if not found[0].gone:
+        form.mistakes["address"] = _("%s is on this list already.") % address.typed
+        return None
+    form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
+    return found[0]
+
+
+def _new(
+    request: Request,
+    visitor: Visitor,
+    mailing_list: MailingList,
+    form: Form,
+    gone: Subscriber | None,
+    status: int = 200,
+) -> Response:
+    return show(
+        request,
+        visitor,
+        "subscribers/new.html",
+        status,
+        mailing_list=mailing_list,
+        form=form,
+        gone=gone,
+    )
+
+
+async def _people(
+    request: Request,
+    visitor: Visitor,
+    mailing_list: MailingList,
+    asked: Asked,
+    form: Form | None = None,
+    status: int = 200,
+) -> Response:
+    desk = desk_of(request)
+    shelf = await _shelf(desk.storage.tables, asked)
+    after = seal(desk.site.secret, _AFTER, shelf.next) if shelf.next else ""
+    return show(
+        request,
+        visitor,
+        "subscribers/index.html",
+        status,
+        mailing_list=mailing_list,
+        counts=await counts.read(desk.storage.tables, mailing_list.name),
+        asked=asked,
+        form=form or Form(),
+        rows=[
+            (one, person_path(desk, one.list_name, one.key), _short(one)) for one in shelf.people
+        ],
+        looked_at=shelf.looked_at,
+        next_path=asked.path(after=after) if after else "",
+        first_path=asked.path() if asked.after else "",
+        standings=STANDINGS,
+    )
+
+
+async def _shelf(tables: Tables, asked: Asked) -> subscribers.Shelf:
+    try:
+        prefix = key_prefix(asked.text)
+    except BadAddress:
+        return subscribers.Shelf([], 0, None)  # no address begins so
+    return await subscribers.look_through(
+        tables,
+        asked.list_name,
+        prefix=prefix,
+        standing=asked.standing,
+        after=asked.after,
+        limit=PEOPLE_A_PAGE,
+    )
+
+
+async def _choose_list(request: Request, visitor: Visitor) -> Response:
+    tables, after = desk_of(request).storage.tables, request.query_params.get("after", "")
+    found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
+    rows = [(each, await counts.read(tables, each.name)) for each in found]
+    return show(request, visitor, "subscribers/lists.html", rows=rows, after=after, next=next_)
+
+
+async def _only_list(tables: Tables) -> str:
+    found, next_ = await lists.page(tables, limit=2)
+    return found[0].name if len(found) == 1 and next_ is None else ""
+
+
+async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, str]]:
+    """Lists for a form: the first in the alphabet, and the one it is about."""
+    found, _next = await lists.page(tables, limit=LISTS_TO_CHOOSE_MAX)
+    names = [each.name for each in found]
+    with contextlib.suppress(BadInput):
+        if also not in names and await lists.find(tables, check_list_name(also)):
+            names.insert(0, also)
+    return [(name, name) for name in names]
+
+
+async def _lines(
+    tables: Tables, name: str, standing: Standing, header: list[str]
+) -> AsyncIterator[str]:
+    yield _BYTE_ORDER_MARK + csv_text([header])
+    waiting: list[list[object]] = []
+    async for row in take_out.rows(tables, name, standing, header):
+        waiting.append(row)
+        if len(waiting) == EXPORTED_AT_A_TIME:
+            yield csv_text(waiting)
+            waiting = []
+    yield csv_text(waiting)
+
+
+def _asked(request: Request, list_name: str) -> Asked:
+    sent = request.query_params
+    return Asked(
+        list_name,
+        sent.get("q", ""),
+        _standing(sent.get("standing", ""), Standing.ALL),
+        unseal(desk_of(request).site.secret, _AFTER, sent.get("after", "")) or "",
+    )
+
+
+def _standing(text: str, otherwise: Standing) -> Standing:
+    return Standing(text) if text in set(Standing) else otherwise
+
+
+def _short(one: Subscriber) -> str:
+    words = ", ".join(f"{name}={value}" for name, value in one.attributes.items())
+    is_short = len(words) <= ATTRIBUTES_CHARS_SHOWN
+    return words if is_short else words[: ATTRIBUTES_CHARS_SHOWN - 1] + "…"
+
+
+def _list_name(text: str) -> str:
+    try:
+        return check_list_name(text)
+    except BadInput as error:
+        raise NotFound(str(error)) from None
+
+
+async def _read_list(tables: Tables, name: str) -> MailingList:
+    return await lists.read(tables, _list_name(name))

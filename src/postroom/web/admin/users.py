@@ -1,0 +1,79 @@
+"""Users: who works here, invited by a link, with a role."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.address import parse_address
+from postroom.domain.errors import WrongState
+from postroom.domain.user import INVITATION_LASTS, Role
+from postroom.flow import sign_in
+from postroom.records import users
+from postroom.storage.port import Conflict
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.texts import gettext as _
+from postroom.web.visitor import Owner, Visitor
+
+router = APIRouter(prefix="/users")
+
+
+@router.get("")
+async def index(request: Request, visitor: Owner) -> Response:
+    return await _index(request, visitor, Form({"role": Role.EDITOR}))
+
+
+@router.post("/invite")
+async def invite(request: Request, visitor: Owner) -> Response:
+    """The link is shown once, here: nothing is mailed, so nothing can go astray."""
+    desk, form = desk_of(request), await posted(request)
+    address = form.take("address", parse_address)
+    role = form.take("role", _role)
+    if not address or not role:
+        return await _index(request, visitor, form, status=422)
+    token = await sign_in.invite(desk.storage.tables, address.typed, role, desk.clock.now())
+    link = f"{desk.site.url}/admin/welcome/{token}"
+    days = INVITATION_LASTS.days
+    return show(request, visitor, "users/link.html", link=link, address=address.typed, days=days)
+
+
+@router.post("/role")
+async def give_role(request: Request, visitor: Owner) -> Response:
+    form = await posted(request)
+    role = form.take("role", _role)
+    if role is None:
+        return await _index(request, visitor, form, status=422)
+    try:
+        await sign_in.give_role(desk_of(request).storage.tables, form.value("key"), role)
+    except WrongState as error:
+        return await _index(request, visitor, Form(mistake=str(error)), status=409)
+    except Conflict:
+        return await _index(request, visitor, Form(mistake=_CHANGED), status=409)
+    return go("/admin/users", "saved")
+
+
+@router.post("/remove")
+async def remove(request: Request, visitor: Owner) -> Response:
+    form = await posted(request)
+    try:
+        await sign_in.remove(desk_of(request).storage.tables, form.value("key"))
+    except WrongState as error:
+        return await _index(request, visitor, Form(mistake=str(error)), status=409)
+    except Conflict:
+        return await _index(request, visitor, Form(mistake=_CHANGED), status=409)
+    return go("/admin/users", "removed")
+
+
+_CHANGED = _("Somebody changed this user at the same moment: look, and try again.")
+
+
+async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
+    found = [user async for user in users.every_user(desk_of(request).storage.tables)]
+    roles = [(role.value, role.value) for role in Role]
+    return show(request, visitor, "users/index.html", status, users=found, form=form, roles=roles)
+
+
+def _role(text: str) -> Role:
+    return Role(text) if text in set(Role) else Role.VIEWER

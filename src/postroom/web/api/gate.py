@@ -1,0 +1,164 @@
+"""Who may call: keys, their rights and lists, and how often.
+
+Every route names the right it wants, in its signature:
+
+    async def show(caller: Reader, name: str) -> Response
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Annotated, TypeVar
+
+from fastapi import Depends
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import Request
+
+from postroom.domain.access_key import AccessKey, Right, key_hash
+from postroom.domain.consent import Trace, by_key
+from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.records import keys
+from postroom.records.rows import Unreadable
+from postroom.storage.port import StorageError, Tables
+from postroom.web.api.problems import Refused, storage_failed
+from postroom.web.desk import Desk, client_of, desk_of
+
+STORAGE_S_MAX = 5.0  # longer than that a client's own page would not wait
+KEY_KEPT = timedelta(seconds=5)  # a revoked key works no longer than this
+KEYS_KEPT_MAX = 1000
+KEY_CALLS_PER_S = 1000
+KEY_CALLS_BURST = 2000
+
+T = TypeVar("T")
+
+
+class Gate:
+    """What one process remembers of its callers: keys for seconds, and how often they called."""
+
+    def __init__(self) -> None:
+        self.calls = Throttle(
+            KEY_CALLS_PER_S, timedelta(seconds=1), burst=KEY_CALLS_BURST, callers_max=KEYS_KEPT_MAX
+        )
+        self._keys: OrderedDict[str, tuple[AccessKey, datetime]] = OrderedDict()
+
+    async def find_key(self, tables: Tables, key: str, now: datetime) -> AccessKey | None:
+        hashed = key_hash(key)
+        kept = self._keys.get(hashed)
+        if kept and NO_WAIT <= now - kept[1] < KEY_KEPT:
+            return kept[0]
+        self._keys.pop(hashed, None)
+        found = await keys.find(tables, key)
+        if found:
+            self._keys[hashed] = found, now
+            if len(self._keys) > KEYS_KEPT_MAX:
+                self._keys.popitem(last=False)
+            with contextlib.suppress(StorageError):  # worth a note, not a refusal
+                await keys.note_use(tables, key, now)
+        return found
+
+
+def gate_of(request: Request) -> Gate:
+    """The gate of this application, made at its first call."""
+    state = request.app.state
+    if not hasattr(state, "gate"):
+        state.gate = Gate()
+    gate: Gate = state.gate
+    return gate
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody with a key, at work since `now`."""
+
+    desk: Desk
+    key: AccessKey
+    now: datetime
+    trace: Trace  # for the consent record
+
+    @property
+    def tables(self) -> Tables:
+        return self.desk.storage.tables
+
+    def check_may_use(self, list_name: str, field: str = "list") -> None:
+        """The same words whether the list is there or not."""
+        if not self.key.is_for(list_name):
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                f"This key is not for the list {list_name[:60]}: use one that is.",
+                field=field,
+            )
+
+
+# --- Letting in ---------------------------------------------------------------------------------
+
+BEARER = HTTPBearer(
+    scheme_name="accessKey",
+    description="A key that `postroom key create` made, with the right that the call needs.",
+    auto_error=False,  # refused in our own words
+)
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+
+
+def with_right(right: Right) -> Callable[..., Awaitable[Caller]]:
+    """A dependency: whoever calls, if their key has the right."""
+
+    async def caller(request: Request, bearer: Bearer) -> Caller:
+        desk, gate = desk_of(request), gate_of(request)
+        now = desk.clock.now()
+        key = await _known_key(desk, gate, bearer, now)
+        count(gate.calls, key.id, now, "This key calls too often")
+        if not key.has(right):
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                f"This key has no right to {right}: use one made with “--right {right}”.",
+            )
+        return Caller(desk, key, now, by_key(key.id, client_of(request)))
+
+    return caller
+
+
+Joiner = Annotated[Caller, Depends(with_right(Right.SUBSCRIBE))]
+Reader = Annotated[Caller, Depends(with_right(Right.READ))]
+Writer = Annotated[Caller, Depends(with_right(Right.WRITE))]
+
+
+async def _known_key(
+    desk: Desk, gate: Gate, bearer: HTTPAuthorizationCredentials | None, now: datetime
+) -> AccessKey:
+    key = None
+    if bearer:
+        key = await answered(gate.find_key(desk.storage.tables, bearer.credentials, now))
+    if key is None:
+        raise Refused(
+            HTTPStatus.UNAUTHORIZED,
+            "Send a valid access key, as in “Authorization: Bearer prk_…”.",
+            {"WWW-Authenticate": "Bearer"},
+        )
+    return key
+
+
+def count(throttle: Throttle, caller: str, now: datetime, what: str) -> None:
+    wait = throttle.wait(caller, now)
+    if wait > NO_WAIT:
+        seconds = math.ceil(wait.total_seconds())
+        raise Refused(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"{what}: try again in {seconds} s.",
+            {"Retry-After": str(seconds)},
+        )
+
+
+async def answered(answer: Awaitable[T]) -> T:
+    """What storage says, in time. A sign-up given up half-way is completed by repeating it."""
+    try:
+        async with asyncio.timeout(STORAGE_S_MAX):
+            return await answer
+    except (StorageError, Unreadable, TimeoutError) as error:
+        raise storage_failed(error) from error

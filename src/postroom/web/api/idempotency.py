@@ -1,0 +1,93 @@
+"""Creating once: a call that brings an Idempotency-Key may be repeated and creates nothing twice.
+
+Dies half-way:
+    before the note                       nothing happened
+    between note and creation             repeated, the call is taken over and creates it now
+    between creation and the answer noted repeated, it finds what it made by the time in its note
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.errors import PostroomError
+from postroom.records import idempotency
+from postroom.records.idempotency import Answer, Begun, Busy, Different
+from postroom.web.api.gate import Caller
+from postroom.web.api.problems import Refused
+from postroom.web.api.versions import Seen, entity_tag
+
+HEADER = "Idempotency-Key"
+_KEY = re.compile(r"[!-~](?:[ -~]{0,98}[!-~])?")
+Create = Callable[[Begun | None], Awaitable[tuple[Seen, str]]]
+
+
+async def create_once(request: Request, caller: Caller, body: bytes, create: Create) -> Response:
+    """201 with what was made, now or by the same call before.
+
+    `create` says what it made and where that is. It gets the note of the call, if there is one:
+    with the time in it, it must recognise what an earlier try has made.
+    """
+    key = request.headers.get(HEADER)
+    if key is None:
+        return _response(_answer(*await create(None)))
+    begun = await _begin(request, caller, key, body)
+    if isinstance(begun, Answer):
+        return _response(begun)
+    try:
+        made = await create(begun)
+    except (PostroomError, Refused):
+        await idempotency.forget(caller.tables, begun)
+        raise
+    answer = _answer(*made)
+    await idempotency.finish(caller.tables, begun, answer)
+    return _response(answer)
+
+
+async def _begin(request: Request, caller: Caller, key: str, body: bytes) -> Begun | Answer:
+    if not _KEY.fullmatch(key):
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "“Idempotency-Key” must be 1 to 100 printable ASCII characters.",
+            field=HEADER,
+        )
+    fingerprint = _fingerprint(request, body)
+    begun = await idempotency.begin(caller.tables, caller.key.id, key, fingerprint, caller.now)
+    if isinstance(begun, Different):
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "This Idempotency-Key was used for another call: take a new one for each.",
+            field=HEADER,
+        )
+    if isinstance(begun, Busy):
+        seconds = max(1, math.ceil(begun.wait.total_seconds()))
+        raise Refused(
+            HTTPStatus.CONFLICT,
+            f"The same call is under way: ask again in {seconds} s.",
+            {"Retry-After": str(seconds)},
+        )
+    return begun
+
+
+def _fingerprint(request: Request, body: bytes) -> str:
+    asked = f"{request.method} {request.scope['path']}\n".encode()
+    return hashlib.sha256(asked + body).hexdigest()
+
+
+def _answer(seen: Seen, location: str) -> Answer:
+    body = msgspec.json.encode(seen.data).decode()
+    etag = entity_tag(seen.etag)
+    return Answer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
+
+
+def _response(answer: Answer) -> Response:
+    headers = {"Location": answer.location, "ETag": answer.etag}
+    return Response(answer.body, answer.status, headers, "application/json")

@@ -1,0 +1,266 @@
+"""/lists: make, look at, change and delete mailing lists."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.errors import AlreadyThere, BadInput
+from postroom.domain.mailing_list import (
+    DESCRIPTION_CHARS_MAX,
+    NAME_CHARS_MAX,
+    POSTAL_ADDRESS_CHARS_MAX,
+    MailingList,
+    check_description,
+    check_list_name,
+    check_postal_address,
+    check_sender,
+)
+from postroom.flow import keep_lists
+from postroom.flow.keep_lists import Wording
+from postroom.records import counts, lists
+from postroom.records.idempotency import Begun
+from postroom.web.api import body, described, paging, versions
+from postroom.web.api.body import Member
+from postroom.web.api.described import (
+    ACCEPTED,
+    NUMBER,
+    TEXT,
+    TIME,
+    TRUTH,
+    WITH_BODY,
+    object_of,
+    responses,
+)
+from postroom.web.api.gate import Caller, Reader, Writer
+from postroom.web.api.idempotency import create_once
+from postroom.web.api.problems import ApiRoute, Refused
+from postroom.web.api.versions import Seen
+
+router = APIRouter(route_class=ApiRoute, tags=["lists"])
+ListName = Annotated[str, Path(description="The name of a list.", examples=["contoso1"])]
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "contoso1",
+    "from": "History Department <donotreply@contoso.edu>",
+    "description": "History Department announcements",
+    "postal_address": "1 Campus Road, Contoso",
+    "public_form": False,
+    "created_at": "2026-11-15T09:00:00Z",
+}
+_COUNTS = {"verified": 1200, "unverified": 31, "gone": 86}
+_PROPERTIES: dict[str, Any] = {
+    **dict.fromkeys(("name", "from", "description", "postal_address"), TEXT),
+    "public_form": TRUTH,
+    "created_at": TIME,
+}
+_LIST = described.named("List", object_of(_PROPERTIES))
+_COUNTED = described.named(
+    "ListWithCounts",
+    object_of(_PROPERTIES | {"people": object_of(dict.fromkeys(_COUNTS, NUMBER))}),
+)
+_PAGE = described.page_of("ListPage", _LIST)
+
+_NAME = Member(
+    "a text, the name of the list",
+    check_list_name,
+    {"type": "string", "pattern": f"^[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}$"},
+)
+_SENDER = Member(
+    "a text, the From of its mails",
+    check_sender,
+    {"type": "string", "description": "An address, or “Name <address>”."},
+)
+_DESCRIPTION = Member(
+    "a text of one line",
+    check_description,
+    {"type": "string", "maxLength": DESCRIPTION_CHARS_MAX},
+)
+_POSTAL_ADDRESS = Member(
+    "a text of one line",
+    check_postal_address,
+    {"type": "string", "maxLength": POSTAL_ADDRESS_CHARS_MAX},
+)
+
+_PUBLIC_FORM = Member(
+    "true or false",
+    schema=TRUTH | {"description": "Whether it has a page on which anybody may sign up."},
+)
+
+
+class NewList(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[str, _NAME]
+    sender: Annotated[str, _SENDER] = msgspec.field(name="from")
+    description: Annotated[str, _DESCRIPTION] = ""
+    postal_address: Annotated[str, _POSTAL_ADDRESS] = ""
+    public_form: Annotated[bool, _PUBLIC_FORM] = False
+
+
+class ListChange(msgspec.Struct, forbid_unknown_fields=True):
+    sender: Annotated[str | UnsetType, _SENDER] = msgspec.field(name="from", default=UNSET)
+    description: Annotated[str | UnsetType, _DESCRIPTION] = UNSET
+    postal_address: Annotated[str | UnsetType, _POSTAL_ADDRESS] = UNSET
+    public_form: Annotated[bool | UnsetType, _PUBLIC_FORM] = UNSET
+
+
+@router.get(
+    "/lists",
+    summary="Mailing lists by name",
+    responses=responses(
+        200, "A page of lists.", _PAGE, {"items": [_EXAMPLE], "next": None},
+        refused=(422,), headers=("Link",),
+    ),
+    openapi_extra={"parameters": paging.parameters()},
+)  # fmt: skip
+async def show_lists(request: Request, caller: Reader) -> Response:
+    """A key that is limited to lists sees these."""
+    asked = paging.asked_page(request, caller)
+    if caller.key.is_for_every_list:
+        found, after = await lists.page(caller.tables, limit=asked.limit, after=asked.after)
+    else:
+        found, after = await _own_lists(caller, asked)
+    return paging.page(caller, asked, [list_data(each) for each in found], after)
+
+
+async def _own_lists(caller: Caller, asked: paging.Asked) -> tuple[list[MailingList], str | None]:
+    names = [name for name in sorted(caller.key.lists) if name > asked.after]
+    shown, rest = names[: asked.limit], names[asked.limit :]
+    found = [await lists.find(caller.tables, name) for name in shown]
+    return [each for each in found if each], shown[-1] if rest else None
+
+
+@router.post(
+    "/lists",
+    status_code=HTTPStatus.CREATED,
+    summary="Make a list",
+    responses=responses(
+        201, "The list.", _LIST, _EXAMPLE,
+        refused=(409, *WITH_BODY), headers=("ETag", "Location"),
+    ),
+    openapi_extra={
+        "parameters": [described.IDEMPOTENCY_KEY],
+        "requestBody": described.taking(
+            NewList, {name: text for name, text in _EXAMPLE.items() if name != "created_at"}
+        ),
+    },
+)  # fmt: skip
+async def make_list(request: Request, caller: Writer) -> Response:
+    """A key that is limited to lists cannot make others."""
+    if not caller.key.is_for_every_list:
+        raise Refused(
+            HTTPStatus.FORBIDDEN, "This key is for some lists alone: use one that is for all."
+        )
+    sent = await body.receive(request)
+    call = body.parse(sent, NewList)
+    wanted = keep_lists.checked(
+        call.name, call.sender, call.description, call.postal_address, call.public_form
+    )
+
+    async def create(begun: Begun | None) -> tuple[Seen, str]:
+        now = begun.note.begun_at if begun else caller.now
+        try:
+            await keep_lists.create(caller.tables, wanted, now)
+        except AlreadyThere:
+            known = await lists.find(caller.tables, call.name)
+            if begun is None or known is None or known.created_at != now:
+                raise
+        return await look(caller, call.name), f"/api/v1/lists/{call.name}"
+
+    return await create_once(request, caller, sent, create)
+
+
+@router.get(
+    "/lists/{name}",
+    summary="A list, with how many people are on it",
+    responses=responses(
+        200, "The list.", _COUNTED, _EXAMPLE | {"people": _COUNTS},
+        refused=(404,), headers=("ETag",),
+    ),
+)  # fmt: skip
+async def show_list(caller: Reader, name: ListName) -> Response:
+    seen = await look(caller, name)
+    people = await counts.read(caller.tables, name)
+    counted = {standing: getattr(people, standing) for standing in _COUNTS}
+    return versions.shown(Seen(seen.data | {"people": counted}, seen.etag))
+
+
+@router.patch(
+    "/lists/{name}",
+    summary="Change what a list says",
+    responses=responses(
+        200, "The list as it says now.", _LIST, _EXAMPLE,
+        refused=(*described.GUARDED, *WITH_BODY), headers=("ETag",),
+    ),
+    openapi_extra={
+        "parameters": [described.IF_MATCH],
+        "requestBody": described.taking(ListChange, {"description": "History news"}),
+    },
+)  # fmt: skip
+async def change_list(request: Request, caller: Writer, name: ListName) -> Response:
+    """What is not named stays. Messages that were written before keep their From."""
+    caller.check_may_use(name)
+    call = await body.read_body(request, ListChange)
+    wording = Wording(**{
+        field: text for field, text in msgspec.structs.asdict(call).items() if text is not UNSET
+    })  # fmt: skip
+
+    async def act(etag: str) -> Seen:
+        edited, new_etag = await keep_lists.edit(caller.tables, name, wording, etag)
+        return Seen(list_data(edited), new_etag)
+
+    return versions.shown(await versions.change(request, lambda: look(caller, name), act))
+
+
+@router.delete(
+    "/lists/{name}",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Delete a list with all its people",
+    responses=responses(
+        202, "Gone at once; its rows go in the background.", ACCEPTED, {"status": "deleting"},
+        refused=described.GUARDED,
+    ),
+    openapi_extra={"parameters": [described.IF_MATCH]},
+)  # fmt: skip
+async def delete_list(request: Request, caller: Writer, name: ListName) -> Response:
+    """Messages on their way to it skip everybody who is still queued."""
+
+    async def act(etag: str) -> None:
+        await keep_lists.delete(caller.tables, name, etag)
+
+    await versions.change(request, lambda: look(caller, name), act)
+    caller.desk.wake_scheduler()
+    return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
+
+
+async def look(caller: Caller, name: str) -> Seen:
+    """The list as it stands; refused if it is not there, or not for this key."""
+    found, etag = await known_list(caller, name)
+    return Seen(list_data(found), etag)
+
+
+async def known_list(caller: Caller, name: str) -> tuple[MailingList, str]:
+    caller.check_may_use(name)
+    try:
+        found = await lists.find_with_etag(caller.tables, check_list_name(name))
+    except BadInput:  # a name no list has
+        found = None
+    if found is None:
+        raise Refused(HTTPStatus.NOT_FOUND, f"There is no list {name[:60]}: check the name.")
+    return found
+
+
+def list_data(found: MailingList) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "from": found.sender,
+        "description": found.description,
+        "postal_address": found.postal_address,
+        "public_form": found.public_form,
+        "created_at": found.created_at,
+    }

@@ -1,0 +1,102 @@
+"""Refusals of the web service: every answer that is not what was asked for is a problem (RFC 9457).
+
+Its detail is a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import structlog
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from postroom.domain.address import BadAddress
+from postroom.domain.errors import AlreadyThere, BadInput, NotFound, WrongState
+from postroom.records.rows import Unreadable
+from postroom.storage.port import StorageError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_STORAGE_S = 5
+DETAIL_CHARS_MAX = 500
+STATUS_OF = {
+    BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    BadAddress: HTTPStatus.UNPROCESSABLE_ENTITY,
+    NotFound: HTTPStatus.NOT_FOUND,
+    AlreadyThere: HTTPStatus.CONFLICT,
+    WrongState: HTTPStatus.CONFLICT,
+}
+
+log = structlog.get_logger("api")
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Refused(Exception):
+    """The call ends here, with a problem as its answer."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, headers: Mapping[str, str] = {}, **members: object
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self._headers = headers
+        self._members = {"detail": detail, **members}
+
+    def response(self) -> Response:
+        about = {"type": "about:blank", "title": self.status.phrase, "status": self.status}
+        content = msgspec.json.encode(about | self._members)
+        return Response(content, self.status, self._headers, MEDIA_TYPE)
+
+
+def storage_failed(error: BaseException) -> Refused:
+    """Of the error only its kind is told: its words may name places and people."""
+    log.warning("storage_failed", error=type(error).__name__)
+    return Refused(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"Storage does not answer: try again in {RETRY_STORAGE_S} s.",
+        {"Retry-After": str(RETRY_STORAGE_S)},
+    )
+
+
+class ApiRoute(APIRoute):
+    """A route whose every refusal is a problem, also of another method."""
+
+    _methods: dict[str, set[str]] = {}  # noqa: RUF012 - by path, over all routes of the service
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self._methods.setdefault(path, set()).update(self.methods or ())
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Refused as refused:
+                return refused.response()
+            except tuple(STATUS_OF) as error:
+                return _said(error).response()
+            except (StorageError, Unreadable, TimeoutError) as error:
+                return storage_failed(error).response()
+
+        return answer
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        headers = {"Allow": ", ".join(sorted(self._methods[self.path]))}
+        refused = Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {headers['Allow']} here.", headers)
+        await refused.response()(scope, receive, send)
+
+
+def _said(error: Exception) -> Refused:
+    """What the error says to people, as a problem."""
+    status = next(status for kind, status in STATUS_OF.items() if isinstance(error, kind))
+    return Refused(status, str(error)[:DETAIL_CHARS_MAX])

@@ -1,0 +1,321 @@
+"""/lists/{name}/subscribers: the people of a list, each known by their address."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, Path
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
+from postroom.domain.errors import AlreadyThere, WrongState
+from postroom.domain.subscriber import Gone, Standing, Subscriber
+from postroom.flow import move, subscribe
+from postroom.flow.move import Destination
+from postroom.records import subscribers
+from postroom.records.idempotency import Begun
+from postroom.web.api import body, described, paging, versions
+from postroom.web.api.body import Member
+from postroom.web.api.described import TEXT, TIME, TRUTH, WITH_BODY, object_of, responses
+from postroom.web.api.gate import Caller, Reader, Writer
+from postroom.web.api.idempotency import create_once
+from postroom.web.api.lists import ListName, known_list
+from postroom.web.api.problems import ApiRoute, Refused
+from postroom.web.api.subscribe import ADDRESS, ATTRIBUTES, LIST_NAME
+from postroom.web.api.versions import Seen
+
+router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
+AddressPart = Annotated[
+    str,
+    Path(description="The address, percent-encoded.", examples=["student1@contoso.edu"]),
+]
+_EXAMPLE: dict[str, Any] = {
+    "list": "contoso1",
+    "address": "student1@contoso.edu",
+    "standing": "verified",
+    "verified": True,
+    "since": "2026-11-15T09:00:00Z",
+    "attributes": {"name": "Ada"},
+}
+_STANDING = {"type": "string", "enum": ["verified", "unverified", *Gone]}
+_SUBSCRIBER = described.named(
+    "Subscriber",
+    object_of({
+        "list": TEXT, "address": TEXT, "standing": _STANDING, "verified": TRUTH, "since": TIME,
+        "attributes": ATTRIBUTES.schema,
+    }),
+)  # fmt: skip
+_PAGE = described.page_of("SubscriberPage", _SUBSCRIBER)
+_VERIFIED = Member("true or false", schema=TRUTH | {"description": "They have confirmed."})
+_BRING_BACK = Member(
+    "true or false",
+    schema=TRUTH | {"description": "Also if they left: only if they asked for it."},
+)
+_FILTERS: list[dict[str, Any]] = [
+    {
+        "name": "address_prefix",
+        "in": "query",
+        "description": "Only addresses that begin so.",
+        "schema": TEXT,
+    },
+    {
+        "name": "standing",
+        "in": "query",
+        "description": "Only people who stand so; `there` is verified or not, `gone` left or was "
+        "removed.",
+        "schema": {"type": "string", "enum": list(Standing), "default": Standing.ALL},
+    },
+]
+
+
+class NewSubscriber(msgspec.Struct, forbid_unknown_fields=True):
+    address: Annotated[str, ADDRESS]
+    verified: Annotated[bool, _VERIFIED] = False
+    attributes: Annotated[dict[str, str], ATTRIBUTES] = {}
+    bring_back: Annotated[bool, _BRING_BACK] = False
+
+
+class SubscriberChange(msgspec.Struct, forbid_unknown_fields=True):
+    address: Annotated[str | UnsetType, ADDRESS] = UNSET
+    list: Annotated[str | UnsetType, LIST_NAME] = UNSET
+    verified: Annotated[bool | UnsetType, _VERIFIED] = UNSET
+    attributes: Annotated[dict[str, str] | UnsetType, ATTRIBUTES] = UNSET
+    bring_back: Annotated[bool, _BRING_BACK] = False
+
+
+@router.get(
+    "/lists/{name}/subscribers",
+    summary="People of a list, by address",
+    responses=responses(
+        200, "A page of people.", _PAGE, {"items": [_EXAMPLE], "next": None},
+        refused=(404, 422), headers=("Link",),
+    ),
+    openapi_extra={"parameters": paging.parameters(*_FILTERS)},
+)  # fmt: skip
+async def show_subscribers(request: Request, caller: Reader, name: ListName) -> Response:
+    asked = paging.asked_page(request, caller, "address_prefix", "standing")
+    prefix, standing = _prefix(asked), _standing(asked)
+    await known_list(caller, name)
+    shelf = await subscribers.look_through(
+        caller.tables,
+        name,
+        prefix=prefix,
+        standing=standing,
+        after=asked.after,
+        limit=asked.limit,
+    )
+    return paging.page(caller, asked, [subscriber_data(one) for one in shelf.people], shelf.next)
+
+
+def _prefix(asked: paging.Asked) -> str:
+    prefix = key_prefix(asked.filters.get("address_prefix", ""))
+    if len(prefix) > STORAGE_KEY_CHARS_MAX:
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "No address begins like that.", field="address_prefix"
+        )
+    return prefix
+
+
+def _standing(asked: paging.Asked) -> Standing:
+    try:
+        return Standing(asked.filters.get("standing", Standing.ALL))
+    except ValueError:
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"“standing” must be one of {', '.join(Standing)}.",
+            field="standing",
+        ) from None
+
+
+@router.post(
+    "/lists/{name}/subscribers",
+    status_code=HTTPStatus.CREATED,
+    summary="Add somebody",
+    responses=responses(
+        201, "Who was added.", _SUBSCRIBER, _EXAMPLE,
+        refused=(404, 409, *WITH_BODY), headers=("ETag", "Location"),
+    ),
+    openapi_extra={
+        "parameters": [described.IDEMPOTENCY_KEY],
+        "requestBody": described.taking(
+            NewSubscriber,
+            {"address": "student1@contoso.edu", "verified": True, "attributes": {"name": "Ada"}},
+        ),
+    },
+)  # fmt: skip
+async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Response:
+    """As an administrator: no mail asks them. Who left is brought back only by name."""
+    await known_list(caller, name)
+    sent = await body.receive(request)
+    call = body.parse(sent, NewSubscriber)
+    address = parse_address(call.address)
+
+    async def create(begun: Begun | None) -> tuple[Seen, str]:
+        now = begun.note.begun_at if begun else caller.now
+        try:
+            await subscribe.add(
+                caller.tables,
+                name,
+                address,
+                call.attributes,
+                verified=call.verified,
+                now=now,
+                bring_back=call.bring_back,
+                trace=caller.trace,
+            )
+        except AlreadyThere:
+            known, _ = await _known(caller, name, address)
+            if begun is None or known.gone or known.since != now:
+                raise _already_there(known) from None
+        return await _look(caller, name, address), _path(name, address)
+
+    return await create_once(request, caller, sent, create)
+
+
+@router.get(
+    "/lists/{name}/subscribers/{address:path}",
+    summary="Somebody, there or gone",
+    responses=responses(
+        200, "What is known of them.", _SUBSCRIBER, _EXAMPLE, refused=(404, 422), headers=("ETag",)
+    ),
+)
+async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
+    await known_list(caller, name)
+    return versions.shown(await _look(caller, name, parse_address(address)))
+
+
+@router.patch(
+    "/lists/{name}/subscribers/{address:path}",
+    summary="Change somebody, also their address or list",
+    responses=responses(
+        200, "What is known of them now; Location says where.", _SUBSCRIBER, _EXAMPLE,
+        refused=(*described.GUARDED, *WITH_BODY), headers=("ETag", "Location"),
+    ),
+    openapi_extra={
+        "parameters": [described.IF_MATCH],
+        "requestBody": described.taking(SubscriberChange, {"attributes": {"name": "Ada L."}}),
+    },
+)  # fmt: skip
+async def change_subscriber(
+    request: Request, caller: Writer, name: ListName, address: AddressPart
+) -> Response:
+    """What is not named stays; attributes are replaced as a whole."""
+    await known_list(caller, name)
+    who = parse_address(address)
+    call = await body.read_body(request, SubscriberChange)
+    if call.list is not UNSET:
+        await known_list(caller, call.list)
+
+    async def act(etag: str) -> Subscriber:
+        known, _ = await _known(caller, name, who)
+        _check_there(known)
+        return await _change(caller, known, _destination(known, call), etag)
+
+    there = await versions.change(request, lambda: _look(caller, name, who), act)
+    moved = Address(there.address, there.key)
+    seen = await _look(caller, there.list_name, moved)
+    return versions.shown(seen, Location=_path(there.list_name, moved))
+
+
+def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
+    return Destination(
+        list_name=known.list_name if call.list is UNSET else call.list,
+        address=Address(known.address, known.key)
+        if call.address is UNSET
+        else parse_address(call.address),
+        verified=known.verified if call.verified is UNSET else call.verified,
+        attributes=known.attributes if call.attributes is UNSET else call.attributes,
+        bring_back=call.bring_back,
+    )
+
+
+async def _change(caller: Caller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
+    """An edit where they stand, or a move."""
+    tables, now, trace = caller.tables, caller.now, caller.trace
+    if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
+        return await move.move(
+            tables, known.list_name, known.key, to, etag=etag, now=now, trace=trace
+        )
+    return await subscribe.edit(
+        tables,
+        known.list_name,
+        known.key,
+        verified=to.verified,
+        attributes=to.attributes,
+        spelling=to.address.typed,
+        etag=etag,
+        now=now,
+        trace=trace,
+    )
+
+
+@router.delete(
+    "/lists/{name}/subscribers/{address:path}",
+    status_code=HTTPStatus.NO_CONTENT,
+    summary="Take somebody off the list",
+    responses=responses(204, "Nobody mails them any more.", None, refused=described.GUARDED),
+    openapi_extra={"parameters": [described.IF_MATCH]},
+)
+async def remove_subscriber(
+    request: Request, caller: Writer, name: ListName, address: AddressPart
+) -> Response:
+    """Also if they are queued already. No import brings them back."""
+    await known_list(caller, name)
+    who = parse_address(address)
+
+    async def act(etag: str) -> None:
+        _check_there((await _known(caller, name, who))[0])
+        await subscribe.remove(caller.tables, name, who, caller.now, etag=etag, trace=caller.trace)
+
+    await versions.change(request, lambda: _look(caller, name, who), act)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _look(caller: Caller, name: str, address: Address) -> Seen:
+    known, etag = await _known(caller, name, address)
+    return Seen(subscriber_data(known), etag)
+
+
+async def _known(caller: Caller, name: str, address: Address) -> tuple[Subscriber, str]:
+    found = await subscribers.find(caller.tables, name, address.storage_key)
+    if found is None:
+        raise Refused(HTTPStatus.NOT_FOUND, f"{address.typed} was never on {name}.")
+    return found
+
+
+def _check_there(known: Subscriber) -> None:
+    if known.gone:
+        raise WrongState(
+            f"{known.address} is gone ({known.gone}): add them again only if they asked for it."
+        )
+
+
+def _already_there(known: Subscriber) -> Refused:
+    if not known.gone:
+        return Refused(HTTPStatus.CONFLICT, f"{known.address} is on {known.list_name} already.")
+    return Refused(
+        HTTPStatus.CONFLICT,
+        f"{known.address} is gone from {known.list_name} ({known.gone}): add them again only if "
+        "they asked for it, with “bring_back”: true.",
+        field="bring_back",
+    )
+
+
+def _path(name: str, address: Address) -> str:
+    return f"/api/v1/lists/{name}/subscribers/{quote(address.typed, safe='@')}"
+
+
+def subscriber_data(one: Subscriber) -> dict[str, Any]:
+    return {
+        "list": one.list_name,
+        "address": one.address,
+        "standing": one.gone or ("verified" if one.verified else "unverified"),
+        "verified": one.verified,
+        "since": one.since,
+        "attributes": one.attributes,
+    }

@@ -1,0 +1,172 @@
+"""The sign-up form of a list, for lists that have one: GET shows, POST acts, no script.
+
+Anybody may send it, so it tells nobody who is on the list, and it does not pay for robots: there is
+a field that only they fill in, a time in which nobody types an address, and a limit for every
+address and every network. A robot that was caught reads the same thanks as everybody else.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.consent import Trace
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.domain.throttle import NO_WAIT
+from postroom.domain.token import is_signed, sign
+from postroom.flow import subscribe
+from postroom.records import lists
+from postroom.web.desk import Desk, client_of, desk_of
+from postroom.web.public import form_fields, render, title_of, words
+from postroom.web.texts import gettext as _
+from postroom.web.throttles import network_of, sign_ups_of
+
+router = APIRouter(include_in_schema=False)
+TRAP = "homepage"  # as in join.html; people do not see it
+QUICKEST = timedelta(seconds=2)  # nobody reads, types and sends in less
+POSTMARK_LASTS = timedelta(days=1)
+TYPED_CHARS_MAX = 1000  # that come back; no address is longer
+_PURPOSE = "sign-up form"
+
+
+@router.api_route("/s/{list_name}", methods=["GET", "HEAD"])
+async def show_form(request: Request, list_name: str) -> Response:
+    """Empty, or with an address that was typed into a form on another site."""
+    desk = desk_of(request)
+    mailing_list = await _open_list(desk, list_name)
+    typed, now = request.query_params.get("email", ""), desk.clock.now()
+    shown_at = now - QUICKEST if typed else now
+    return _form(desk, mailing_list, shown_at=shown_at, typed=typed)
+
+
+@router.post("/s/{list_name}")
+async def sign_up(request: Request, list_name: str) -> Response:
+    desk = desk_of(request)
+    now = desk.clock.now()
+    mailing_list = await _open_list(desk, list_name)
+    fields = await form_fields(request)
+    typed = fields.get("email", "")
+    age = _age(desk, list_name, fields.get("postmark", ""))
+    if fields.get(TRAP) or (age is not None and age < QUICKEST):
+        return _thanks(list_name)
+    if age is None:  # open since yesterday, or not our form at all
+        return _form_again(desk, mailing_list, typed, _("Press the button once more, please."))
+    try:
+        address = parse_address(typed)
+    except BadAddress as error:
+        return _form_again(desk, mailing_list, typed, str(error))
+    wait = sign_ups_of(request).networks.wait(network_of(client_of(request)), now)
+    if wait > NO_WAIT:
+        return _too_many(desk, mailing_list, typed, wait)
+    await _take(request, mailing_list, address, now)
+    return _thanks(list_name)
+
+
+@router.api_route("/s/{list_name}/thanks", methods=["GET", "HEAD"])
+async def thanks(request: Request, list_name: str) -> Response:
+    """The same for everybody."""
+    mailing_list = await _open_list(desk_of(request), list_name)
+    return HTMLResponse(render("thanks.html", list_title=title_of(mailing_list)))
+
+
+async def _open_list(desk: Desk, list_name: str) -> MailingList:
+    """NotFound also for a list without a form: nobody learns that it is there."""
+    try:
+        found = await lists.find(desk.storage.tables, check_list_name(list_name))
+    except BadInput:
+        found = None
+    if found is None or not found.public_form:
+        raise NotFound("There is no such form.")
+    return found
+
+
+async def _take(
+    request: Request, mailing_list: MailingList, address: Address, now: datetime
+) -> None:
+    """Sign the address up; one that was tried too often lately has its mail already."""
+    if sign_ups_of(request).addresses.wait(address.key, now) > NO_WAIT:
+        return
+    desk, shown = desk_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
+    trace = Trace(source="form", client=client_of(request), shown=shown)
+    await subscribe.sign_up(desk.storage, mailing_list.name, address, {}, now, trace=trace)
+    desk.wake_senders()
+
+
+# --- Answers ------------------------------------------------------------------------------------
+
+
+def _form(
+    desk: Desk,
+    mailing_list: MailingList,
+    *,
+    shown_at: datetime,
+    typed: str = "",
+    mistake: str = "",
+    status: HTTPStatus = HTTPStatus.OK,
+) -> HTMLResponse:
+    page = render(
+        "join.html",
+        list_title=title_of(mailing_list),
+        typed=typed[:TYPED_CHARS_MAX],
+        mistake=mistake,
+        postmark=_postmark(desk, mailing_list.name, shown_at),
+    )
+    return HTMLResponse(page, status)
+
+
+def _form_again(
+    desk: Desk,
+    mailing_list: MailingList,
+    typed: str,
+    mistake: str,
+    status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY,
+) -> HTMLResponse:
+    """With what was typed; sent again at once, it was still not too quick."""
+    return _form(
+        desk,
+        mailing_list,
+        shown_at=desk.clock.now() - QUICKEST,
+        typed=typed,
+        mistake=mistake,
+        status=status,
+    )
+
+
+def _too_many(desk: Desk, mailing_list: MailingList, typed: str, wait: timedelta) -> HTMLResponse:
+    seconds = math.ceil(wait.total_seconds())
+    mistake = _("Too many sign up from your network at the moment: try again in %(minutes)s min.")
+    words_ = mistake % {"minutes": math.ceil(seconds / 60)}
+    page = _form_again(desk, mailing_list, typed, words_, HTTPStatus.TOO_MANY_REQUESTS)
+    page.headers["Retry-After"] = str(seconds)
+    return page
+
+
+def _thanks(list_name: str) -> Response:
+    return RedirectResponse(f"/s/{list_name}/thanks", HTTPStatus.SEE_OTHER)
+
+
+# --- The time trap ------------------------------------------------------------------------------
+
+
+def _postmark(desk: Desk, list_name: str, at: datetime) -> str:
+    """When the form was shown, signed, so that only we can have said it."""
+    milliseconds = str(int(at.timestamp() * 1000))
+    return f"{milliseconds}.{sign(desk.site.secret, _PURPOSE, list_name, milliseconds)}"
+
+
+def _age(desk: Desk, list_name: str, postmark: str) -> timedelta | None:
+    """How long ago the form was shown; None if we did not show it, or not lately.
+
+    One from the future comes from another machine, whose clock is ahead: as good as none.
+    """
+    milliseconds, _dot, signature = postmark.partition(".")
+    if not is_signed(signature, desk.site.secret, _PURPOSE, list_name, milliseconds):
+        return None
+    age = desk.clock.now() - datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    return age if NO_WAIT <= age <= POSTMARK_LASTS else None

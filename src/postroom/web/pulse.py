@@ -1,0 +1,215 @@
+"""Live pages: one reader for all who watch the same thing, and a stream for each of them.
+
+A pulse reads while somebody watches, and rests in between for at least four times as long as a read
+took, so that watching never costs more than a fifth of anything. A stream is server-sent events:
+what changed, a comment now and then so that proxies keep the line open, and an event “done” at the
+end, which closes it in the browser. Streams end when their session does, and when the server stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from postroom.clock import Clock
+from postroom.storage.port import StorageError
+from postroom.web.desk import desk_of
+from postroom.web.server import stopping_of
+from postroom.web.visitor import Visitor, find_visitor
+
+log = structlog.get_logger("web")
+T = TypeVar("T")
+REST_S = 1.0
+REST_PER_READ = 4.0
+HEARTBEAT_S = 15.0
+SESSION_CHECKED_EVERY = timedelta(minutes=1)
+STREAMS_MAX = 500  # a process
+PULSES_KEPT_MAX = 100  # that nobody watches at the moment
+# Browsers open six connections to a host (HTTP/1.1): with more streams a page would never load.
+STREAMS_A_SESSION_MAX = 4
+
+
+class Pulse(Generic[T]):
+    """The last reading of one thing, kept fresh while somebody watches."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], clock: Clock) -> None:
+        self.latest: T | None = None
+        self._read = read
+        self._clock = clock
+        self._next: asyncio.Future[None] | None = None
+        self._watchers = 0
+        self._reader: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        self._watchers += 1
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._keep_reading())
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._reader.cancel()
+                self._reader = None
+                self.latest = None
+
+    def beat(self) -> asyncio.Future[None]:
+        """Done with the next reading; the same for all who wait."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        return self._next
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                self.latest = await self._read()
+                self._tell()
+            except StorageError as error:
+                log.warning("pulse_missed", error=type(error).__name__)
+            except Exception:  # a row that cannot be read must not end what others watch
+                log.exception("pulse_broken")
+            took_s = asyncio.get_running_loop().time() - began
+            await self._clock.sleep(max(REST_S, took_s * REST_PER_READ))
+
+    def _tell(self) -> None:
+        told, self._next = self._next, None
+        if told and not told.done():
+            told.set_result(None)
+
+
+class Pulses:
+    """All that is watched in this process, and by how many."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[str, Pulse[object]] = {}
+        self._streams: dict[str, int] = {}  # by session
+
+    def of(self, name: str, make: Callable[[], Pulse[T]]) -> Pulse[T]:
+        """The one of this name, for all; it goes on where it was when somebody last watched."""
+        if len(self._pulses) > PULSES_KEPT_MAX:
+            self._pulses = {key: each for key, each in self._pulses.items() if each.is_watched}
+        pulse = self._pulses.get(name)
+        if pulse is None:
+            pulse = self._pulses[name] = make()  # type: ignore[assignment]
+        return pulse  # type: ignore[return-value]
+
+    def latest(self, name: str) -> object | None:
+        """The last reading, if somebody watches it at this moment."""
+        pulse = self._pulses.get(name)
+        return pulse.latest if pulse else None
+
+    def may_open(self, session: str) -> bool:
+        is_full = sum(self._streams.values()) >= STREAMS_MAX
+        return not is_full and self._streams.get(session, 0) < STREAMS_A_SESSION_MAX
+
+    @contextmanager
+    def opened(self, session: str) -> Iterator[None]:
+        self._streams[session] = self._streams.get(session, 0) + 1
+        try:
+            yield
+        finally:
+            self._streams[session] -= 1
+            if not self._streams[session]:
+                del self._streams[session]
+
+
+def pulses_of(request: Request) -> Pulses:
+    """Those of this application, made at its first call."""
+    state = request.app.state
+    if not hasattr(state, "pulses"):
+        state.pulses = Pulses()
+    pulses: Pulses = state.pulses
+    return pulses
+
+
+class News(msgspec.Struct, frozen=True):
+    """What a viewer is to be shown."""
+
+    piece: str = ""  # of the page; empty: nothing changed
+    is_last: bool = False  # there is nothing more to watch
+
+
+Render = Callable[[T, T | None], News]  # of this reading, and of the one shown before
+
+
+def stream(
+    request: Request, visitor: Visitor, pulse: Pulse[T], event: str, render: Render[T]
+) -> Response:
+    """Server-sent events for one viewer."""
+    pulses = pulses_of(request)
+    if not pulses.may_open(visitor.session.id):
+        return Response(status_code=429, headers={"Retry-After": "30"})
+    events = _events(request, visitor, pulse, event, render)
+    headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _events(
+    request: Request, visitor: Visitor, pulse: Pulse[T], event: str, render: Render[T]
+) -> AsyncIterator[str]:
+    pulses, stopping = pulses_of(request), stopping_of(request)
+    watch = _SessionWatch(request, desk_of(request).clock.now())
+    shown: T | None = None
+    with pulses.opened(visitor.session.id), pulse.watched():
+        yield ": hello\n\n"
+        while not stopping.is_set() and await watch.is_signed_in():
+            beat, seen = pulse.beat(), pulse.latest
+            news = render(seen, shown) if seen is not None and seen is not shown else News()
+            shown = seen
+            if news.piece:
+                yield _written(event, news.piece)
+            if news.is_last:
+                break
+            if not await _is_heard(beat, stopping):
+                yield ": still here\n\n"
+        if not stopping.is_set():  # otherwise the browser comes back, to whoever is started next
+            yield _written("done", "done")
+
+
+class _SessionWatch:
+    """Looks now and then whether whoever opened the stream is still signed in."""
+
+    def __init__(self, request: Request, now: datetime) -> None:
+        self._request = request
+        self._clock = desk_of(request).clock
+        self._checked_at = now
+
+    async def is_signed_in(self) -> bool:
+        now = self._clock.now()
+        if now < self._checked_at + SESSION_CHECKED_EVERY:
+            return True
+        self._checked_at = now
+        with suppress(StorageError):  # then it is asked again
+            return await find_visitor(self._request) is not None
+        return True
+
+
+async def _is_heard(beat: asyncio.Future[None], stopping: asyncio.Event) -> bool:
+    """Whether something happened before the heartbeat is due."""
+    stop = asyncio.ensure_future(stopping.wait())
+    try:
+        done, _ = await asyncio.wait(
+            (beat, stop), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        return bool(done)
+    finally:
+        stop.cancel()
+
+
+def _written(event: str, content: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in content.splitlines() or [""])
+    return f"event: {event}\n{lines}\n"

@@ -1,0 +1,90 @@
+// Script adds life, never function: every page works without it.
+"use strict";
+
+(() => {
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const withZone = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+
+  // Times in the reader's own zone, UTC on hover.
+  const localise = (root) => {
+    for (const time of root.querySelectorAll("time[data-moment]")) {
+      const at = new Date(time.dateTime);
+      time.title = `${withZone.format(at)} · ${at.toISOString().slice(0, 19)} UTC`;
+      time.textContent = full.format(at);
+      time.removeAttribute("data-moment");
+    }
+  };
+
+  // A field that wants to know the reader's zone.
+  const fillZones = (root) => {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    for (const field of root.querySelectorAll("[data-own-zone]")) {
+      if (!field.value && zone) field.value = zone;
+    }
+  };
+
+  // A curve from numbers that stand in the page: data-chart='[[times], [values]]'.
+  const draw = (root) => {
+    for (const place of root.querySelectorAll("[data-chart]")) {
+      const data = JSON.parse(place.dataset.chart);
+      if (!window.uPlot || data[0].length < 2) continue;
+      const style = getComputedStyle(document.documentElement);
+      const colour = (name) => {
+        const probe = document.createElement("i");
+        probe.className = "visually-hidden";
+        document.body.append(probe);
+        probe.style.color = style.getPropertyValue(name);
+        const found = getComputedStyle(probe).color;
+        probe.remove();
+        return found;
+      };
+      place.textContent = "";
+      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+      new uPlot({
+        width: place.clientWidth,
+        height: place.clientHeight || 176,
+        legend: { show: false },
+        cursor: { show: false },
+        scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+        axes: [axis, { ...axis, size: 60 }],
+        series: [{}, { stroke: colour("--green"), width: 2, fill: colour("--line") }],
+      }, data, place);
+    }
+  };
+
+  const copy = (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const source = document.getElementById(button.dataset.copy);
+    navigator.clipboard?.writeText(source.textContent.trim()).then(() => {
+      button.textContent = button.dataset.done;
+    });
+  };
+
+  const liven = (root) => { localise(root); fillZones(root); draw(root); };
+  document.addEventListener("click", copy);
+  document.addEventListener("DOMContentLoaded", () => liven(document));
+  document.addEventListener("htmx:afterSettle", (event) => liven(event.detail.elt));
+  document.addEventListener("htmx:sseMessage", () => liven(document));
+  // Curves have the width and the colours of the moment they are drawn.
+  window.addEventListener("resize", () => draw(document));
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(document));
+  // A session that ended: the whole page goes to sign in, not a part of it. Not from under somebody
+  // who writes: what they typed would be gone.
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.xhr.status === 401 && event.detail.elt.id !== "checks") window.location.reload();
+  });
+})();
+
+// The mail beside the editor follows what is typed. A new frame each time: going back in the
+// browser then leaves the page, instead of going through every version of the mail.
+(() => {
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const button = document.querySelector("button[formtarget='mail']");
+    const old = document.querySelector("iframe[name='mail']");
+    if (event.detail.elt.id !== "checks" || !button || !old) return;
+    const fresh = old.cloneNode();
+    old.replaceWith(fresh);
+    button.click();
+  });
+})();

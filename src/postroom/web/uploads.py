@@ -1,0 +1,127 @@
+"""Files on their way in: a multipart body goes to disk as it comes, and is never held whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from postroom.domain.errors import BadInput
+
+FLUSHED_BYTES = 1024 * 1024  # written by a thread: a disk may take its time
+FIELDS_MAX = 20
+FIELD_BYTES_MAX = 4096  # of what stands beside the file
+MULTIPART = b"multipart/form-data"
+
+
+@dataclass
+class Upload:
+    """One file and the fields beside it."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    file_name: str = ""
+    size: int = 0
+
+
+async def receive_file(request: Request, name: str, path: Path) -> Upload:
+    """Write the file of this field to `path`, which is whole or not there.
+
+    BadInput if the body is no form; without a file in it, `file_name` is empty and nothing is
+    written. Readable by its owner alone: it holds addresses.
+    """
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    if kind != MULTIPART or not options.get(b"boundary"):
+        raise BadInput("This is not a form with a file in it: open the page and try again.")
+    unfinished = path.with_suffix(".part")
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            upload = await _receive(request, _Parts(options[b"boundary"], name), file)
+        if upload.file_name:
+            unfinished.rename(path)
+        return upload
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+async def _receive(request: Request, parts: _Parts, file: BinaryIO) -> Upload:
+    try:
+        async for chunk in request.stream():
+            parts.take(chunk)
+            if len(parts.waiting) >= FLUSHED_BYTES:
+                await asyncio.to_thread(file.write, parts.flushed())
+        parts.finish()
+    except FormParserError:
+        raise BadInput("The form came through damaged: try again.") from None
+    await asyncio.to_thread(file.write, parts.flushed())
+    return parts.upload
+
+
+class _Parts:
+    """Takes a body to pieces: fields into a dictionary, the file into a buffer to be flushed."""
+
+    def __init__(self, boundary: bytes, file_field: str) -> None:
+        self.upload = Upload()
+        self.waiting = bytearray()  # of the file, to be written
+        self._file_field = file_field
+        self._header = ["", ""]
+        self._name: str | None = None  # of the field that comes in; None while the file does
+        self._value = bytearray()
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": lambda data, start, end: self._head(0, data[start:end]),
+                "on_header_value": lambda data, start, end: self._head(1, data[start:end]),
+                "on_header_end": self._end_header,
+                "on_part_data": self._data,
+                "on_part_end": self._end,
+            },
+        )
+
+    def take(self, chunk: bytes) -> None:
+        self._parser.write(chunk)
+
+    def finish(self) -> None:
+        self._parser.finalize()
+
+    def flushed(self) -> bytes:
+        flushed, self.waiting = bytes(self.waiting), bytearray()
+        return flushed
+
+    def _begin(self) -> None:
+        self._name, self._value = "", bytearray()
+
+    def _head(self, at: int, piece: bytes) -> None:
+        self._header[at] += piece.decode("utf-8", "replace")
+
+    def _end_header(self) -> None:
+        (title, text), self._header = self._header, ["", ""]
+        if title.lower() != "content-disposition":
+            return
+        _, options = parse_options_header(text.encode())
+        told = {key: value.decode("utf-8", "replace") for key, value in options.items()}
+        self._name = told.get(b"name", "")
+        if b"filename" in told and self._name == self._file_field:
+            self.upload.file_name, self._name = told[b"filename"], None
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._name is None:
+            self.waiting += data[start:end]
+            self.upload.size += end - start
+        elif len(self._value) + end - start > FIELD_BYTES_MAX:
+            raise FormParserError("a field is too long")
+        else:
+            self._value += data[start:end]
+
+    def _end(self) -> None:
+        if self._name:
+            self.upload.fields[self._name] = self._value.decode("utf-8", "replace")
+        if len(self.upload.fields) > FIELDS_MAX:
+            raise FormParserError("too many fields")

@@ -1,0 +1,119 @@
+"""Who looks at the admin pages: every route names the role it wants, in its signature.
+
+    async def lists_page(request: Request, visitor: Viewer) -> Response
+
+A test walks the route table and refuses a route under /admin without one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.user import SESSION_LASTS, Role, Session, User
+from postroom.records import users
+from postroom.web.desk import Desk, client_of, desk_of, is_within
+
+SAFE_METHODS = ("GET", "HEAD")
+ADMIN = "/admin"
+
+
+class SignInFirst(Exception):
+    """Nobody is signed in here, or not any more."""
+
+
+class NotAllowed(Exception):
+    """Somebody is, but may not; the text is a sentence for them."""
+
+
+class Visitor(msgspec.Struct, frozen=True):
+    user: User
+    session: Session
+
+    def may(self, role: str) -> bool:
+        return self.user.role.covers(Role(role))
+
+
+def as_role(role: Role) -> Callable[[Request], Awaitable[Visitor]]:
+    """A dependency: whoever is signed in, if the role covers what is asked for."""
+
+    async def visitor(request: Request) -> Visitor:
+        check_where_from(request)
+        found = await find_visitor(request)
+        if found is None:
+            raise SignInFirst
+        if not found.may(role):
+            raise NotAllowed(
+                f"This needs the role {role.value}; yours is {found.user.role.value}: ask an owner."
+            )
+        return found
+
+    visitor.role = role  # type: ignore[attr-defined]  # for the test that walks the routes
+    return visitor
+
+
+Viewer = Annotated[Visitor, Depends(as_role(Role.VIEWER))]
+Editor = Annotated[Visitor, Depends(as_role(Role.EDITOR))]
+Owner = Annotated[Visitor, Depends(as_role(Role.OWNER))]
+
+
+async def anybody(request: Request) -> None:
+    """A dependency for the pages before signing in: only from where it is allowed."""
+    check_where_from(request)
+
+
+Anybody = Annotated[None, Depends(anybody)]
+
+
+def check_where_from(request: Request) -> None:
+    """From a network that may, and, to change anything, from our own pages alone."""
+    desk = desk_of(request)
+    if desk.admin_networks and not is_within(client_of(request), desk.admin_networks):
+        raise NotAllowed("The admin pages are not shown to your network.")
+    if request.method not in SAFE_METHODS and not _is_own_page(request, desk):
+        raise NotAllowed("This came from another site: open the page here and try again.")
+
+
+def _is_own_page(request: Request, desk: Desk) -> bool:
+    """Browsers say where a request comes from, and pages cannot make them lie."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return request.headers.get("origin") == desk.site.url
+
+
+async def find_visitor(request: Request) -> Visitor | None:
+    desk = desk_of(request)
+    token = request.cookies.get(cookie_name(desk))
+    if not token:
+        return None
+    found = await users.find_session(desk.storage.tables, token, desk.clock.now())
+    return Visitor(*found) if found else None
+
+
+def cookie_name(desk: Desk) -> str:
+    """`__Host-` binds it to this host, but browsers want https for that."""
+    return "__Host-postroom" if desk.is_https else "postroom"
+
+
+def set_cookie(response: Response, desk: Desk, token: str) -> None:
+    response.set_cookie(
+        cookie_name(desk),
+        token,
+        max_age=int(SESSION_LASTS.total_seconds()),
+        path="/",
+        secure=desk.is_https,
+        httponly=True,
+        samesite="lax",  # a link in a mail to an admin page still finds its reader signed in
+    )
+
+
+def clear_cookie(response: Response, desk: Desk) -> None:
+    response.delete_cookie(
+        cookie_name(desk), path="/", secure=desk.is_https, httponly=True, samesite="lax"
+    )

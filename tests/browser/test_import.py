@@ -1,0 +1,196 @@
+"""Journeys around people: a file of ten thousand with bad rows, search as you type, one person."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from postroom.bench.house import until
+from postroom.domain.address import parse_address
+from postroom.domain.import_job import Status
+from postroom.flow import subscribe
+from postroom.records import imports
+from tests.browser.chromium import axe
+from tests.browser.running_site import RunningSite
+from tests.browser.signed_in import sign_in_page
+
+PEOPLE = 10_000
+RUN_S_MAX = 60.0
+IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+@pytest_asyncio.fixture
+async def list_name(site: RunningSite) -> str:
+    name = f"import_{uuid4().hex[:8]}"
+    await site.run("list", "create", name, "--from", "a@contoso.edu")
+    return name
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """As an old spreadsheet writes them: semicolons, Windows-1252, and some rows are bad."""
+    path = tmp_path / "Bücher.csv"
+    lines = ["Name;E-Mail;Stadt"]
+    lines += [f"Ada {number};student{number:05}@contoso.edu;Köln" for number in range(PEOPLE)]
+    lines[100] = "Nobody;nobody;Köln"
+    lines[200] = '"Lost;lost@contoso.edu;Köln'
+    lines[300] = "Eve;eve@contoso.edu;Köln"
+    path.write_bytes("\r\n".join(lines).encode("cp1252"))
+    return path
+
+
+async def until_it_is_over(site: RunningSite, page: Page) -> None:
+    """Without script a person asks again; the row tells when that pays."""
+    path = page.url.removeprefix(f"{site.url}/admin/imports/")
+
+    async def is_over() -> bool:
+        job, _ = await imports.read(site.parts.storage.tables, path)
+        return job.status is not Status.RUNNING
+
+    await until(is_over, within_s=RUN_S_MAX)
+
+
+async def test_ten_thousand_people_come_in_and_the_bad_rows_are_told(
+    site: RunningSite, any_page: Page, list_name: str, people: Path
+) -> None:
+    page = any_page
+    await _gone(site, list_name, "eve@contoso.edu")
+    await sign_in_page(site, page)
+    await page.goto(f"{site.url}/admin/lists/{list_name}")
+    await page.get_by_role("link", name="Import a file").click()
+    await page.get_by_label("File").set_input_files(people)
+    await page.get_by_role("button", name="Upload").click()
+    await expect(page.get_by_text("delimiter semicolon")).to_be_visible()
+    await expect(page.get_by_text("Windows-1252")).to_be_visible()
+    await expect(page.get_by_label("E-Mail holds the addresses")).to_be_checked()
+    await page.get_by_label("Stadt is kept as").fill("city")
+    await page.get_by_label("Why may they be mailed?").fill("The history department's own list")
+    await page.get_by_label("They have all confirmed already").check()
+    await page.get_by_role("button", name="Look it over").click()
+    await _see(site, page, "Looked over: 10,000 rows")
+    await expect(page.get_by_role("row", name="nobody")).to_contain_text("no @")
+    await page.get_by_role("button", name="Add 9,997 people").click()
+    await _see(site, page, "Done: 10,000 rows")
+    await _read_report(page)
+    await page.get_by_role("link", name="Show the people").click()
+    await page.get_by_label("The beginning of an address").fill("student0999")
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.get_by_role("row")).to_have_count(11)  # ten and the heading
+    await page.wait_for_load_state("networkidle")  # what was typed was looked for as well
+    await page.get_by_role("link", name="student09999@contoso.edu").click()
+    await expect(page.get_by_text("The history department's own list")).to_be_visible()
+    await expect(page.get_by_text("Köln")).to_be_visible()
+
+
+async def _gone(site: RunningSite, list_name: str, address: str) -> None:
+    await site.run("subscriber", "add", list_name, address, "--verified")
+    await site.run("subscriber", "remove", list_name, address)
+
+
+async def _see(site: RunningSite, page: Page, words: str) -> None:
+    """With script the page changes by itself; without, one looks again."""
+    await until_it_is_over(site, page)
+    await page.wait_for_load_state()
+    look_again = page.get_by_role("link", name="Look how far it is")
+    if await look_again.is_visible():
+        await look_again.click()
+    await expect(page.get_by_role("heading", name=words)).to_be_visible()
+
+
+async def _read_report(page: Page) -> None:
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="Report of refused rows").click()
+    path = await (await download.value).path()
+    rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    assert rows[0] == ["line", "value", "reason"]
+    assert {row[0] for row in rows[1:]} == {"101", "201", "301"}
+
+
+async def test_the_search_follows_what_is_typed_and_keeps_the_place(
+    site: RunningSite, page: Page, list_name: str
+) -> None:
+    for name in ("ada", "adam", "bob"):
+        await site.run("subscriber", "add", list_name, f"{name}@contoso.edu", "--verified")
+    await sign_in_page(site, page)
+    await page.goto(f"{site.url}/admin/subscribers?list={list_name}")
+    await expect(page.get_by_role("row")).to_have_count(4)
+    field = page.get_by_label("The beginning of an address")
+    await field.press_sequentially("ADA")
+    await expect(page.get_by_role("row")).to_have_count(3)
+    await expect(field).to_be_focused()
+    await field.press_sequentially("m")
+    await expect(page.get_by_role("row")).to_have_count(2)
+    await page.reload()
+    await expect(page.get_by_role("row")).to_have_count(2)
+    await page.get_by_label("Standing").select_option("gone")
+    await expect(page.get_by_text("Nobody like that")).to_be_visible()
+
+
+async def test_somebody_is_added_edited_and_removed(
+    site: RunningSite, any_page: Page, list_name: str
+) -> None:
+    page = any_page
+    await sign_in_page(site, page)
+    await page.goto(f"{site.url}/admin/subscribers?list={list_name}")
+    await page.get_by_role("link", name="Add the first one").click()
+    await page.get_by_label("E-mail address").fill("Ada@contoso.edu")
+    await page.get_by_label("Attributes").fill("city=Köln")
+    await page.get_by_role("button", name="Add").click()
+    await expect(page.get_by_role("status")).to_contain_text("Added.")
+    await page.get_by_role("link", name="Edit").click()
+    await page.get_by_label("Verified").check()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("They get every message")).to_be_visible()
+    await page.get_by_role("link", name="Remove").click()
+    await page.get_by_role("button", name="Remove them").click()
+    await expect(page.get_by_text("no import brings them back")).to_be_visible()
+    await page.get_by_role("link", name="Bring back").click()
+    await expect(page.get_by_label("E-mail address")).to_have_value("Ada@contoso.edu")
+    await page.get_by_label("They asked to come back").check()
+    await page.get_by_role("button", name="Add").click()
+    await expect(page.get_by_role("status")).to_contain_text("Added.")
+
+
+async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
+    site: RunningSite, page: Page, list_name: str, people: Path
+) -> None:
+    tables, now = site.parts.storage.tables, site.parts.clock.now()
+    ada = parse_address("ada@contoso.edu")
+    one = await subscribe.add(tables, list_name, ada, {"city": "Köln"}, verified=True, now=now)
+    await sign_in_page(site, page)
+    await page.goto(f"{site.url}/admin/imports/new?list={list_name}")
+    await page.get_by_label("File").set_input_files(people)
+    await page.get_by_role("button", name="Upload").click()
+    columns = page.url
+    person = f"{site.url}/admin/subscribers/{list_name}/{one.guid}"
+    for url in (
+        columns,
+        f"{site.url}/admin/imports",
+        f"{site.url}/admin/imports/new",
+        f"{site.url}/admin/subscribers",
+        f"{site.url}/admin/subscribers?list={list_name}",
+        f"{site.url}/admin/subscribers?list={list_name}&q=nobody",
+        f"{site.url}/admin/subscribers/new?list={list_name}",
+        person,
+        f"{person}/edit",
+        f"{person}/remove",
+    ):
+        await page.goto(url)
+        await _has_no_barrier(page)
+    await page.goto(columns)
+    await page.get_by_label("Why may they be mailed?").fill("They asked for it")
+    await page.get_by_role("button", name="Look it over").click()
+    await _see(site, page, "Looked over: 10,000 rows")
+    await _has_no_barrier(page)
+
+
+async def _has_no_barrier(page: Page) -> None:
+    assert await axe(page) == [], page.url
+    await page.set_viewport_size({"width": 360, "height": 740})
+    assert not await page.evaluate(IS_TOO_WIDE), page.url
+    await page.set_viewport_size({"width": 1280, "height": 800})

@@ -1,0 +1,126 @@
+"""The sign-up form in a browser: by hand, by keyboard, without script; and what robots see."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from postroom.bench.house import until
+from postroom.domain.address import parse_address
+from postroom.domain.mailing_list import MailingList
+from postroom.records import lists, subscribers
+from tests.browser.chromium import Troubles, axe
+from tests.browser.running_site import RunningSite
+from tests.browser.test_public_pages import IS_TOO_WIDE, MAIL_S_MAX, heading, text_of
+
+SOMEBODY = parse_address("student1@contoso.edu")
+
+
+@pytest_asyncio.fixture
+async def form(site: RunningSite) -> str:
+    """The address of the form of a list of its own."""
+    name = f"history_{uuid4().hex[:8]}"
+    mailing_list = MailingList(
+        name=name,
+        description="History Department announcements",
+        sender="donotreply@contoso.edu",
+        created_at=site.parts.clock.now(),
+        public_form=True,
+    )
+    await lists.create(site.parts.storage.tables, mailing_list)
+    return f"{site.url}/s/{name}"
+
+
+async def is_known(site: RunningSite, form: str) -> bool:
+    name = form.rpartition("/")[2]
+    found = await subscribers.find(site.parts.storage.tables, name, SOMEBODY.storage_key)
+    return found is not None
+
+
+async def link_in_mail(site: RunningSite, form: str) -> str:
+    start = re.escape(form.replace("/s/", "/c/"))
+    links: list[str] = []
+
+    async def look() -> bool:
+        for mail in await site.mails():
+            links.extend(re.findall(rf"{start}/\S+", text_of(mail)))
+        return bool(links)
+
+    await until(look, within_s=MAIL_S_MAX)
+    return links[0]
+
+
+async def test_whoever_signs_up_gets_a_mail_whose_link_leads_onto_the_list(
+    any_page: Page, site: RunningSite, form: str
+) -> None:
+    await any_page.goto(
+        f"{form}?email={SOMEBODY.typed}"
+    )  # typed already, so it may be sent at once
+    await any_page.get_by_role("button", name="Send me the mail").click()
+    await heading(any_page, "Look into your mailbox")
+    await any_page.reload()  # a GET: nothing is sent twice
+    await any_page.goto(await link_in_mail(site, form))
+    await any_page.get_by_role("button", name="Yes, I want to join").click()
+    await heading(any_page, "Welcome")
+
+
+async def test_a_typing_mistake_is_told_beside_the_field_and_is_all_there_is_to_mend(
+    any_page: Page, site: RunningSite, form: str, troubles: Troubles
+) -> None:
+    troubles.expect("422")
+    await any_page.goto(f"{form}?email=student1.contoso.edu")
+    await any_page.get_by_role("button").click()
+    field = any_page.get_by_label("Your e-mail address")
+    await expect(field).to_have_value("student1.contoso.edu")
+    await expect(field).to_be_focused()
+    await expect(field).to_have_accessible_description(re.compile("has no @"))
+    await expect(any_page.get_by_role("alert")).to_be_visible()
+    await field.fill(SOMEBODY.typed)
+    await field.press("Enter")
+    await heading(any_page, "Look into your mailbox")
+    assert await is_known(site, form)
+
+
+async def test_who_is_quicker_than_people_is_thanked_and_not_signed_up(
+    page: Page, site: RunningSite, form: str
+) -> None:
+    await page.goto(form)
+    await page.get_by_label("Your e-mail address").fill(SOMEBODY.typed)
+    await page.get_by_role("button").click()
+    await heading(page, "Look into your mailbox")
+    assert not await is_known(site, form)
+
+
+async def test_the_field_for_robots_is_neither_seen_nor_reached(page: Page, form: str) -> None:
+    await page.goto(form)
+    trap = page.locator("input[name=homepage]")
+    box = await page.locator(".trap").bounding_box()
+    assert box
+    assert box["width"] <= 1
+    assert box["height"] <= 1
+    for _ in range(3):  # field, button, and out of the page
+        await page.keyboard.press("Tab")
+        await expect(trap).not_to_be_focused()
+    assert "Leave this empty" not in await page.get_by_role("main").aria_snapshot()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_its_pages_have_no_barrier_in_light_and_dark(
+    page: Page, form: str, troubles: Troubles, width: int
+) -> None:
+    troubles.expect("422")
+    await page.set_viewport_size({"width": width, "height": 740})
+    await page.goto(form)
+    assert await axe(page) == []
+    await page.goto(f"{form}?email=nobody")
+    await page.get_by_role("button").click()
+    await expect(page.get_by_role("alert")).to_be_visible()
+    assert await axe(page) == []
+    assert not await page.evaluate(IS_TOO_WIDE)
+    await page.goto(f"{form}/thanks")
+    await heading(page, "Look into your mailbox")
+    assert await axe(page) == []

@@ -1,0 +1,360 @@
+"""Counts equal a scan after any sequence of changes and folds, whatever dies when."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from postroom.domain.address import Address, parse_address
+from postroom.domain.csv_people import People
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.mailing_list import MailingList
+from postroom.flow import bring_in, move, subscribe, sweep
+from postroom.records import counts, lists, subscribers
+from postroom.records.counts import Counts
+from postroom.storage.port import Conflict, Storage, Tables, Unavailable
+from tests.contract.engines import ENGINES, FILES, MovableClock
+
+LIST = "contoso1"
+SECRET = "a secret"
+NAMES = "abcd"
+UNCONFIRMED_DAYS = 2
+
+names = st.sampled_from(NAMES)
+
+
+def address_of(name: str) -> Address:
+    return parse_address(f"{name}@contoso.edu")
+
+
+async def found_list(tables: Tables, now: datetime) -> None:
+    await lists.create(
+        tables, MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=now)
+    )
+
+
+async def scanned(tables: Tables) -> Counts:
+    """What a scan of everybody says."""
+    everyone = [one async for one in subscribers.everyone(tables, LIST)]
+    there = [one for one in everyone if not one.gone]
+    verified = sum(one.verified for one in there)
+    return Counts(verified, len(there) - verified, len(everyone) - len(there))
+
+
+class DyingTables:
+    """Answers so many calls; the next one is the last, done or not done."""
+
+    def __init__(self, tables: Tables, calls: int, *, done: bool) -> None:
+        self._tables = tables
+        self._calls = calls
+        self._done = done
+
+    async def get(self, *place: str) -> Any:
+        return await self._last(self._tables.get(*place))
+
+    async def scan(self, *range_: Any, **options: Any) -> Any:
+        return await self._last(self._tables.scan(*range_, **options))
+
+    async def batch(self, *changes: Any) -> Any:
+        return await self._last(self._tables.batch(*changes))
+
+    async def _last(self, call: Coroutine[Any, Any, Any]) -> Any:
+        self._calls -= 1
+        if self._calls < 0:
+            if self._done:
+                await call
+            call.close()
+            raise Unavailable("no answer")
+        return await call
+
+
+class Silent:
+    def may_go_on(self) -> bool:
+        return True
+
+    def refused(self, row: BadRow) -> None:
+        return
+
+    def counted(self, counts: bring_in.Counts) -> None:
+        return
+
+
+class CountsAreRight(RuleBasedStateMachine):
+    engine = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.opened = AsyncExitStack()
+        self.folder = TemporaryDirectory(dir=FILES)
+        self.clock = MovableClock()
+        self.changes_max = counts.FOLD_CHANGES_MAX
+        counts.FOLD_CHANGES_MAX = 4  # so that a handful of deltas needs several writes
+
+    @initialize()
+    def open(self) -> None:
+        opening = ENGINES[self.engine](self.clock, Path(self.folder.name))
+        self.storage: Storage = self.run(self.opened.enter_async_context(opening))
+        self.tables = self.storage.tables
+        self.run(found_list(self.tables, self.clock.now()))
+
+    def teardown(self) -> None:
+        counts.FOLD_CHANGES_MAX = self.changes_max
+        self.run(self.opened.aclose())
+        self.loop.close()
+        self.folder.cleanup()
+
+    def run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(call)
+
+    @rule(name=names, verified=st.booleans(), bring_back=st.booleans())
+    def add(self, name: str, verified: bool, bring_back: bool) -> None:
+        with suppress(AlreadyThere):
+            self.run(
+                subscribe.add(
+                    self.tables,
+                    LIST,
+                    address_of(name),
+                    {},
+                    verified=verified,
+                    now=self.clock.now(),
+                    bring_back=bring_back,
+                )
+            )
+
+    @rule(name=names)
+    def sign_up(self, name: str) -> None:
+        now = self.clock.now()
+        self.run(subscribe.sign_up(self.storage, LIST, address_of(name), {}, now))
+
+    @rule(name=names)
+    def confirm(self, name: str) -> None:
+        found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
+        if found:
+            guid, now = found[0].guid, self.clock.now()
+            token = subscribe.confirm_token(SECRET, LIST, guid)
+            self.run(subscribe.confirm(self.tables, SECRET, LIST, guid, token, now))
+
+    @rule(name=names, verified=st.booleans())
+    def edit(self, name: str, verified: bool) -> None:
+        found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
+        with suppress(NotFound):
+            self.run(
+                subscribe.edit(
+                    self.tables,
+                    LIST,
+                    address_of(name).storage_key,
+                    verified=verified,
+                    attributes={"city": "Redmond"},
+                    etag=found[1] if found else "",
+                    now=self.clock.now(),
+                )
+            )
+
+    @rule(name=names)
+    def leave(self, name: str) -> None:
+        with suppress(NotFound):
+            self.run(subscribe.remove(self.tables, LIST, address_of(name), self.clock.now()))
+
+    @rule(name=names, to=names, verified=st.booleans())
+    def change_address(self, name: str, to: str, verified: bool) -> None:
+        found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
+        new = move.Destination(
+            list_name=LIST,
+            address=address_of(to),
+            verified=verified,
+            attributes={},
+            bring_back=True,
+        )
+        with suppress(NotFound, AlreadyThere):
+            self.run(
+                move.move(
+                    self.tables,
+                    LIST,
+                    address_of(name).storage_key,
+                    new,
+                    etag=found[1] if found else "",
+                    now=self.clock.now(),
+                )
+            )
+
+    @rule(
+        some=st.lists(names, min_size=1, max_size=4), verified=st.booleans(), keep_out=st.booleans()
+    )
+    def bring_in(self, some: list[str], verified: bool, keep_out: bool) -> None:
+        file = io.StringIO("email\n" + "".join(f"{name}@contoso.edu\n" for name in some))
+        now = self.clock.now()
+        intake = bring_in.Intake(self.tables, LIST, verified, now, keep_out=keep_out)
+        self.run(bring_in.bring_in(intake, People(iter(file), {}), Silent()))
+
+    @rule(hours=st.sampled_from([1, 60]))
+    def time_passes(self, hours: int) -> None:
+        self.clock.move(hours * 3600)
+
+    @rule()
+    def expire(self) -> None:
+        now = self.clock.now()
+        self.run(sweep.expire_sign_ups(self.tables, now, keep_days=UNCONFIRMED_DAYS))
+
+    @rule()
+    def fold(self) -> None:
+        self.run(counts.fold(self.tables, LIST))
+
+    @rule(calls=st.integers(0, 12), done=st.booleans())
+    def fold_and_die(self, calls: int, done: bool) -> None:
+        dying: Any = DyingTables(self.tables, calls, done=done)
+        with suppress(Unavailable):
+            self.run(counts.fold(dying, LIST))
+
+    @invariant()
+    def counts_equal_a_scan(self) -> None:
+        if hasattr(self, "tables"):
+            assert self.run(counts.read(self.tables, LIST)) == self.run(scanned(self.tables))
+
+    @rule()
+    def growth_adds_up_to_who_is_mailed(self) -> None:
+        self.run(counts.fold(self.tables, LIST))
+        days = self.run(counts.growth(self.tables, LIST, self.clock.now(), days=400))
+        assert len(days) == 400
+        mailed = self.run(scanned(self.tables)).verified
+        assert sum(joined - left for _, joined, left in days) == mailed
+
+
+class CountsWithShortPages(CountsAreRight):
+    engine = "memory-short-pages"
+
+
+class CountsOnSqlite(CountsAreRight):
+    engine = "sqlite"
+
+
+FEW = settings(
+    max_examples=40,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestCountsAreRight = CountsAreRight.TestCase
+TestCountsAreRight.settings = FEW
+TestCountsWithShortPages = CountsWithShortPages.TestCase
+TestCountsWithShortPages.settings = FEW
+TestCountsOnSqlite = CountsOnSqlite.TestCase
+TestCountsOnSqlite.settings = FEW
+
+
+# --- One by one -------------------------------------------------------------------------------
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+async def join(tables: Tables, name: str, now: datetime = NOW) -> None:
+    await subscribe.add(tables, LIST, address_of(name), {}, verified=True, now=now)
+
+
+async def deltas(tables: Tables) -> int:
+    page = await tables.scan(counts.TABLE, counts._deltas_of(LIST), limit=1000)
+    return len(page.rows)
+
+
+async def test_a_list_without_anybody_has_counts_of_zero(tables: Tables) -> None:
+    await found_list(tables, NOW)
+    assert await counts.read(tables, LIST) == Counts()
+    assert await counts.fold(tables, LIST) == 0
+
+
+async def test_deltas_of_many_days_are_folded_by_writes_that_fit(tables: Tables) -> None:
+    await found_list(tables, NOW)
+    for ago in range(130):  # each in a batch with its own day: not a hundred of them in one write
+        await join(tables, f"student{ago}", NOW - timedelta(days=ago))
+    assert await counts.fold(tables, LIST) == 130
+    assert await counts.read(tables, LIST) == Counts(verified=130)
+    assert await counts.growth(tables, LIST, NOW, days=2) == [
+        (NOW.date() - timedelta(days=1), 1, 0),
+        (NOW.date(), 1, 0),
+    ]
+
+
+async def test_a_fold_is_bounded_and_the_next_one_goes_on(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "DELTAS_A_FOLD", 1000)
+    await found_list(tables, NOW)
+    people = [f"student{number}@contoso.edu" for number in range(1200)]
+    for address in people:
+        await subscribe.add(tables, LIST, parse_address(address), {}, verified=True, now=NOW)
+    assert await counts.fold(tables, LIST) == 1000
+    assert await counts.read(tables, LIST) == Counts(verified=1200)
+    assert await counts.fold(tables, LIST) == 200
+    assert await counts.read(tables, LIST) == Counts(verified=1200)
+
+
+@pytest.mark.parametrize("folded_before", [False, True], ids=["first", "later"])
+async def test_of_two_that_fold_at_once_one_counts(tables: Tables, folded_before: bool) -> None:
+    await found_list(tables, NOW)
+    await join(tables, "zoe")
+    if folded_before:
+        await counts.fold(tables, LIST)
+    for name in "ab":
+        await join(tables, name)
+    tallies = [await counts._open_tally(tables, LIST) for _ in range(2)]
+    waiting = await counts._waiting(tables, LIST)
+    await tallies[0].take(waiting[:1])
+    with pytest.raises(Conflict):
+        await tallies[1].take(waiting[1:])  # not even others: it did not see what the first did
+    assert await counts.read(tables, LIST) == Counts(verified=3)
+
+
+async def test_a_read_that_a_fold_comes_between_looks_again(tables: Tables) -> None:
+    await found_list(tables, NOW)
+    await join(tables, "ada")
+
+    class FoldsMeanwhile(DyingTables):
+        folds = 1
+
+        async def scan(self, *range_: Any, **options: Any) -> Any:
+            if self.folds:
+                self.folds -= 1
+                await counts.fold(tables, LIST)
+                await join(tables, "bob")
+            return await super().scan(*range_, **options)
+
+    between: Any = FoldsMeanwhile(tables, 100, done=True)
+    assert await counts.read(between, LIST) == Counts(verified=2)
+
+
+async def test_a_page_adds_up_no_more_than_so_many_deltas(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "DELTAS_READ_MAX", 3)
+    await found_list(tables, NOW)
+    for name in "abcde":
+        await join(tables, name)
+    assert await counts.read(tables, LIST) == Counts(verified=3)  # a little late
+    await counts.fold(tables, LIST)
+    assert await counts.read(tables, LIST) == Counts(verified=5)
+
+
+async def test_who_is_gone_counts_as_gone_until_they_come_back(tables: Tables) -> None:
+    await found_list(tables, NOW)
+    await join(tables, "ada")
+    await subscribe.remove(tables, LIST, address_of("ada"), NOW)
+    assert await counts.read(tables, LIST) == Counts(gone=1)
+    await counts.fold(tables, LIST)
+    assert await deltas(tables) == 0
+    await subscribe.add(
+        tables, LIST, address_of("ada"), {}, verified=False, now=NOW, bring_back=True
+    )
+    assert await counts.read(tables, LIST) == Counts(unverified=1)
+    assert await counts.growth(tables, LIST, NOW, days=1) == [(NOW.date(), 1, 1)]

@@ -1,0 +1,244 @@
+"""The consent record: who agreed to what, when and from where; it outlives the subscription."""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import timedelta
+
+import pytest
+
+from postroom.domain.address import STORAGE_KEY_CHARS_MAX, parse_address
+from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace, by_key, by_user
+from postroom.domain.csv_people import People
+from postroom.domain.csv_rows import BadRow
+from postroom.flow import subscribe, sweep
+from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.records import consents, lists, subscribers
+from postroom.records.rows import all_rows
+from postroom.storage.port import KEY_CHARS_MAX, Conflict, Within
+from tests.scenario.town import LIST, SITE, Town, address_of
+
+FORM = Trace(source="form", client="192.0.2.7", shown="We send you a mail with a link.")
+LINK = Trace(source="link", client="2001:db8::7", shown="One click to join")
+ONE_CLICK = Trace(source="one-click", client="198.51.100.1")
+
+
+async def history(town: Town, name: str) -> list[Consent]:
+    key = parse_address(address_of(name)).storage_key
+    return await consents.history(town.storage.tables, LIST, key)
+
+
+async def events(town: Town, name: str) -> list[str]:
+    return [consent.event.value for consent in await history(town, name)]
+
+
+async def sign_up(town: Town, name: str, trace: Trace = FORM) -> None:
+    address, now = parse_address(address_of(name)), town.clock.now()
+    await subscribe.sign_up(town.storage, LIST, address, {}, now, trace=trace)
+
+
+async def confirm(town: Town, name: str) -> None:
+    guid = (await town.subscriber(name)).guid
+    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    tables, now = town.storage.tables, town.clock.now()
+    await subscribe.confirm(tables, SITE.secret, LIST, guid, token, now, trace=LINK)
+
+
+async def leave(town: Town, name: str) -> None:
+    guid = (await town.subscriber(name)).guid
+    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now(), trace=ONE_CLICK)
+
+
+async def test_a_whole_life_is_on_record_and_stays_after_leaving(town: Town) -> None:
+    await town.found_list()
+    began = town.clock.now()
+    await sign_up(town, "ada")
+    town.clock.move(60)
+    await town.open_sender()
+    await town.quiet()
+    await town.pass_time(60)
+    await confirm(town, "ada")
+    await town.pass_time(60)
+    await leave(town, "ada")
+    assert await history(town, "ada") == [
+        FORM.consent(Event.ASKED, began),
+        Trace(source="confirmation mail").consent(Event.MAILED, began + timedelta(minutes=1)),
+        LINK.consent(Event.CONFIRMED, began + timedelta(minutes=2)),
+        ONE_CLICK.consent(Event.LEFT, began + timedelta(minutes=3)),
+    ]
+
+
+async def test_a_mail_that_was_refused_is_not_on_record_as_mailed(town: Town) -> None:
+    await town.found_list()
+    await sign_up(town, "perm-fail")
+    await town.open_sender()
+    await town.quiet()
+    assert await events(town, "perm-fail") == ["asked"]
+
+
+async def test_asking_again_is_on_record_once_a_mail_follows(town: Town) -> None:
+    await town.found_list()
+    await sign_up(town, "ada")
+    await sign_up(town, "ada")  # at once: no second mail, no second event
+    assert await events(town, "ada") == ["asked"]
+    town.clock.move(601)
+    await sign_up(town, "ada")
+    assert await events(town, "ada") == ["asked", "asked"]
+
+
+async def test_who_comes_back_has_one_history(town: Town) -> None:
+    await town.found_list()
+    await town.join("ada")
+    town.clock.move(1)
+    await leave(town, "ada")
+    town.clock.move(1)
+    await sign_up(town, "ada")
+    assert await events(town, "ada") == ["added", "left", "asked"]
+
+
+async def test_what_administrators_do_is_on_record_with_their_name(town: Town) -> None:
+    await town.found_list()
+    tables, address = town.storage.tables, parse_address(address_of("ada"))
+    editor = by_user("grace", "192.0.2.9")
+    key = address.storage_key
+
+    async def set_verified(verified: bool) -> None:
+        town.clock.move(1)
+        found = await subscribers.find(tables, LIST, key)
+        assert found
+        await subscribe.edit(
+            tables,
+            LIST,
+            key,
+            verified=verified,
+            attributes={},
+            etag=found[1],
+            now=town.clock.now(),
+            trace=editor,
+        )
+
+    await subscribe.add(
+        tables, LIST, address, {}, verified=False, now=town.clock.now(), trace=editor
+    )
+    for verified in (True, True, False):  # the second changes nothing
+        await set_verified(verified)
+    town.clock.move(1)
+    await subscribe.remove(tables, LIST, address, town.clock.now(), trace=editor)
+    found = await history(town, "ada")
+    assert [each.event for each in found] == ["added", "confirmed", "unconfirmed", "removed"]
+    assert {(each.source, each.client) for each in found} == {("user grace", "192.0.2.9")}
+
+
+async def test_an_edit_of_a_row_that_changed_meanwhile_records_nothing(town: Town) -> None:
+    await town.found_list()
+    await town.join("ada")
+    key = parse_address(address_of("ada")).storage_key
+    with pytest.raises(Conflict):
+        await subscribe.edit(
+            town.storage.tables,
+            LIST,
+            key,
+            verified=False,
+            attributes={},
+            etag="0",
+            now=town.clock.now(),
+        )
+    assert (await town.subscriber("ada")).verified
+    assert await events(town, "ada") == ["added"]
+
+
+class Silent:
+    def may_go_on(self) -> bool:
+        return True
+
+    def refused(self, row: BadRow) -> None:
+        return
+
+    def counted(self, counts: Counts) -> None:
+        return
+
+
+async def bring(town: Town, *names: str, basis: str) -> None:
+    file = io.StringIO("email\n" + "".join(f"{address_of(name)}\n" for name in names))
+    intake = Intake(town.storage.tables, LIST, True, town.clock.now(), basis=basis)
+    await bring_in(intake, People(iter(file), {}), Silent())
+
+
+async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(town: Town) -> None:
+    await town.found_list()
+    began, basis = town.clock.now(), "people.csv: asked at the fair"
+    await bring(town, "ada", "bob", basis=basis)
+    keys = Within(LIST, "consent:", "consent:~")
+    rows = [row async for row in all_rows(town.storage.tables, "mailinglist", keys)]
+    assert not rows
+    imported = Consent(event=Event.IMPORTED, at=began, source=basis)
+    assert await history(town, "ada") == [imported]
+    town.clock.move(1)
+    await leave(town, "ada")
+    town.clock.move(1)
+    await sign_up(town, "ada")
+    assert await events(town, "ada") == ["imported", "left", "asked"]
+    assert (await history(town, "ada"))[0] == imported
+
+
+async def test_the_record_goes_with_its_list_and_with_nothing_else(town: Town) -> None:
+    await town.found_list()
+    await town.join("ada")
+    await leave(town, "ada")
+    await lists.start_deleting(town.storage.tables, LIST)
+    await sweep.finish_deletions(town.storage.tables)
+    assert await history(town, "ada") == []
+
+
+async def test_records_are_in_nobodys_way(town: Town) -> None:
+    """Neither the audience nor a list of everyone sees them."""
+    await town.found_list()
+    await town.join("ada", "bob")
+    await sign_up(town, "eve")
+    await leave(town, "bob")
+    await sweep.fold_counts(town.storage.tables)
+    tables = town.storage.tables
+    people, was_last = await subscribers.verified_after(tables, LIST, "", limit=10)
+    assert ([one.address for one in people], was_last) == (["ada@contoso.edu"], True)
+    everyone = [one.address async for one in subscribers.everyone(tables, LIST)]
+    assert everyone == [address_of(name) for name in ("ada", "bob", "eve")]
+    left = [guid async for _, guid in subscribers.left_since(tables, LIST, town.clock.now())]
+    assert len(left) == 1
+
+
+async def test_one_persons_record_is_not_anothers(town: Town) -> None:
+    await town.found_list()
+    await town.join("ada", "ada2")
+    assert len(await history(town, "ada")) == len(await history(town, "ada2")) == 1
+    assert await history(town, "ad") == []
+
+
+async def test_only_the_latest_of_very_many_events_are_shown(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", 2)
+    await town.found_list()
+    await sign_up(town, "ada")
+    town.clock.move(601)
+    await sign_up(town, "ada")
+    town.clock.move(1)
+    await confirm(town, "ada")
+    assert await events(town, "ada") == ["asked", "confirmed"]
+
+
+def test_what_is_kept_of_a_trace_is_bounded(town: Town) -> None:
+    endless = Trace(source="x" * 10_000, client="y" * 10_000, shown="z" * 10_000)
+    kept = endless.consent(Event.ASKED, town.clock.now())
+    assert len(kept.source + kept.client + kept.shown) < 3000
+
+
+def test_the_row_of_the_longest_address_has_a_key_that_storage_takes(town: Town) -> None:
+    consent = COMMAND_LINE.consent(Event.ADDED, town.clock.now())
+    row = consents.noted("x" * STORAGE_KEY_CHARS_MAX, consent)
+    assert len(row.key) <= KEY_CHARS_MAX
+    assert re.fullmatch(r"consent:x+:\d{15}-[0-9a-f]+", row.key)
+
+
+def test_a_source_says_what_it_is() -> None:
+    assert by_key("abcd1234", "192.0.2.1").source == "key abcd1234"

@@ -1,0 +1,58 @@
+"""Markdown becomes the HTML of a mail, and merge fields come through whole wherever they stand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.mail.markdown import html_from_markdown
+from postroom.mail.merge import BadTemplate, Field, compile_html, fill
+
+
+def filled(source: str, **values: str) -> str:
+    return fill(compile_html(html_from_markdown(source)), values)
+
+
+def test_words_become_paragraphs_headings_and_lists() -> None:
+    html = html_from_markdown("# Title\n\nSome *words*\n\n- one\n- two")
+    for piece in ("<h1>Title</h1>", "<p>Some <em>words</em></p>", "<li>two</li>"):
+        assert piece in html
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Dear {{ name }}", "<p>Dear Ada</p>"),
+        ("[leave]({{ url }})", '<a href="https://contoso.edu/">leave</a>'),
+        ("**{{ name }}**s", "<strong>Ada</strong>s"),
+        ('{{ missing | default("friend") }}', "<p>friend</p>"),
+        ('[x](https://contoso.edu/?q={{ missing | default("a b") }})', "?q=a%20b"),
+        ("| a |\n|---|\n| {{ name }} |", "<td>Ada</td>"),
+        ("_{{ name }}_", "<em>Ada</em>"),
+        ("`{{ name }}`", "<code>Ada</code>"),
+    ],
+)
+def test_a_field_may_stand_anywhere(source: str, expected: str) -> None:
+    assert expected in filled(source, name="Ada", url="https://contoso.edu/")
+
+
+def test_a_value_stays_text() -> None:
+    assert "&lt;b&gt;" in filled("Dear {{ name }}", name="<b>")
+
+
+def test_html_within_markdown_is_its_authors_own() -> None:
+    assert '<span style="color:red">x</span>' in filled('<span style="color:red">x</span>')
+
+
+def test_a_field_that_is_never_closed_is_named_by_its_line() -> None:
+    with pytest.raises(BadTemplate, match="Line 2"):
+        html_from_markdown("one\n{{ name")
+
+
+@given(st.text(max_size=200), st.text(max_size=50))
+def test_whatever_stands_around_a_field_there_is_just_that_field(before: str, after: str) -> None:
+    plain = before.replace("{", "").replace("<", ""), after.replace("{", "").replace("<", "")
+    html = html_from_markdown(f"{plain[0]}\n\n{{{{ name }}}}\n\n{plain[1]}")
+    fields = [part for part in compile_html(html) if isinstance(part, Field)]
+    assert [field.name for field in fields] == ["name"]

@@ -1,0 +1,63 @@
+"""Access keys on the admin pages: shown once, stored hashed, revoked for good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from postroom.domain.access_key import Right
+from postroom.domain.user import Role
+from postroom.records import keys
+from tests.web.office import ADDRESS, LIST
+from tests.web.signed_in import Worker, at_work
+
+
+@pytest_asyncio.fixture
+async def owner(tmp_path: Path) -> AsyncIterator[Worker]:
+    async with at_work(tmp_path, Role.OWNER) as worker:
+        yield worker
+
+
+async def made(owner: Worker, **fields: str) -> str:
+    answer = await owner.post("/admin/keys/new", **fields)
+    found = re.search(r"prk_[\w-]{40}", answer.text)
+    assert found
+    return found[0]
+
+
+async def test_a_key_is_shown_once_and_signs_people_up(owner: Worker) -> None:
+    key = await made(owner, name="Contoso web site", lists=LIST, **{"right-subscribe": "yes"})
+    assert key not in (await owner.get("/admin/keys")).text
+    answer = await owner.browser.post(
+        "/api/v1/subscribe",
+        json={"list": LIST, "email": ADDRESS},
+        headers={"Authorization": f"Bearer {key}"},
+    )
+    assert answer.status_code == 202
+
+
+async def test_a_key_has_the_rights_that_were_ticked(owner: Worker) -> None:
+    await made(owner, name="reader", lists="", **{"right-read": "yes"})
+    [key] = [key async for key in keys.every_key(owner.office.storage.tables)]
+    assert key.rights == (Right.READ,)
+    assert key.is_for_every_list
+
+
+async def test_wrong_input_loses_nothing(owner: Worker) -> None:
+    answer = await owner.post("/admin/keys/new", name="", lists="contoso1 nope")
+    assert answer.status_code == 422
+    assert "Name the key" in answer.text
+    assert "There is no list nope." in answer.text
+    assert 'value="contoso1 nope"' in answer.text
+
+
+async def test_a_revoked_key_is_gone_however_often_it_is_revoked(owner: Worker) -> None:
+    await made(owner, name="site", lists="")
+    [key] = [key async for key in keys.every_key(owner.office.storage.tables)]
+    for _ in range(2):
+        answer = await owner.post("/admin/keys/revoke", id=key.id)
+        assert answer.status_code == 303
+    assert [key async for key in keys.every_key(owner.office.storage.tables)] == []

@@ -1,0 +1,325 @@
+"""Messages on the admin pages: written, checked, given a time, steered; nothing typed is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from postroom.domain.message import OnDoubt, Status
+from postroom.domain.user import Role
+from postroom.domain.work_item import parse_trial_item
+from postroom.flow import compose
+from postroom.records import bodies
+from postroom.storage.port import SUBSCRIBE_QUEUE
+from tests.web.drafts import GOOD, etag_of, said_by, stored, written
+from tests.web.office import ADDRESS, NOW
+from tests.web.signed_in import OWN_PAGE, Worker, at_work
+
+
+@pytest_asyncio.fixture
+async def editor(tmp_path: Path) -> AsyncIterator[Worker]:
+    async with at_work(tmp_path, Role.EDITOR) as worker:
+        yield worker
+
+
+# --- Writing ----------------------------------------------------------------------------------
+
+
+async def test_a_message_is_written_and_shown(editor: Worker) -> None:
+    path = await written(editor, on_doubt="hold")
+    message = await stored(editor, path)
+    assert message.status is Status.DRAFT
+    assert message.on_doubt is OnDoubt.HOLD
+    assert await said_by(editor, path) == ("<p>Dear {{ name }}</p>", None)
+    assert "New lectures" in (await editor.get(path)).text
+    assert "New lectures" in (await editor.get("/admin/messages")).text
+
+
+async def test_markdown_becomes_html_and_can_be_edited_again(editor: Worker) -> None:
+    source = "# Hello {{ name }}\n\n[Leave]({{ unsubscribe_url }})"
+    path = await written(editor, kind="markdown", body=source)
+    html, text = await said_by(editor, path)
+    assert html
+    assert "<h1>Hello {{ name }}</h1>" in html
+    assert 'href="{{ unsubscribe_url }}"' in html
+    assert text is None
+    page = (await editor.get(f"{path}/write")).text
+    assert "# Hello {{ name }}" in page
+    etag = etag_of(page)
+    again = {"kind": "html", "body": "<p>HTML now</p>", "etag": etag}
+    assert (await editor.post(f"{path}/write", **GOOD | again)).status_code == 303
+    assert "<p>HTML now</p>" in unescape((await editor.get(f"{path}/write")).text)
+    blobs = editor.office.storage.blobs
+    assert await bodies.load_markdown(blobs, await stored(editor, path)) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("subject", " ", "The subject is empty"),
+        ("subject", "x" * 501, "longer than"),
+        ("list", "elsewhere", "There is no list"),
+        ("list", "", "Choose the list"),
+        ("body", " ", "no body"),
+        ("body", "Dear {{ name", "never closed"),
+        ("body", '<p onclick="{{ name }}">', "name"),
+    ],
+)
+async def test_wrong_input_gets_a_sentence_and_loses_nothing(
+    editor: Worker, field: str, value: str, sentence: str
+) -> None:
+    answer = await editor.post("/admin/messages/write", **GOOD | {field: value})
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.text
+    assert sentence in unescape(answer.text)
+    for kept in (GOOD | {field: value}).values():
+        assert kept in unescape(answer.text)
+
+
+async def test_files_take_the_place_of_what_was_typed(editor: Worker) -> None:
+    files = {
+        "html_file": ("body.htm", b"\xef\xbb\xbf<p>From a file</p>", "text/html"),
+        "text_file": ("body.txt", b"From a file", "text/plain"),
+    }
+    answer = await editor.browser.post(
+        "/admin/messages/write", data=GOOD, files=files, headers=OWN_PAGE
+    )
+    path = answer.headers["location"].partition("?")[0]
+    assert await said_by(editor, path) == ("<p>From a file</p>", "From a file")
+
+
+async def test_an_upload_left_empty_keeps_the_stored_body(editor: Worker) -> None:
+    path = await written(editor)
+    form = (await editor.get(f"{path}/write")).text
+    fields = GOOD | {"subject": "Another", "etag": etag_of(form)}
+    empty = {"html_file": ("", b"", "application/octet-stream")}
+    answer = await editor.browser.post(f"{path}/write", data=fields, files=empty, headers=OWN_PAGE)
+    assert answer.status_code == 303
+    assert (await stored(editor, path)).subject == "Another"
+    assert await said_by(editor, path) == (GOOD["body"], None)
+
+
+async def test_a_file_that_is_not_utf_8_is_refused_with_a_sentence(editor: Worker) -> None:
+    files = {"html_file": ("body.htm", b"<p>caf\xe9</p>", "text/html")}
+    answer = await editor.browser.post(
+        "/admin/messages/write", data=GOOD, files=files, headers=OWN_PAGE
+    )
+    assert answer.status_code == 422
+    assert "not UTF-8" in answer.text
+
+
+async def test_of_two_who_edit_one_message_the_second_sees_both_versions(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/write")).text)
+    theirs = {"subject": "Their words", "etag": etag}
+    assert (await editor.post(f"{path}/write", **GOOD | theirs)).status_code == 303
+    mine = GOOD | {"subject": "My words", "body": "<p>Mine</p>", "etag": etag}
+    answer = await editor.post(f"{path}/write", **mine)
+    assert answer.status_code == 409
+    for words in ("Their words", "My words", "<p>Mine</p>", "<p>Dear {{ name }}</p>"):
+        assert words in unescape(answer.text)
+    assert (await stored(editor, path)).subject == "Their words"
+    mine["etag"] = etag_of(answer.text)
+    assert (await editor.post(f"{path}/write", **mine)).status_code == 303
+    assert (await stored(editor, path)).subject == "My words"
+
+
+async def test_words_for_a_message_deleted_meanwhile_are_not_lost(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/write")).text)
+    await compose.discard(editor.office.storage, path.rpartition("/")[2])
+    answer = await editor.post(f"{path}/write", **GOOD | {"etag": etag, "subject": "Mine"})
+    assert answer.status_code == 409
+    assert "saving makes a new one" in answer.text
+    assert 'action="/admin/messages/write"' in answer.text
+    assert "Mine" in answer.text
+
+
+@pytest.mark.parametrize("example", ["announcement", "newsletter", "letter"])
+async def test_every_ready_example_can_be_sent_as_it_is(editor: Worker, example: str) -> None:
+    page = await editor.get("/admin/messages/new", example=example)
+    body = unescape(
+        re.findall(r'<textarea[^>]* id="body"[^>]*>(.*?)</textarea>', page.text, re.S)[0]
+    )
+    kind = "markdown" if example == "letter" else "html"
+    await editor.office.join(verified=True)
+    path = await written(editor, kind=kind, body=body)
+    checked = (await editor.get(path)).text
+    assert "nothing to mend" in checked or "{{ name }}" in unescape(checked)
+
+
+async def test_a_copy_is_a_new_draft_with_the_same_words(editor: Worker) -> None:
+    path = await written(editor, kind="markdown", body="Some *words*")
+    answer = await editor.post(f"{path}/copy")
+    copy = answer.headers["location"].partition("?")[0]
+    assert copy != path
+    assert await said_by(editor, copy) == await said_by(editor, path)
+    assert "Some *words*" in (await editor.get(f"{copy}/write")).text
+
+
+async def test_a_message_is_deleted_with_its_bodies_and_only_as_it_was_seen(
+    editor: Worker,
+) -> None:
+    path = await written(editor, kind="markdown", body="Some *words*")
+    asked = (await editor.get(f"{path}/delete")).text
+    assert (await editor.post(f"{path}/delete", etag="stale")).status_code == 409
+    answer = await editor.post(f"{path}/delete", etag=etag_of(asked))
+    assert answer.headers["location"] == "/admin/messages?said=deleted"
+    assert (await editor.get(path)).status_code == 404
+    names, _ = await editor.office.storage.blobs.list()
+    assert names == []
+
+
+# --- Checking ---------------------------------------------------------------------------------
+
+
+async def test_a_preview_is_what_a_person_would_get(editor: Worker) -> None:
+    await editor.office.join(verified=True)
+    typed = GOOD | {"body": "<p>Dear {{ email }}</p>", "as": ADDRESS}
+    frame = await editor.post("/admin/messages/mail/preview", **typed)
+    assert f"<p>Dear {ADDRESS}</p>" in frame.text
+    assert "Leave the list" in frame.text
+    assert "sandbox" in frame.headers["content-security-policy"]
+    assert "allow-scripts" not in frame.headers["content-security-policy"]
+    assert "allow-same-origin" not in frame.headers["content-security-policy"]
+    checks = await editor.post("/admin/messages/preview", **typed)
+    assert f"Dear {ADDRESS}" in checks.text
+
+
+async def test_a_saved_message_is_shown_as_a_chosen_person_would_get_it(editor: Worker) -> None:
+    await editor.office.join(verified=True)
+    path = await written(editor, body="<p>Dear {{ email }}</p>")
+    frame = await editor.get(f"{path}/mail", **{"as": ADDRESS})
+    assert f"<p>Dear {ADDRESS}</p>" in frame.text
+    nobody = await editor.get(path, **{"as": "nobody@contoso.edu"})
+    assert "nobody@contoso.edu is not on this list" in nobody.text
+
+
+@pytest.mark.parametrize(
+    ("body", "warning"),
+    [
+        ("<p>{{ nmae }}</p>", "Nobody on the list has {{ nmae }}"),
+        ('<a href="http://contoso.edu">x</a>', "without https: http://contoso.edu"),
+        ('<a href="/here">x</a>', "relative, and work in no mail: /here"),
+        ('<a href="#">x</a>', "lead nowhere: 1"),
+        ('<img src="https://contoso.edu/a.png">', "without a description (alt)"),
+        (f"<p>{'words ' * 20_000}</p>", "Gmail cuts off"),
+    ],
+)
+async def test_what_is_wrong_with_a_mail_is_said_before_it_goes_out(
+    editor: Worker, body: str, warning: str
+) -> None:
+    await editor.office.join(verified=True)
+    checks = await editor.post("/admin/messages/preview", **GOOD | {"body": body})
+    assert warning in unescape(checks.text)
+
+
+async def test_a_good_mail_has_nothing_to_mend(editor: Worker) -> None:
+    await editor.office.join(verified=True)
+    body = '<p>Dear {{ email }}, <a href="https://contoso.edu">look</a>.</p>'
+    checks = await editor.post("/admin/messages/preview", **GOOD | {"body": body})
+    assert "nothing to mend" in checks.text
+
+
+async def test_a_test_mail_is_an_item_for_a_sender_and_names_the_user(editor: Worker) -> None:
+    path = await written(editor)
+    answer = await editor.post(f"{path}/test")
+    assert answer.headers["location"] == f"{path}?said=test-sent"
+    [item] = await editor.office.storage.queues.peek(SUBSCRIBE_QUEUE)
+    trial = parse_trial_item(item.body)
+    assert (trial.ref, trial.user) == (path.rpartition("/")[2], editor.user.key)
+
+
+async def test_nobody_bombs_a_mailbox_with_test_mails(editor: Worker) -> None:
+    path = await written(editor)
+    answers = [await editor.post(f"{path}/test") for _ in range(31)]
+    assert [answer.status_code for answer in answers] == [303] * 30 + [429]
+
+
+# --- When -------------------------------------------------------------------------------------
+
+
+async def test_sending_asks_with_the_size_of_the_audience(editor: Worker) -> None:
+    await editor.office.join(verified=True)
+    path = await written(editor)
+    assert (
+        "<strong>1 verified person</strong> of contoso1"
+        in (await editor.get(f"{path}/schedule")).text
+    )
+
+
+async def test_now_is_now(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    answer = await editor.post(f"{path}/schedule", when="now", etag=etag)
+    assert answer.headers["location"] == f"{path}?said=scheduled"
+    message = await stored(editor, path)
+    assert (message.status, message.due_at) == (Status.PENDING, NOW)
+
+
+async def test_a_time_is_meant_in_its_zone(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"}
+    await editor.post(f"{path}/schedule", **when, etag=etag)
+    due_at = (await stored(editor, path)).due_at
+    assert due_at
+    assert due_at.isoformat() == "2026-12-01T08:30:00+00:00"
+    assert "Another time" in (await editor.get(path)).text
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"date": "2020-01-01"}, "in the past"),
+        ({"date": ""}, "not a date and time"),
+        ({"zone": "Europe/Nowhere"}, "no time zone"),
+    ],
+)
+async def test_a_time_that_cannot_be_is_refused_with_a_sentence(
+    editor: Worker, changes: dict[str, str], sentence: str
+) -> None:
+    path = await written(editor)
+    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"} | changes
+    answer = await editor.post(f"{path}/schedule", **when)
+    assert answer.status_code == 422
+    assert sentence in unescape(answer.text)
+    assert 'value="09:30"' in answer.text
+
+
+async def test_what_somebody_changed_meanwhile_does_not_go_out_unseen(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    edit = GOOD | {"subject": "Changed", "etag": etag}
+    assert (await editor.post(f"{path}/write", **edit)).status_code == 303
+    answer = await editor.post(f"{path}/schedule", when="now", etag=etag)
+    assert answer.status_code == 409
+    assert (await stored(editor, path)).status is Status.DRAFT
+
+
+# --- The index --------------------------------------------------------------------------------
+
+
+async def test_messages_are_listed_newest_first_in_pages_and_by_status(editor: Worker) -> None:
+    paths = [await written(editor, subject=f"Number {at:03}") for at in range(35)]
+    first = (await editor.get("/admin/messages")).text
+    assert first.index("Number 034") < first.index("Number 033")
+    assert "Number 004" not in first
+    link = re.findall(r'href="(/admin/messages\?after=\d+)"', unescape(first))
+    assert "Number 004" in (await editor.get(link[0])).text
+    etag = etag_of((await editor.get(f"{paths[0]}/schedule")).text)
+    await editor.post(f"{paths[0]}/schedule", when="now", etag=etag)
+    pending = (await editor.get("/admin/messages", status="pending")).text
+    assert "Number 000" in pending
+    assert "Number 001" not in pending
+
+
+@pytest.mark.parametrize("ref", ["x", "1" * 18, "0" * 40, "..%2f"])
+async def test_a_ref_of_nobody_is_not_found(editor: Worker, ref: str) -> None:
+    for page in ("", "/write", "/schedule", "/cancel", "/live", "/people/export", "/mail"):
+        assert (await editor.get(f"/admin/messages/{ref}{page}")).status_code == 404

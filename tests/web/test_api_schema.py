@@ -1,0 +1,156 @@
+"""The documentation is true: whatever it allows or forbids is sent, and every answer fits it.
+
+Each call finds a list, two people and two messages, and nothing that an earlier call left.
+POSTROOM_API_EXAMPLES=500 looks longer than the default run, and every time elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from postroom.bell import Bells
+from postroom.domain.access_key import Right
+from postroom.domain.address import parse_address
+from postroom.domain.mailing_list import MailingList
+from postroom.flow import compose, subscribe
+from postroom.flow.compose import Draft
+from postroom.flow.render import Site
+from postroom.records import keys, lists
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Blobs, Queues, Tables
+from postroom.web.app import create_app
+from postroom.web.desk import Desk
+from tests.scenario.clock import START, TownClock
+from tests.web.program import ADA, BOB
+
+EXAMPLES = int(os.environ.get("POSTROOM_API_EXAMPLES", "8"))  # random ones, an operation
+BELLS = Path(tempfile.gettempdir()) / "postroom-no-bells"  # nobody listens
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+]
+
+
+class Refilled:
+    """A storage that is another one for every call, under an application that stays."""
+
+    def __init__(self) -> None:
+        self.now = MemoryStorage(TownClock())
+
+    @property
+    def tables(self) -> Tables:
+        return self.now.tables
+
+    @property
+    def queues(self) -> Queues:
+        return self.now.queues
+
+    @property
+    def blobs(self) -> Blobs:
+        return self.now.blobs
+
+    async def close(self) -> None:
+        return
+
+
+storage = Refilled()
+desk = Desk(storage, TownClock(), Bells(BELLS), Site("http://test", "secret"))
+app = create_app(desk)
+schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
+bounded = hypothesis.settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize="POSTROOM_API_EXAMPLES" not in os.environ,  # the same in every default run
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+async def refill() -> tuple[str, dict[str, str]]:
+    """Forget everything and furnish anew; a key, and the path parameters of what is there."""
+    storage.now = MemoryStorage(TownClock())
+    tables = storage.tables
+    made = MailingList(name="contoso1", description="", sender="a@contoso.edu", created_at=START)
+    await lists.create(tables, made)
+    for address in map(parse_address, (ADA, BOB)):
+        await subscribe.add(tables, made.name, address, {}, verified=True, now=START)
+    draft = Draft(list_name=made.name, subject="News", text="Hello")
+    refs = [(await compose.compose(storage, draft, START)).ref for _ in range(2)]
+    await compose.give_time(tables, refs[1], START, START)
+    key, _ = await keys.create(tables, "program", (), START, tuple(Right))
+    return key, {"name": made.name, "address": ADA, "ref": refs[0]}
+
+
+@schema.parametrize()
+@bounded
+def test_no_call_is_answered_otherwise_than_documented(case: schemathesis.Case[Any]) -> None:
+    """As it comes, and once more about something that is there."""
+    ask(case, asyncio.run(refill())[0])
+    if case.path_parameters:
+        key, there = asyncio.run(refill())
+        case.path_parameters = {name: there[name] for name in case.path_parameters}
+        if "If-Match" in case.headers:
+            case.headers["If-Match"] = "*"
+        ask(case, key)
+
+
+def ask(case: schemathesis.Case[Any], key: str) -> None:
+    case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=CHECKS)
+
+
+def test_every_operation_has_examples_of_what_is_sent_and_answered() -> None:
+    document: dict[str, Any] = schema.raw_schema
+    operations = [
+        (f"{method} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    assert len(operations) > 20
+    for name, operation in operations:
+        assert operation["security"] == [{"accessKey": []}], name
+        assert operation["summary"], name
+        contents = [operation.get("requestBody", {}), *operation["responses"].values()]
+        for content in (each for one in contents for each in one.get("content", {}).values()):
+            assert "example" in content, name
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/lists"),
+        ("POST", "/api/v1/lists/{name}/subscribers"),
+        ("POST", "/api/v1/messages"),
+        ("POST", "/api/v1/messages/{ref}/schedule"),
+        ("PATCH", "/api/v1/lists/{name}"),
+        ("PATCH", "/api/v1/lists/{name}/subscribers/{address}"),
+        ("PATCH", "/api/v1/messages/{ref}"),
+    ],
+)
+def test_the_example_of_a_request_is_taken(method: str, path: str) -> None:
+    key, there = asyncio.run(refill())
+    described = schema.raw_schema["paths"][path][method.lower()]
+    body = described["requestBody"]["content"]["application/json"]["example"]
+    if path == "/api/v1/lists":
+        body = body | {"name": "another"}  # that of the example is there already
+    case = schema[path][method].Case(
+        path_parameters={name: text for name, text in there.items() if f"{{{name}}}" in path},
+        body=body,
+        media_type="application/json",
+        headers={"If-Match": "*", "Authorization": f"Bearer {key}"},
+    )
+    assert case.call().status_code in (200, 201)
