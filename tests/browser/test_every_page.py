@@ -1,0 +1,137 @@
+"""Every admin page: no barrier in light and dark, nothing too wide for a phone, no violation.
+
+The pages are found by following links from the overview, as a person would; a page of the route
+table to which no link leads, or that was forgotten here, fails the test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fastapi.routing import APIRoute
+from playwright.async_api import Page, expect
+
+from postroom.bench.house import until
+from postroom.domain.user import Role
+from postroom.flow import sign_in
+from postroom.records import messages
+from postroom.web import admin
+from postroom.web.visitor import ADMIN
+from tests.browser.chromium import axe
+from tests.browser.running_site import RunningSite
+from tests.browser.signed_in import sign_in_page
+from tests.browser.test_held import held_message, is_completed
+
+LIST = "every_page"
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
+IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+LINKS = "[...document.querySelectorAll('main a[href], nav a[href]')].map(a => a.href)"
+PAGES_MAX = 1000  # links followed, most of them to pages seen already
+# Streams, files, mails in a frame: no pages of their own. A reload of a form that was sent.
+NO_PAGES = re.compile(r"/(live|export|html|mail|write)$")
+
+
+def routes() -> Iterator[str]:
+    for module in admin.MODULES:
+        for route in module.router.routes:
+            assert isinstance(route, APIRoute)
+            if "GET" in (route.methods or ()) and not NO_PAGES.search(route.path):
+                yield ADMIN + route.path
+
+
+def route_of(path: str) -> str:
+    """The pattern that answers this path: the first, as the application finds it."""
+    for pattern in routes():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path):
+            return pattern
+    return path
+
+
+async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
+    """Something of everything; the pages to begin with."""
+    await site.run("list", "create", LIST, "--from", "a@contoso.edu", "--public-form",
+                   "--description", "Of every page")  # fmt: skip
+    await site.run("subscriber", "add", LIST, "ada@contoso.edu", "--verified")
+    await site.run("subscriber", "add", LIST, "bob@contoso.edu")
+    await site.run("subscriber", "add", LIST, "eve@contoso.edu", "--verified")
+    await site.run("subscriber", "remove", LIST, "eve@contoso.edu")
+    body = folder / "body.htm"
+    body.write_text("<p>Dear {{ email }}, <a href='https://contoso.edu'>news</a></p>")
+    make = ("message", "create", "--list", LIST, "--subject", "Page", "--html", str(body))
+    await site.run(*make)
+    later = await site.json(*make, "--at", "2120-01-01T09:00Z")
+    sent = await site.json(*make, "--at", "now")
+    await until(lambda: is_completed(site, sent["ref"]), within_s=30)
+    held = await held_message(site, "Held page")
+    await until(lambda: is_completed(site, held), within_s=30)
+    columns = await _upload(site, page, folder)
+    tables, now = site.parts.storage.tables, site.parts.clock.now()
+    invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, now)
+    drafts = [one async for one in messages.every_message(tables) if one.status == "draft"]
+    return [
+        "/admin",
+        "/admin/sign-in",
+        f"/admin/welcome/{invitation}",
+        columns,
+        f"/admin/messages/{sent['ref']}",
+        f"/admin/messages/{sent['ref']}/look",
+        f"/admin/messages/{later['ref']}",
+        f"/admin/messages/{later['ref']}/cancel",
+        f"/admin/messages/{held}/decide",
+        f"/admin/messages/{drafts[0].ref}",
+        f"/admin/lists/{LIST}",
+        f"/admin/subscribers?list={LIST}",
+    ]
+
+
+async def _upload(site: RunningSite, page: Page, folder: Path) -> str:
+    """An import that was looked over, and one whose columns are to be chosen: its page."""
+    people = folder / "people.csv"
+    people.write_text("email,name\nzoe@contoso.edu,Zoe\nnobody,Nobody\n")
+    for is_looked_over in (True, False):
+        await page.goto(f"{site.url}/admin/imports/new?list={LIST}")
+        await page.get_by_label("File").set_input_files(people)
+        await page.get_by_role("button", name="Upload").click()
+        if is_looked_over:
+            await page.get_by_label("Why may they be mailed?").fill("They asked for it")
+            await page.get_by_role("button", name="Look it over").click()
+            await expect(page.get_by_role("heading", name="Looked over")).to_be_visible()
+    return urlsplit(page.url).path
+
+
+async def test_every_page_is_open_to_everybody(
+    site: RunningSite, page: Page, tmp_path: Path
+) -> None:
+    await sign_in_page(site, page)
+    first = await furnish(site, page, tmp_path)
+    waiting, seen = list(first), set[str]()
+    for number in range(PAGES_MAX):
+        if number == len(waiting):
+            break
+        path, pattern = waiting[number], route_of(urlsplit(waiting[number]).path)
+        if pattern in seen and number >= len(first):
+            continue
+        seen.add(pattern)
+        await page.set_viewport_size(DESK)
+        answer = await page.goto(site.url + path)
+        assert answer
+        assert answer.status == 200, path
+        waiting += await _links(site, page)
+        assert await axe(page) == [], path
+        await page.set_viewport_size(PHONE)
+        assert not await page.evaluate(IS_TOO_WIDE), f"{path} is too wide for a phone"
+    assert sorted(set(routes()) - seen) == []
+
+
+async def _links(site: RunningSite, page: Page) -> list[str]:
+    """Where one can go from here, within the admin pages."""
+    links: list[str] = await page.evaluate(LINKS)
+    found = [link.removeprefix(site.url).partition("#")[0] for link in links]
+    return [
+        path
+        for path in dict.fromkeys(found)
+        if path.startswith(ADMIN) and not NO_PAGES.search(urlsplit(path).path)
+    ]
