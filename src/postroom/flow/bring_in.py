@@ -24,7 +24,7 @@ from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import Gone, Subscriber
-from postroom.records import lists, subscribers
+from postroom.records import counts, lists, subscribers
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
@@ -95,6 +95,9 @@ async def bring_in(intake: Intake, rows: Iterable[Person | BadRow], watch: Watch
         await door.finish()
     finally:
         await door.stop()
+    if not intake.is_rehearsal:
+        with contextlib.suppress(Conflict):  # the scheduler is at it
+            await counts.fold(intake.tables, intake.list_name)
     return door.counts
 
 
