@@ -65,7 +65,7 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
     from postroom.web.server import WebServer
 
     with wiring.listening(settings) as listener:
-        async with wiring.parts(settings) as parts:
+        async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
             bell = parts.bells.listen(WEB_BELL)
             server = WebServer(await wiring.web(parts), settings.stop_grace_s)
             stop = _stop(bell, supervised)

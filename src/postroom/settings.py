@@ -51,7 +51,8 @@ class Settings(BaseModel):
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
     data: Path = Field(
         Path("data"),
-        description="Folder for what belongs to this machine alone: ack journals and bells.",
+        description="Folder for what belongs to this machine alone: ack journals, bells, and files "
+        "that are being imported.",
     )
     senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` keeps running.")
     senders_max: int = Field(

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 import pytest_asyncio
 
-from postroom.storage.port import Blobs, Queues, Storage, Tables
-from tests.contract.engines import ENGINES, FILES, MovableClock
+from postroom.storage.port import BLOB_NAMES_MAX, Blobs, Queues, Storage, Tables
+from tests.contract.engines import BLOB_PAGE_NAMES, ENGINES, FILES, MovableClock
 
 
 @pytest.fixture
@@ -38,3 +38,10 @@ def queues(storage: Storage) -> Queues:
 @pytest.fixture
 def blobs(storage: Storage) -> Blobs:
     return storage.blobs
+
+
+@pytest.fixture
+def blob_page_names(request: pytest.FixtureRequest) -> int:
+    """How many names a page of the engine has at most."""
+    engine = request.node.callspec.params["storage"]
+    return BLOB_PAGE_NAMES.get(engine, BLOB_NAMES_MAX)

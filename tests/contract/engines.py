@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from postroom.clock import Clock
+from postroom.storage.azure import AzureStorage
+from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Keys, Properties, Row, Storage, Tables
 from postroom.storage.sqlite import SqliteStorage
+from tests.contract.azurite import azurite
 
 _MEMORY = Path("/dev/shm")
 # Promises do not need a disk, which takes most of the time; the tests of durability use one.
 FILES = _MEMORY if _MEMORY.is_dir() else None
+# A page of blob names where it is not a thousand: the emulator needs ten seconds to store so many.
+BLOB_PAGE_NAMES = {"azure": 25}
+KEY_CHARACTERS = "".join(chr(n) for n in range(0x20, 0x7F) if chr(n) not in "/\\#?")
 PAGES_MAX = 5000  # more than any test here can need: a scan that never ends fails
 
 
 class MovableClock:
-    """Stands still until it is moved."""
+    """Stands still until it is moved, and whatever follows it with it."""
 
     def __init__(self) -> None:
         self._now = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+        self.followers: list[Callable[[float], None]] = []
 
     def now(self) -> datetime:
         return self._now
 
     def move(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+        for follow in self.followers:
+            follow(seconds)
 
     async def sleep(self, seconds: float) -> None:
         self.move(seconds)
 
 
-Engine = Callable[[Clock, Path], AbstractAsyncContextManager[Storage]]
+Engine = Callable[[MovableClock, Path], AbstractAsyncContextManager[Storage]]
 
 
 @asynccontextmanager
@@ -48,8 +58,27 @@ async def memory_with_short_pages(clock: Clock, _folder: Path) -> AsyncIterator[
 
 
 @asynccontextmanager
+async def memory_counted(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
+    yield CountingStorage(MemoryStorage(clock))
+
+
+@asynccontextmanager
 async def sqlite(clock: Clock, folder: Path) -> AsyncIterator[Storage]:
     storage = await SqliteStorage.open(folder / "contract.db", clock)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+@asynccontextmanager
+async def azure(clock: MovableClock, _folder: Path) -> AsyncIterator[Storage]:
+    """Under names of its own: the emulator lasts longer than a test."""
+    emulator = azurite()
+    clock.followers.append(emulator.move)
+    prefix = f"t{secrets.token_hex(6)}"
+    names = BLOB_PAGE_NAMES["azure"]
+    storage = await AzureStorage.open(emulator.account, clock, prefix=prefix, page_names=names)
     try:
         yield storage
     finally:
@@ -59,7 +88,9 @@ async def sqlite(clock: Clock, folder: Path) -> AsyncIterator[Storage]:
 ENGINES: dict[str, Engine] = {
     "memory": memory,
     "memory-short-pages": memory_with_short_pages,
+    "memory-counted": memory_counted,
     "sqlite": sqlite,
+    "azure": azure,
 }
 
 

@@ -41,14 +41,16 @@ TABLE = "message"
 QUEUE = "azuremailqueue"
 NEVER = "0"  # an etag that no row has
 
-partitions = st.sampled_from(["2026-11-15", "h-1", "h-2"])
+partitions = st.sampled_from(["", "2026-11-15", "h-1", "h-2"])
+# Without the comma, of which Azurite makes a mistake (azurite.py); test_keys.py has it.
+characters = KEY_CHARACTERS.replace(",", "")
 keys = st.one_of(
     st.sampled_from(["", "a", "aa", "b", "to:x", "~"]),
-    st.text(KEY_CHARACTERS, max_size=2),
+    st.text(characters, max_size=2),
 )
 bounds = st.one_of(
     st.sampled_from(["", "a", "aa", "b", "h", "to", "~"]),
-    st.text(KEY_CHARACTERS, max_size=1),
+    st.text(characters, max_size=1),
 )
 values = st.one_of(
     st.booleans(),

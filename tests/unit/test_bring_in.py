@@ -217,3 +217,37 @@ async def test_a_list_deleted_meanwhile_takes_nobody_else() -> None:
     with pytest.raises(NotFound, match="deleted meanwhile"):
         await bring_in(intake(storage), rows(*students(MANY)), Watch())
     assert len(await everyone(storage)) <= BATCH_PEOPLE * IN_FLIGHT_MAX
+
+
+class WatchedTables(TroubledTables):
+    """Notes who is stored together."""
+
+    def __init__(self) -> None:
+        super().__init__(1000, False)
+        self.together: list[list[str]] = []
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        people = [change.key for change in changes if change.key.startswith("email:")]
+        self.together += [people] if people else []
+        return await super().batch(table, partition, changes)
+
+
+async def test_a_crowd_is_put_in_order_and_nobody_is_lost_or_counted_twice() -> None:
+    tables = WatchedTables()
+    storage = await storage_with(tables)
+    mixed = [*students(MANY)[::-3], "nobody", *students(MANY)]
+    terms = Intake(tables, LIST, True, NOW, crowd=MANY * 2)
+    counts = await bring_in(terms, rows(*mixed), Watch())
+    assert counts == Counts(added=MANY, already=MANY // 3, bad=1)
+    assert len(await everyone(storage)) == MANY
+    stored = [key for people in tables.together for key in people]
+    assert stored == sorted(stored)
+    assert len(tables.together) == -(-MANY // BATCH_PEOPLE)
+
+
+async def test_told_to_stop_in_a_crowd_it_does_not_go_through_all_of_it() -> None:
+    tables = WatchedTables()
+    await storage_with(tables)
+    terms = Intake(tables, LIST, True, NOW, crowd=MANY)
+    counts = await bring_in(terms, rows(*students(MANY)), Watch(rows_max=MANY + 2))
+    assert counts == Counts(added=BATCH_PEOPLE * 3)

@@ -80,7 +80,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with wiring.parts(settings) as parts:
             await _write_and_read(parts)
-            yield Finding(Verdict.RIGHT, "storage", f"{wiring.storage_path(settings)} opens")
+            yield Finding(Verdict.RIGHT, "storage", f"{wiring.describe_storage(settings)} opens")
             yield await _integrity(settings)
             yield await _dead_letters(parts)
             yield await _scheduler(parts)

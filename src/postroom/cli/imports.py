@@ -19,7 +19,7 @@ from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, cs
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
-from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def import_people(
     wanted = _wanted(column or [])
 
     async def job(parts: Parts) -> _Result:
-        intake = Intake(parts.storage.tables, list_name, verified, parts.clock.now(), dry_run)
+        tables, now = parts.storage.tables, parts.clock.now()
+        # What comes through a pipe is stored as it comes.
+        crowd = CROWD_PEOPLE if file.is_file() else BATCH_PEOPLE
+        intake = Intake(tables, list_name, verified, now, dry_run, crowd=crowd)
         with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
             people = People(iter(source), wanted)
             with progress(f"Importing {file.name}", quiet=as_json) as tick:

@@ -109,7 +109,7 @@ def _welcome(settings: Settings, first: str | None) -> list[str]:
     start = f"make your account at {first}" if first else f"open {settings.url}/admin"
     return [
         f"Postroom runs on {settings.bind}; {start}",
-        f"  storage    {wiring.storage_path(settings)}",
+        f"  storage    {wiring.describe_storage(settings)}",
         f"  mails go   {_way_out(settings)}",
         f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
         "  stop       Ctrl-C, or SIGTERM: work in hand is finished",

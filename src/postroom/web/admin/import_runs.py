@@ -23,7 +23,7 @@ from postroom.domain.csv_rows import REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import PostroomError, WrongState
 from postroom.domain.import_job import BAD_ROWS_SHOWN, ImportJob, Refusals, Status, started
-from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.flow.bring_in import CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.records import imports
 from postroom.storage.port import Conflict, StorageError
 from postroom.web.admin.import_files import files_of
@@ -167,6 +167,7 @@ class Run:
             is_rehearsal=job.is_rehearsal,
             basis=job.source,
             keep_out=job.is_suppression,
+            crowd=CROWD_PEOPLE,
         )
 
     async def _tell(self) -> None:

@@ -185,6 +185,7 @@ async def _people(
             (one, person_path(desk, one.list_name, one.key), _short(one)) for one in shelf.people
         ],
         looked_at=shelf.looked_at,
+        is_short=shelf.next is not None and len(shelf.people) < PEOPLE_A_PAGE,
         next_path=asked.path(after=after) if after else "",
         first_path=asked.path() if asked.after else "",
         standings=STANDINGS,

@@ -1,0 +1,119 @@
+"""The distributed engine: Azure Tables, Queues and Blobs of one storage account.
+
+What the service cannot take is refused before it is sent (limits.py). What it refuses because it
+is busy is tried again for as long as the caller's patience lasts (azure_patience.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import aiohttp
+from azure.core.credentials_async import AsyncTokenCredential
+
+from postroom.clock import Clock
+from postroom.storage import port
+from postroom.storage.azure_account import Account, check_prefix
+from postroom.storage.azure_blobs import AzureBlobs
+from postroom.storage.azure_line import (
+    Identity,
+    Line,
+    SharedAccess,
+    SharedKey,
+    Signer,
+    open_session,
+)
+from postroom.storage.azure_patience import TIMEOUT_S, Patience, Troubles
+from postroom.storage.azure_queues import AzureQueues
+from postroom.storage.azure_services import Caller, client_options, credential_of
+from postroom.storage.azure_tables import AzureTables
+
+
+class AzureStorage:
+    """One account, opened. Close it in the event loop that opened it."""
+
+    def __init__(
+        self,
+        account: Account,
+        session: aiohttp.ClientSession,
+        patience: Patience,
+        clock: Clock,
+        *,
+        prefix: str = "",
+        page_names: int = port.BLOB_NAMES_MAX,
+        identity: AsyncTokenCredential | None = None,
+    ) -> None:
+        options = client_options(session)
+        credential, caller = credential_of(account, identity), Caller(patience)
+        line = Line(account, session, _signer(account, identity, clock), clock)
+        self.tables = AzureTables(line, patience, prefix)
+        self.queues = AzureQueues(account, credential, caller, prefix, options)
+        self.blobs = AzureBlobs(account, credential, caller, prefix, page_names, options)
+        self._patience = patience
+        self._opened = AsyncExitStack()
+
+    @classmethod
+    async def open(
+        cls,
+        account: Account,
+        clock: Clock,
+        *,
+        prefix: str = "",
+        timeout_s: float = TIMEOUT_S,
+        page_names: int = port.BLOB_NAMES_MAX,
+        identity: AsyncTokenCredential | None = None,
+    ) -> AzureStorage:
+        """Make the tables, queues and container that are absent; Unavailable if that fails.
+
+        `prefix` is put before every name. `timeout_s` bounds a call with all its tries, and
+        `page_names` a page of blob names.
+        `identity` vouches for us where the account has no key; default is what this machine has.
+        """
+        async with AsyncExitStack() as stack:
+            if identity is None and not account.key and not account.signature:
+                identity = await stack.enter_async_context(_identity_of_this_machine())
+            session = await stack.enter_async_context(open_session(account))
+            storage = cls(
+                account,
+                session,
+                Patience(clock, timeout_s),
+                clock,
+                prefix=check_prefix(prefix),
+                page_names=page_names,
+                identity=identity,
+            )
+            await storage._make()
+            storage._opened = stack.pop_all()
+        return storage
+
+    @property
+    def troubles(self) -> Troubles:
+        """How often the service was too busy or did not answer, since the start."""
+        return self._patience.troubles
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+
+    async def _make(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as making:
+                for part in (self.tables, self.queues, self.blobs):
+                    making.create_task(part.make())
+        except ExceptionGroup as troubles:
+            raise troubles.exceptions[0] from None  # one sentence will do
+
+
+def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Clock) -> Signer:
+    if account.key:
+        return SharedKey(account.name, account.key)
+    if account.signature or identity is None:
+        return SharedAccess()
+    return Identity(identity, clock)
+
+
+def _identity_of_this_machine() -> AsyncTokenCredential:
+    """A managed identity, or what the environment or a developer's login offers."""
+    from azure.identity.aio import DefaultAzureCredential
+
+    return DefaultAzureCredential()

@@ -1,0 +1,68 @@
+"""The setting POSTROOM_STORAGE chooses Azure, and nothing of it is loaded otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import urlsplit
+
+import pytest
+
+from postroom import wiring
+from postroom.settings import BadSettings, Settings, load
+from postroom.storage.azure import AzureStorage
+from tests.contract.azurite import azurite
+
+KEY = "c2VjcmV0"
+CONTOSO = f"azure:DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey={KEY}"
+
+
+def with_storage(address: str, folder: Path, prefix: str = "") -> Settings:
+    environ = {
+        "POSTROOM_STORAGE": address,
+        "POSTROOM_AZURE_PREFIX": prefix,
+        "POSTROOM_DATA": str(folder / "data"),
+    }
+    return load(environ, folder / "postroom.toml")
+
+
+async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
+    account = azurite().account
+    urls = {"blob": account.blob_url, "queue": account.queue_url, "table": account.table_url}
+    ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
+    settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
+    async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
+        assert isinstance(parts.storage, AzureStorage)
+        await parts.storage.tables.insert("message", "p", "k", {"n": 1})
+        assert await parts.storage.tables.get("message", "p", "k") is not None
+
+
+def test_a_wrong_account_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    [mistake] = wiring.check(with_storage("azure:contoso", tmp_path))
+    assert mistake.startswith("POSTROOM_STORAGE: must be azure:emulator")
+    assert wiring.check(with_storage(CONTOSO, tmp_path)) == []
+
+
+def test_a_wrong_prefix_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="POSTROOM_AZURE_PREFIX: must be at most 20"):
+        with_storage(CONTOSO, tmp_path, "Not-A-Prefix")
+
+
+def test_the_account_is_described_without_its_key(tmp_path: Path) -> None:
+    settings = with_storage(CONTOSO, tmp_path)
+    described = wiring.describe_storage(settings)
+    assert described == "Azure Storage at https://contoso.table.core.windows.net"
+    assert KEY not in repr(settings)
+
+
+def test_without_azure_nothing_of_it_is_loaded() -> None:
+    program = (
+        "import sys, postroom.wiring; "
+        "print([name for name in ('azure', 'aiohttp', 'msal') if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "[]"

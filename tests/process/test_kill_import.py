@@ -1,0 +1,153 @@
+"""An import whose web process is killed or stopped goes on, and nobody is in twice or left out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import msgspec
+
+from postroom.bench.house import LIST, House, Process, until
+from postroom.domain.address import parse_address
+from postroom.domain.import_job import SILENT_AFTER, ImportJob, Status
+from postroom.domain.user import Role, User
+from postroom.flow import sign_in
+from postroom.flow.sign_in import Browser
+from postroom.records import imports, subscribers, users
+from postroom.wiring import Parts
+
+PEOPLE = 20_000
+START_S = 30.0
+RUN_S_MAX = 60.0
+OWN_PAGE = {"sec-fetch-site": "same-origin"}
+CHOICE = {"email": "0", "header": "yes", "purpose": "add", "basis": "they asked for it"}
+
+
+@dataclass
+class Site:
+    """A web role with somebody signed in, and the storage it works on opened a second time."""
+
+    house: House
+    parts: Parts
+    browser: httpx2.AsyncClient
+    web: Process
+    path: str = ""
+
+    async def start_web(self) -> None:
+        self.web = await self.house.start("web")
+        await until(self._is_ready, within_s=START_S)
+
+    async def _is_ready(self) -> bool:
+        try:
+            return (await self.browser.get("/readyz")).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    async def upload(self) -> None:
+        lines = "".join(f"student{number}@contoso.edu\n" for number in range(PEOPLE))
+        answer = await self.browser.post(
+            "/admin/imports/upload",
+            data={"list": LIST},
+            files={"file": ("people.csv", f"email\n{lines}".encode(), "text/csv")},
+            headers=OWN_PAGE,
+        )
+        self.path = answer.headers["location"].removesuffix("/columns")
+        await self.post("columns", **CHOICE)
+        await self.until_not_running()
+
+    async def post(self, act: str, **fields: str) -> None:
+        answer = await self.browser.post(f"{self.path}/{act}", data=fields, headers=OWN_PAGE)
+        assert answer.status_code == 303, answer.text
+
+    async def job(self) -> tuple[ImportJob, str]:
+        return await imports.read(self.parts.storage.tables, self.path.rpartition("/")[2])
+
+    async def until_not_running(self) -> ImportJob:
+        async def is_over() -> bool:
+            return (await self.job())[0].status is not Status.RUNNING
+
+        await until(is_over, within_s=RUN_S_MAX)
+        return (await self.job())[0]
+
+    async def people(self) -> list[str]:
+        everyone = subscribers.everyone(self.parts.storage.tables, LIST)
+        return [one.address async for one in everyone]
+
+    async def until_some_are_in(self) -> None:
+        async def is_somebody_in() -> bool:
+            shelf = await subscribers.look_through(self.parts.storage.tables, LIST, limit=1)
+            return bool(shelf.people)
+
+        await until(is_somebody_in, within_s=RUN_S_MAX, every_s=0.005)
+
+    async def fall_silent(self) -> None:
+        """What time does to the row of a process that is gone."""
+        job, etag = await self.job()
+        assert job.seen_at
+        long_ago = msgspec.structs.replace(job, seen_at=job.seen_at - SILENT_AFTER)
+        await imports.replace(self.parts.storage.tables, long_ago, etag)
+
+
+@asynccontextmanager
+async def opened(folder: Path, port: int) -> AsyncIterator[Site]:
+    url = f"http://127.0.0.1:{port}"
+    async with House(folder) as house:
+        house.overrides |= {"POSTROOM_BIND": f"127.0.0.1:{port}", "POSTROOM_URL": url}
+        async with house.parts() as parts:
+            await house.people(parts, 0)
+            browser = httpx2.AsyncClient(base_url=url, cookies={"postroom": await _token(parts)})
+            async with browser:
+                site = Site(house, parts, browser, await house.start("web"))
+                await until(site._is_ready, within_s=START_S)
+                await site.upload()
+                yield site
+
+
+async def _token(parts: Parts) -> str:
+    tables, now = parts.storage.tables, parts.clock.now()
+    address = parse_address("editor@contoso.edu")
+    user = User(
+        address=address.typed,
+        key=address.storage_key,
+        role=Role.EDITOR,
+        password="nobody types it here",
+        created_at=now,
+        sessions_from=now,
+    )
+    await users.add(tables, user)
+    return await sign_in.begin(tables, user, Browser("127.0.0.1", "a test"), now)
+
+
+async def test_an_import_killed_half_way_goes_on_and_adds_everybody_once(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    async with opened(tmp_path, unused_tcp_port_factory()) as site:
+        await site.post("start")
+        await site.until_some_are_in()
+        await site.web.kill()
+        assert 0 < len(await site.people()) < PEOPLE
+        await site.fall_silent()
+        await site.start_web()
+        assert "Stopped" in (await site.browser.get(site.path)).text
+        await site.post("start")
+        job = await site.until_not_running()
+        assert job.is_finished
+        assert job.added + job.already == PEOPLE
+        assert job.already > 0
+        people = await site.people()
+        assert len(people) == len(set(people)) == PEOPLE
+
+
+async def test_a_planned_stop_writes_down_where_the_import_stopped(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    async with opened(tmp_path, unused_tcp_port_factory()) as site:
+        await site.post("start")
+        await site.until_some_are_in()
+        assert await site.web.terminate(within_s=START_S) == 0
+        job, _ = await site.job()
+        assert job.status is Status.STOPPED
+        assert job.added == len(await site.people()) < PEOPLE
