@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi.routing import APIRoute
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from postroom.bench.house import until
 from postroom.domain.user import Role
@@ -26,7 +26,8 @@ from tests.browser.signed_in import sign_in_page
 from tests.browser.test_held import held_message, is_completed
 
 LIST = "every_page"
-PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 800}
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 LINKS = "[...document.querySelectorAll('main a[href], nav a[href]')].map(a => a.href)"
 PAGES_MAX = 1000  # links followed, most of them to pages seen already

@@ -138,8 +138,7 @@ async def change_password(request: Request, visitor: Viewer) -> Response:
         field = "old_password" if "your password now" in str(error) else "new_password"
         form.mistakes[field] = str(error)
         return await _account(request, visitor, form, status=422)
-    response = await _let_in(request, visitor.user, "/admin/account?said=password")
-    return response
+    return await _let_in(request, visitor.user, "/admin/account?said=password")
 
 
 @router.post("/account/sessions/end")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -11,7 +13,7 @@ from postroom.domain.access_key import (
     check_key_name,
     check_key_rights,
 )
-from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.records import keys, lists
 from postroom.web.desk import desk_of
@@ -44,9 +46,8 @@ async def create(request: Request, visitor: Owner) -> Response:
     for each in names or ():
         if await lists.find(tables, each) is None:
             form.mistakes["lists"] = _("There is no list %s.") % each
-    if not form.is_good:
+    if name is None or names is None or not form.is_good:
         return await _index(request, visitor, form, status=422)
-    assert name and names is not None
     key, made = await keys.create(tables, name, names, desk.clock.now(), rights)
     return show(request, visitor, "keys/made.html", key=key, made=made, url=desk.site.url)
 
@@ -54,10 +55,8 @@ async def create(request: Request, visitor: Owner) -> Response:
 @router.post("/revoke")
 async def revoke(request: Request, visitor: Owner) -> Response:
     form = await posted(request)
-    try:
+    with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
         await keys.revoke(desk_of(request).storage.tables, form.value("id"))
-    except NotFound:
-        pass  # somebody else did: it is gone, as was wanted
     return go("/admin/keys", "revoked")
 
 
@@ -68,8 +67,4 @@ async def _index(request: Request, visitor: Visitor, form: Form, status: int = 2
 
 
 def _list_names(text: str) -> tuple[str, ...]:
-    names = text.replace(",", " ").split()
-    try:
-        return check_key_lists(map(check_list_name, names))
-    except BadInput as error:
-        raise BadInput(str(error)) from None
+    return check_key_lists(map(check_list_name, text.replace(",", " ").split()))
