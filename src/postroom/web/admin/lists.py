@@ -52,11 +52,9 @@ async def create(request: Request, visitor: Editor) -> Response:
     desk, form = desk_of(request), await posted(request)
     name = form.take("name", check_list_name)
     sender, description, postal = _checked(form)
-    if form.is_good:
-        assert name and sender and description is not None and postal is not None
-        wanted = keep_lists.checked(
-            name, sender, description, postal, form.is_ticked("public_form")
-        )
+    if name and sender and description is not None and postal is not None:
+        is_open = form.is_ticked("public_form")
+        wanted = keep_lists.checked(name, sender, description, postal, is_open)
         try:
             await keep_lists.create(desk.storage.tables, wanted, desk.clock.now())
             return go(f"/admin/lists/{name}", "created")
