@@ -19,7 +19,7 @@ from postroom.flow import steer, subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
-from postroom.storage.port import DEAD_LETTERS, Storage, Unavailable
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, Unavailable
 from tests.scenario.clock import soon
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Town, once_each
@@ -103,6 +103,18 @@ async def test_rows_that_settling_finds_final_are_deleted_at_once(town: Town, at
     assert await batches.load_deliveries(town.storage.tables, ref, 0) == {}
 
 
+async def test_a_sender_that_dies_before_it_announces_holds_nobody_up(town: Town) -> None:
+    """Its item is hidden for minutes; its journal tells the next one at once."""
+    ref = await town.mailing(*PEOPLE)
+    await die_at_write(town, 1)
+    assert set((await town.states(ref)).values()) == {State.QUEUED}
+    assert await town.items() == 1
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == once_each(PEOPLE)
+    assert await town.is_archived(ref)
+
+
 async def archived_with_leftovers(town: Town, owner: str) -> str:
     """Its sender was killed before it deleted the rows; the item comes back only now."""
     town.sink.attempts.clear()
@@ -144,6 +156,14 @@ async def test_rows_that_a_retry_brings_back_are_not_deleted_as_leftovers(town: 
         assert (await town.read(ref)).books == Books(sent=3), at
         assert await town.items(DEAD_LETTERS) == 0, at
         await town.close_sender(role)
+        await clear_second_items(town)
+
+
+async def clear_second_items(town: Town) -> None:
+    """Whoever settles puts one more item than is needed, if the first was not lost."""
+    town.clock.move(CLAIM_S)
+    for claim in await town.storage.queues.claim(MAIL_QUEUE, limit=32, lease_s=CLAIM_S):
+        await town.storage.queues.complete(claim)
 
 
 async def bring_back(town: Town, ref: str) -> None:

@@ -46,7 +46,7 @@ class BadAddress(ValueError):
     """Not an address we take; the message is a sentence for the person who typed it."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """An address that `parse_address` took."""
 
     typed: str

@@ -25,7 +25,7 @@ _WHITE = re.compile(r"\s+")
 _RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute
 
 
-class Person(msgspec.Struct, frozen=True):
+class Person(msgspec.Struct, frozen=True, gc=False):  # thousands wait: none is part of a cycle
     """A row that can be used."""
 
     line: int

@@ -6,7 +6,7 @@ Steps: claim > message still going out? > ledger free? (else settle what a dead 
 > skip who left > announce a slice > hand it to the lane > archive the ends > record, together with
 announcing the next slice > delete what is final > complete the item.
 Dies half-way: the item comes back and the ledger tells the next sender where each delivery stands.
-    before the announcement     queued: nothing happened
+    before the announcement     queued: nothing happened; the journal tells whose item is hidden
     announced, nothing handed   settled by the journal: queued again. Without it: in doubt
     handed over, no answer      in doubt: resend or hold, as the message says
     answered, not archived      settled by the journal. Without it: in doubt
@@ -136,14 +136,15 @@ class Sender:
             item = parse_batch_item(claim.body)
         except BadItem:
             return await self._bury(claim)
+        journal.begin(item.ref, item.batch)  # from here on our successor knows what we had in hand
         try:
-            return await self._send_batch(claim, item, lane, journal)
+            handled = await self._send_batch(claim, item, lane, journal)
         except (Lost, ClaimLost):
-            journal.end()
-            return Handled.LOST
+            handled = Handled.LOST
         except Unreadable:
-            journal.end()
-            return await self._set_aside(claim)
+            handled = await self._set_aside(claim)
+        journal.end()
+        return handled
 
     async def _send_batch(
         self, claim: Claim, item: BatchItem, lane: Lane, journal: Journal
@@ -172,11 +173,11 @@ class Sender:
         return await self._finish(claim, batch)
 
     async def settle_for(self, owner: str, ref: str, batch: int) -> None:
-        """A sender of this machine died with this batch in hand: decide, and put a fresh item."""
+        """A sender of this machine died with this batch: decide, and put an item; its own hides."""
         found = await messages.find_live(self.storage.tables, ref)
         ledger = await batches.find_ledger(self.storage.tables, ref, batch)
-        if found is None or ledger is None or ledger[0].owner != owner:
-            return  # settled already
+        if found is None or ledger is None or ledger[0].owner not in ("", owner):
+            return  # settled already, and another sender is at it
         in_hand = self._in_hand(found[0], ledger)
         await in_hand.load()
         try:
@@ -253,9 +254,7 @@ class Sender:
         self, batch: InHand, compiled: CompiledMessage, lane: Lane, journal: Journal
     ) -> None:
         """Announce, hand over, archive; each write of the ledger also records the slice before."""
-        ledger = batch.ledger
         due = self._due(batch)
-        journal.begin(ledger.ref, ledger.batch)
         for start in range(0, len(due), self.slice_size):
             slice_ = await self._slice(batch, due, start)
             if slice_ is None:
@@ -266,7 +265,6 @@ class Sender:
                 outcomes = await lane.send(mails, _Watch(self.right, journal))
                 await self._archive(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
-        journal.end()
 
     def _due(self, batch: InHand) -> list[int]:
         """Whose turn it is; of a cancelled message everybody's, to be skipped."""
