@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ log = structlog.get_logger("web")
 T = TypeVar("T")
 REST_S = 1.0
 REST_PER_READ = 4.0
+GLANCE_S = 1.0  # a page may show what was read so long ago
 HEARTBEAT_S = 15.0
 SESSION_CHECKED_EVERY = timedelta(minutes=1)
 STREAMS_MAX = 500  # a process
@@ -91,12 +92,18 @@ class Pulse(Generic[T]):
             told.set_result(None)
 
 
+class _Glance(NamedTuple):
+    at: float  # when it was begun
+    reading: asyncio.Future[object]
+
+
 class Pulses:
     """All that is watched in this process, and by how many."""
 
     def __init__(self) -> None:
         self._pulses: dict[str, Pulse[object]] = {}
         self._streams: dict[str, int] = {}  # by session
+        self._glances: dict[str, _Glance] = {}
 
     def of(self, name: str, make: Callable[[], Pulse[T]]) -> Pulse[T]:
         """The one of this name, for all; it goes on where it was when somebody last watched."""
@@ -106,6 +113,17 @@ class Pulses:
         if pulse is None:
             pulse = self._pulses[name] = make()  # type: ignore[assignment]
         return pulse  # type: ignore[return-value]
+
+    async def glance(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
+        """What anybody read a moment ago, or is just reading, else a reading of our own."""
+        now_s = asyncio.get_running_loop().time()
+        self._glances = {
+            key: each for key, each in self._glances.items() if now_s < each.at + GLANCE_S
+        }
+        if name not in self._glances:
+            self._glances[name] = _Glance(now_s, asyncio.ensure_future(read()))
+        # Shielded: whoever goes away meanwhile does not end it for the others.
+        return await asyncio.shield(self._glances[name].reading)  # type: ignore[arg-type]
 
     def latest(self, name: str) -> object | None:
         """The last reading, if somebody watches it at this moment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -140,10 +141,12 @@ async def progress_of(pulses: Pulses, desk: Desk, message: Message) -> Progress:
     watched = pulses.latest(_name(message.ref))
     if isinstance(watched, Progress) and watched.message:
         return watched
-    counted = message
-    if not has_fresh_books(message):
-        counted = await report.books_of(desk.storage.tables, message)
-    return Progress(counted)
+    if has_fresh_books(message):
+        return Progress(message)
+    # By status and round: what somebody has just done with the message shows at once.
+    name = f"{message.ref} {message.status} {message.restarts}"
+    count = partial(report.books_of, desk.storage.tables, message)
+    return Progress(await pulses.glance(name, count))
 
 
 @router.get("/{ref}/live")
