@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -113,7 +114,7 @@ async def test_a_file_that_is_too_large_is_refused_with_a_sentence(
     editor: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = security.Room(body_bytes=10_000, answer_s=None)
-    monkeypatch.setitem(security.ROOMS, "upload", room)
+    monkeypatch.setattr(security, "ROOMS", [(re.compile("/admin/imports/upload"), room)])
     answer = await upload(editor, GOOD + "x" * 20_000)
     assert answer.status_code == 422
     assert "larger than 1 GiB" in answer.text

@@ -34,5 +34,9 @@ class Throttle:
             self._paid_off_at.popitem(last=False)
         return NO_WAIT
 
+    def forgive(self, caller: str) -> None:
+        """Whoever was right after all starts afresh."""
+        self._paid_off_at.pop(caller, None)
+
     def __len__(self) -> int:
         return len(self._paid_off_at)

@@ -64,6 +64,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
 
     role: Role
     address: str = ""  # empty: whoever comes says who they are (the first administrator)
+    key: str = ""  # the address's identity
     until: datetime
 
 

@@ -16,13 +16,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import argon2
 import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
-from postroom.domain.errors import AlreadyThere, BadInput, WrongState
+from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.user import (
     BROWSER_CHARS_MAX,
     INVITATION_LASTS,
@@ -39,10 +41,16 @@ from postroom.storage.port import Conflict, Tables
 FIRST_LINK_LASTS = timedelta(hours=12)
 HASHES_AT_ONCE = 2  # each takes 64 MiB and a core for 50 ms
 _TOKEN_BYTES = 32
+_TRIES_MAX = 5
+T = TypeVar("T")
 _hasher = argon2.PasswordHasher()
 _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
 # Compared with when nobody of that name is there, so that the answer takes as long.
 _NOBODY = _hasher.hash(secrets.token_hex(16))
+
+
+class WrongPassword(BadInput):
+    """Of somebody who is signed in and wants to change theirs."""
 
 
 class Browser(msgspec.Struct, frozen=True):
@@ -63,9 +71,12 @@ async def first_link(tables: Tables, now: datetime) -> str | None:
 async def invite(tables: Tables, address: str, role: Role, now: datetime) -> str:
     """A token for a newcomer, or for a user who forgot the password; older ones are void."""
     known = parse_address(address)
-    await users.withdraw_invitations(tables, known.typed)
+    await users.withdraw_invitations(tables, known.storage_key)
     until = now + INVITATION_LASTS
-    return await _invited(tables, Invitation(role=role, address=known.typed, until=until))
+    return await _invited(
+        tables,
+        Invitation(role=role, address=known.typed, key=known.storage_key, until=until),
+    )
 
 
 async def accept(
@@ -83,11 +94,8 @@ async def accept(
         return None  # an older link: somebody else was first
     if not await users.use_invitation(tables, token):
         return None
-    found = await users.find(tables, known.storage_key)
-    if found:
-        changed = msgspec.structs.replace(found[0], password=hashed, sessions_from=now)
-        await users.replace(tables, changed, found[1])
-        return changed
+    if await users.find(tables, known.storage_key):
+        return await _change(tables, known.storage_key, password=hashed, sessions_from=now)
     return await _added(tables, known, invitation.role, hashed, now)
 
 
@@ -126,7 +134,7 @@ async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> 
 async def change_password(tables: Tables, user: User, old: str, new: str, now: datetime) -> None:
     """Every session ends, this one too: the page begins a new one."""
     if not await _is_right(user.password, old[:PASSWORD_CHARS_MAX]):
-        raise BadInput("That is not your password now.")
+        raise WrongPassword("That is not your password now.")
     check_password(new, user.address)
     await _change(tables, user.key, password=await _hashed(new), sessions_from=now)
 
@@ -136,27 +144,32 @@ async def sign_out_everywhere(tables: Tables, user: User, now: datetime) -> None
 
 
 async def give_role(tables: Tables, key: str, role: Role) -> None:
+    """Conflict if the user, or the owner who makes it possible, changes at this moment."""
     user, etag = await users.read(tables, key)
+    changed = msgspec.structs.replace(user, role=role)
+    await users.withdraw_invitations(tables, key)
     if user.role is Role.OWNER and role is not Role.OWNER:
-        await _check_another_owner(tables, user)
-    await users.replace(tables, msgspec.structs.replace(user, role=role), etag)
+        await users.replace_beside(tables, changed, etag, *await _another_owner(tables, user))
+    else:
+        await users.replace(tables, changed, etag)
 
 
 async def remove(tables: Tables, key: str) -> None:
-    """Their sessions end with them: no user, no session."""
+    """Their sessions end with them (no user, no session), and so do links made for them."""
     user, etag = await users.read(tables, key)
+    await users.withdraw_invitations(tables, key)
     if user.role is Role.OWNER:
-        await _check_another_owner(tables, user)
-    await users.delete(tables, key, etag)
+        await users.delete_beside(tables, key, etag, *await _another_owner(tables, user))
+    else:
+        await users.delete(tables, key, etag)
 
 
-async def _check_another_owner(tables: Tables, user: User) -> None:
-    others = [
-        one async for one in users.every_user(tables)
-        if one.role is Role.OWNER and one.key != user.key
-    ]  # fmt: skip
-    if not others:
-        raise WrongState(f"{user.address} is the only owner: make somebody else one first.")
+async def _another_owner(tables: Tables, user: User) -> tuple[User, str]:
+    """Somebody who stays one: there is always an owner, also if two demote each other."""
+    async for one, etag in users.users_with_etags(tables):
+        if one.role is Role.OWNER and one.key != user.key:
+            return one, etag
+    raise WrongState(f"{user.address} is the only owner: make somebody else one first.")
 
 
 async def _invited(tables: Tables, invitation: Invitation) -> str:
@@ -178,22 +191,32 @@ async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: d
     return user
 
 
-async def _change(tables: Tables, key: str, **values: object) -> None:
-    user, etag = await users.read(tables, key)
-    try:
-        await users.replace(tables, msgspec.structs.replace(user, **values), etag)
-    except Conflict:
-        raise AlreadyThere("Your account changed at this moment: try again.") from None
+async def _change(tables: Tables, key: str, **values: object) -> User:
+    for _ in range(_TRIES_MAX):
+        user, etag = await users.read(tables, key)
+        changed = msgspec.structs.replace(user, **values)
+        with contextlib.suppress(Conflict):  # somebody changed their role: look again
+            await users.replace(tables, changed, etag)
+            return changed
+    raise Conflict("the user changes too fast")
 
 
 async def _hashed(password: str) -> str:
-    async with _hashing:
-        return await asyncio.to_thread(_hasher.hash, password)
+    return await _in_turn(_hasher.hash, password)
 
 
 async def _is_right(hashed: str, password: str) -> bool:
-    async with _hashing:
-        return await asyncio.to_thread(_matches, hashed, password)
+    return await _in_turn(_matches, hashed, password)
+
+
+async def _in_turn(call: Callable[..., T], *arguments: str) -> T:
+    """In a thread, few at once. A page that gives up meanwhile does not give its turn away."""
+
+    async def work() -> T:
+        async with _hashing:
+            return await asyncio.to_thread(call, *arguments)
+
+    return await asyncio.shield(asyncio.ensure_future(work()))
 
 
 def _matches(hashed: str, password: str) -> bool:

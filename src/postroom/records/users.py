@@ -17,7 +17,7 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.user import Invitation, Session, User
 from postroom.records.rows import from_properties, readable_rows, to_properties
-from postroom.storage.port import Conflict, Tables, Within
+from postroom.storage.port import Change, Conflict, Delete, Replace, Tables, Within
 
 SEEN_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a page
 _TABLE = "service"
@@ -56,13 +56,38 @@ async def replace(tables: Tables, user: User, etag: str) -> None:
     await tables.replace(_TABLE, _USER, user.key, to_properties(user), etag)
 
 
+async def replace_beside(
+    tables: Tables, user: User, etag: str, other: User, other_etag: str
+) -> None:
+    """Only as long as the other one is as they were seen: Conflict if either changed."""
+    rows: list[Change] = [
+        Replace(user.key, to_properties(user), etag),
+        Replace(other.key, to_properties(other), other_etag),
+    ]
+    await tables.batch(_TABLE, _USER, rows)
+
+
 async def delete(tables: Tables, key: str, etag: str) -> None:
     await tables.delete(_TABLE, _USER, key, etag)
 
 
+async def delete_beside(tables: Tables, key: str, etag: str, other: User, other_etag: str) -> None:
+    """Only as long as the other one is as they were seen: Conflict if either changed."""
+    rows: list[Change] = [
+        Delete(key, etag),
+        Replace(other.key, to_properties(other), other_etag),
+    ]
+    await tables.batch(_TABLE, _USER, rows)
+
+
 async def every_user(tables: Tables) -> AsyncIterator[User]:
-    async for user, _ in readable_rows(tables, _TABLE, Within(_USER), User):
+    async for user, _ in users_with_etags(tables):
         yield user
+
+
+async def users_with_etags(tables: Tables) -> AsyncIterator[tuple[User, str]]:
+    async for user, row in readable_rows(tables, _TABLE, Within(_USER), User):
+        yield user, row.etag
 
 
 async def is_anybody_there(tables: Tables) -> bool:
@@ -146,8 +171,13 @@ async def use_invitation(tables: Tables, token: str) -> bool:
     return False
 
 
-async def withdraw_invitations(tables: Tables, address: str) -> None:
+async def withdraw_invitations(tables: Tables, key: str) -> None:
     """All that were made for one address; with "" those for the first administrator."""
     async for invitation, row in readable_rows(tables, _TABLE, Within(_INVITATION), Invitation):
-        if invitation.address == address:
+        if invitation.key == key:
             await tables.delete(_TABLE, _INVITATION, row.key)
+
+
+async def open_invitations(tables: Tables, now: datetime) -> list[Invitation]:
+    found = readable_rows(tables, _TABLE, Within(_INVITATION), Invitation)
+    return [each async for each, _ in found if each.address and now < each.until]

@@ -24,7 +24,7 @@ NOTICES = {
     "deleting": _("It is being deleted, in the background."),
     "added": _("Added."),
     "removed": _("Removed."),
-    "invited": _("Invited."),
+    "withdrawn": _("Withdrawn: the link is void."),
     "revoked": _("Revoked: within five seconds nobody takes it any more."),
     "ended": _("Signed out there."),
     "password": _("Your password is changed, and every other browser signed out."),

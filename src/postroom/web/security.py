@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -25,14 +26,18 @@ class Room(msgspec.Struct, frozen=True):
 
 ORDINARY = Room()
 _MEGABYTE = 1024 * 1024
-# By the last part of an admin page's path.
-ROOMS = {
-    "live": Room(answer_s=None),  # server-sent events
-    "export": Room(answer_s=None),
-    "upload": Room(body_bytes=1024 * _MEGABYTE, answer_s=None),  # a file of people, kept on disk
-    "write": Room(body_bytes=10 * _MEGABYTE, answer_s=30.0),  # two bodies, typed or uploaded
-    "preview": Room(body_bytes=10 * _MEGABYTE, answer_s=30.0),
-}
+_STREAM = Room(answer_s=None)
+_MESSAGE = Room(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies, typed or uploaded
+# By the whole path: whoever may choose a part of one must not choose its room.
+ROOMS = [
+    (re.compile(r"/admin/live|/admin/imports/\w+/live|/admin/messages/\d+/live"), _STREAM),
+    (re.compile(r"/admin/subscribers/export|/admin/imports/\w+/report/export"), _STREAM),
+    (re.compile(r"/admin/messages/\d+/people/export"), _STREAM),
+    (re.compile(r"/admin/messages/(\d+/)?write|/admin/messages/(mail/)?preview"), _MESSAGE),
+    (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
+    # A file of people, kept on disk.
+    (re.compile(r"/admin/imports/upload"), Room(body_bytes=1024 * _MEGABYTE, answer_s=None)),
+]
 
 # No script, nothing from elsewhere, nobody frames us: subscriber pages need a stylesheet alone.
 CONTENT_SECURITY_POLICY = (
@@ -105,18 +110,15 @@ class Guard:
             headers.setdefault("Content-Security-Policy", ADMIN_POLICY)
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
-        is_static = scope["path"].startswith("/static/") and status == HTTPStatus.OK
+        is_there = status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED)
+        is_static = scope["path"].startswith("/static/") and is_there
         headers.setdefault("Cache-Control", "public, max-age=3600" if is_static else "no-store")
         if self._is_https:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)
 
 
 def room_for(path: str) -> Room:
-    if path.startswith("/api/v1/messages"):  # two bodies there, too
-        return ROOMS["write"]
-    if not path.startswith("/admin/"):
-        return ORDINARY
-    return ROOMS.get(path.rpartition("/")[2], ORDINARY)
+    return next((room for pattern, room in ROOMS if pattern.fullmatch(path)), ORDINARY)
 
 
 def _limited(receive: Receive, room: int) -> Receive:

@@ -14,12 +14,13 @@ from postroom.domain.errors import BadInput
 from postroom.domain.throttle import NO_WAIT, Throttle
 from postroom.domain.user import User
 from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
+from postroom.flow.sign_in import Browser, WrongPassword
 from postroom.records import users
 from postroom.web.desk import client_of, desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show, show_bare
 from postroom.web.texts import gettext as _
+from postroom.web.throttles import network_of
 from postroom.web.visitor import (
     Anybody,
     Viewer,
@@ -31,9 +32,10 @@ from postroom.web.visitor import (
 
 router = APIRouter()
 HOME = "/admin"
-# So many at once and so many an hour: a person mistypes, a program tries for ever.
+# So many at once and so many an hour: a person mistypes, a program tries for ever. For one address
+# they count by network, or anybody could lock anybody out.
 ADDRESS_TRIES = 10
-CLIENT_TRIES = 50
+NETWORK_TRIES = 50
 CALLERS_MAX = 10_000
 
 
@@ -45,12 +47,18 @@ class Tries:
         self._of_address = Throttle(
             ADDRESS_TRIES, hour, burst=ADDRESS_TRIES, callers_max=CALLERS_MAX
         )
-        self._of_client = Throttle(CLIENT_TRIES, hour, burst=CLIENT_TRIES, callers_max=CALLERS_MAX)
+        self._of_network = Throttle(
+            NETWORK_TRIES, hour, burst=NETWORK_TRIES, callers_max=CALLERS_MAX
+        )
 
-    def may_try(self, client: str, address: str, now: datetime) -> bool:
-        if self._of_client.wait(client, now) > NO_WAIT:
+    def may_try(self, network: str, address: str, now: datetime) -> bool:
+        """Counted before the password is looked at, so that many at once are many tries."""
+        if self._of_network.wait(network, now) > NO_WAIT:
             return False
-        return self._of_address.wait(address.strip().casefold()[:320], now) <= NO_WAIT
+        return self._of_address.wait(f"{network} {address}", now) <= NO_WAIT
+
+    def forgive(self, network: str, address: str) -> None:
+        self._of_address.forgive(f"{network} {address}")
 
 
 _BROWSERS = ("Edg", "OPR", "Firefox", "Chrome", "Safari")
@@ -69,13 +77,15 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     """The same answer whether the address or the password is wrong."""
     desk, form = desk_of(request), await posted(request)
     where = _safe(form.value("next"))
-    if not _may_try(request, form.value("address")):
+    tries, who = _tries(request), form.value("address").strip().casefold()[:320]
+    if not tries.may_try(network_of(client_of(request)), who, desk.clock.now()):
         form.mistake = _("Too many tries: wait a few minutes.")
         return _door(request, form, where, status=429)
     user = await sign_in.check(desk.storage.tables, form.value("address"), form.value("password"))
     if user is None:
         form.mistake = _("The address or the password is not right.")
         return _door(request, form, where, status=422)
+    tries.forgive(network_of(client_of(request)), who)
     return await _let_in(request, user, where)
 
 
@@ -101,11 +111,12 @@ async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Respo
 
 @router.post("/welcome/{token}")
 async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
-    desk, form = desk_of(request), await posted(request)
+    desk = desk_of(request)
     tables, now = desk.storage.tables, desk.clock.now()
     invitation = await users.find_invitation(tables, token, now)
-    if invitation is None:
+    if invitation is None:  # nothing that a stranger sends is read
         return show_bare(request, "void_link.html", 404)
+    form = await posted(request)
     address, password = form.value("address"), form.value("password")
     try:
         user = await sign_in.accept(tables, token, address, password, now)
@@ -130,13 +141,18 @@ async def account_page(request: Request, visitor: Viewer) -> Response:
 async def change_password(request: Request, visitor: Viewer) -> Response:
     desk, form = desk_of(request), await posted(request)
     tables, now = desk.storage.tables, desk.clock.now()
+    if not _tries(request).may_try(visitor.session.id, visitor.user.key, now):
+        form.mistake = _("Too many tries: wait a few minutes.")
+        return await _account(request, visitor, form, status=429)
     try:
         await sign_in.change_password(
             tables, visitor.user, form.value("old_password"), form.value("new_password"), now
         )
+    except WrongPassword as error:
+        form.mistakes["old_password"] = str(error)
+        return await _account(request, visitor, form, status=422)
     except BadInput as error:
-        field = "old_password" if "your password now" in str(error) else "new_password"
-        form.mistakes[field] = str(error)
+        form.mistakes["new_password"] = str(error)
         return await _account(request, visitor, form, status=422)
     return await _let_in(request, visitor.user, "/admin/account?said=password")
 
@@ -182,12 +198,12 @@ async def _let_in(request: Request, user: User, where: str) -> Response:
     return response
 
 
-def _may_try(request: Request, address: str) -> bool:
+def _tries(request: Request) -> Tries:
     state = request.app.state
     if not hasattr(state, "tries"):
         state.tries = Tries()
     tries: Tries = state.tries
-    return tries.may_try(client_of(request), address, desk_of(request).clock.now())
+    return tries
 
 
 def _safe(where: str) -> str:

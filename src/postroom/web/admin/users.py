@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.domain.address import parse_address
-from postroom.domain.errors import WrongState
+from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.user import INVITATION_LASTS, Role
 from postroom.flow import sign_in
 from postroom.records import users
-from postroom.storage.port import Conflict
+from postroom.storage.port import Conflict, Tables
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show
@@ -41,12 +41,12 @@ async def invite(request: Request, visitor: Owner) -> Response:
 
 @router.post("/role")
 async def give_role(request: Request, visitor: Owner) -> Response:
-    form = await posted(request)
+    tables, form = desk_of(request).storage.tables, await posted(request)
     role = form.take("role", _role)
     if role is None:
         return await _index(request, visitor, form, status=422)
     try:
-        await sign_in.give_role(desk_of(request).storage.tables, form.value("key"), role)
+        await sign_in.give_role(tables, await _known_key(tables, form), role)
     except WrongState as error:
         return await _index(request, visitor, Form(mistake=str(error)), status=409)
     except Conflict:
@@ -56,9 +56,9 @@ async def give_role(request: Request, visitor: Owner) -> Response:
 
 @router.post("/remove")
 async def remove(request: Request, visitor: Owner) -> Response:
-    form = await posted(request)
+    tables, form = desk_of(request).storage.tables, await posted(request)
     try:
-        await sign_in.remove(desk_of(request).storage.tables, form.value("key"))
+        await sign_in.remove(tables, await _known_key(tables, form))
     except WrongState as error:
         return await _index(request, visitor, Form(mistake=str(error)), status=409)
     except Conflict:
@@ -66,14 +66,41 @@ async def remove(request: Request, visitor: Owner) -> Response:
     return go("/admin/users", "removed")
 
 
+@router.post("/withdraw")
+async def withdraw(request: Request, visitor: Owner) -> Response:
+    """A link that was not used yet is void from here on."""
+    form = await posted(request)
+    if form.value("key"):
+        await users.withdraw_invitations(desk_of(request).storage.tables, form.value("key"))
+    return go("/admin/users", "withdrawn")
+
+
 _CHANGED = _("Somebody changed this user at the same moment: look, and try again.")
 
 
 async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
-    found = [user async for user in users.every_user(desk_of(request).storage.tables)]
-    roles = [(role.value, role.value) for role in Role]
-    return show(request, visitor, "users/index.html", status, users=found, form=form, roles=roles)
+    desk = desk_of(request)
+    return show(
+        request,
+        visitor,
+        "users/index.html",
+        status,
+        users=[user async for user in users.every_user(desk.storage.tables)],
+        invited=await users.open_invitations(desk.storage.tables, desk.clock.now()),
+        form=form,
+        roles=[(role.value, role.value) for role in Role],
+    )
+
+
+async def _known_key(tables: Tables, form: Form) -> str:
+    """One of the keys that the page showed; anything else could not even be looked for."""
+    keys = [user.key async for user in users.every_user(tables)]
+    if form.value("key") not in keys:
+        raise NotFound("There is no such user.")
+    return form.value("key")
 
 
 def _role(text: str) -> Role:
-    return Role(text) if text in set(Role) else Role.VIEWER
+    if text not in set(Role):
+        raise BadInput(_("Choose a role: viewer, editor or owner."))
+    return Role(text)
