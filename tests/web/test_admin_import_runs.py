@@ -34,7 +34,7 @@ from tests.web.importing import (
     uploaded,
 )
 from tests.web.office import LIST, NOW
-from tests.web.signed_in import Worker, sign_in_as
+from tests.web.signed_in import OWN_PAGE, Worker, sign_in_as
 
 MANY = "email\n" + "".join(f"student{n}@contoso.edu\n" for n in range(3000))
 ADDRESS_ALONE = {"name-1": "", "name-2": ""}
@@ -283,3 +283,33 @@ async def test_a_viewer_may_look_at_imports_and_no_more(editor: Worker) -> None:
 async def test_an_import_that_never_was_is_not_found(editor: Worker, id_: str) -> None:
     for path in ("", "/live", "/columns", "/report/export"):
         assert (await editor.get(f"/admin/imports/{id_}{path}")).status_code == 404
+
+
+async def test_imports_started_at_the_same_moment_are_counted_too(
+    editor: Worker, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [(await looked_over(editor, MANY, **ADDRESS_ALONE))[0] for _ in range(4)]
+    read = imports.read
+
+    async def slow(tables: Tables, id_: str) -> tuple[ImportJob, str]:
+        await asyncio.sleep(0)  # the others get their turn
+        return await read(tables, id_)
+
+    monkeypatch.setattr(imports, "read", slow)
+    answers = await asyncio.gather(*(editor.post(f"{path}/start") for path in paths))
+    assert sorted(answer.status_code for answer in answers) == [303, 303, 409, 409]
+    gate.is_open.set()
+    await runs_at(editor).settled()
+    later = next(p for p, answer in zip(paths, answers, strict=True) if answer.status_code == 409)
+    assert (await editor.post(f"{later}/start")).status_code == 303  # the places were given back
+    await runs_at(editor).settled()
+
+
+async def test_two_files_in_one_upload_are_refused(editor: Worker, tmp_path: Path) -> None:
+    two = [("file", ("a.csv", GOOD.encode())), ("file", ("b.csv", GOOD.encode()))]
+    answer = await editor.browser.post(
+        "/admin/imports/upload", data={"list": LIST}, files=two, headers=OWN_PAGE
+    )
+    assert answer.status_code == 422
+    assert "Choose one file" in answer.text
+    assert files(tmp_path) == []

@@ -274,21 +274,23 @@ async def test_a_time_is_meant_in_its_zone(editor: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "field", "sentence"),
     [
-        ({"date": "2020-01-01"}, "in the past"),
-        ({"date": ""}, "not a date and time"),
-        ({"zone": "Europe/Nowhere"}, "no time zone"),
+        ({"date": "2020-01-01"}, "date", "in the past"),
+        ({"date": ""}, "date", "not a date and time"),
+        ({"zone": "Europe/Nowhere"}, "zone", "no time zone"),
     ],
 )
-async def test_a_time_that_cannot_be_is_refused_with_a_sentence(
-    editor: Worker, changes: dict[str, str], sentence: str
+async def test_a_time_that_cannot_be_is_refused_with_a_sentence_beside_its_field(
+    editor: Worker, changes: dict[str, str], field: str, sentence: str
 ) -> None:
     path = await written(editor)
     when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"} | changes
     answer = await editor.post(f"{path}/schedule", **when)
     assert answer.status_code == 422
-    assert sentence in unescape(answer.text)
+    beside = re.findall(r'id="(\w+)-mistake">([^<]+)<', answer.text)
+    assert [name for name, _words in beside] == [field]
+    assert sentence in unescape(beside[0][1])
     assert 'value="09:30"' in answer.text
 
 

@@ -139,6 +139,16 @@ async def test_only_an_owner_deletes_them(owner: Worker) -> None:
         assert (await editor.post("/admin/outbox/empty")).status_code == 403
 
 
+async def test_a_viewer_reads_no_mail_whose_links_would_let_them_act(owner: Worker) -> None:
+    await keep(owner, 1)
+    path = await first_path(owner)
+    viewer = await sign_in_as(owner.office, Role.VIEWER)
+    async with viewer.browser:
+        for each in ("/admin/outbox", path, f"{path}/html"):
+            assert (await viewer.get(each)).status_code == 403
+        assert "/admin/outbox" not in (await viewer.get("/admin/lists")).text
+
+
 @pytest.mark.parametrize("key", ["x", "1234567890123-0123456789abcdef", "..%2Fsecret"])
 async def test_a_key_of_no_mail_is_not_found(owner: Worker, key: str) -> None:
     assert (await owner.get(f"/admin/outbox/{key}")).status_code == 404

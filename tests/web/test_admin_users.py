@@ -217,3 +217,17 @@ async def test_a_file_that_did_not_change_may_be_kept(office: Office) -> None:
     assert again.status_code == 304
     assert re.match("public, max-age", again.headers["cache-control"])
     assert "no-store" in (await office.browser.get("/static/nothing")).headers["cache-control"]
+
+
+async def test_after_signing_in_one_is_where_one_wanted_to_go_with_what_was_asked(
+    office: Office,
+) -> None:
+    await sign_in.add_user(office.storage.tables, EVE, Role.OWNER, PASSWORD, NOW)
+    wanted = "/admin/subscribers?list=contoso1&q=ada"
+    door = await office.browser.get(wanted)
+    page = await office.browser.get(door.headers["location"])
+    where = re.search(r'name="next" value="([^"]*)"', page.text)
+    assert where
+    fields = {"address": EVE, "password": PASSWORD, "next": where[1].replace("&amp;", "&")}
+    answer = await office.browser.post("/admin/sign-in", data=fields, headers=OWN_PAGE)
+    assert answer.headers["location"] == wanted

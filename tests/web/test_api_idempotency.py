@@ -46,6 +46,45 @@ async def test_the_same_call_again_gives_the_same_answer_and_creates_nothing(
     assert await count(program, path) == before + 1
 
 
+async def test_a_message_written_for_a_time_that_has_passed_gives_the_same_answer(
+    program: Program,
+) -> None:
+    path, sent = CREATIONS["message"]
+    sent = sent | {"at": (program.clock.now() + timedelta(hours=1)).isoformat()}
+    first = await program.call("POST", path, sent, idempotency_key="one")
+    program.clock.move(DAY_S - 1)
+    again = await program.call("POST", path, sent, idempotency_key="one")
+    assert (again.status_code, again.content) == (201, first.content)
+    assert problem(await program.call("POST", path, sent), 422)["field"] == "at"
+
+
+async def test_a_call_that_died_is_finished_even_if_its_time_has_passed(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sent = CREATIONS["message"]
+    due_at = program.clock.now() + timedelta(hours=1)
+    sent = sent | {"at": due_at.isoformat()}
+    with monkeypatch.context() as dying:
+        dying.setattr(compose, "compose", fail)
+        problem(await program.call("POST", path, sent, idempotency_key="one"), 503)
+    program.clock.move(DAY_S / 2)
+    made = await program.make(path, sent, idempotency_key="one")
+    assert made["due_at"] == due_at.isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize("kind", ["subscriber", "message"])
+async def test_what_was_made_for_a_list_that_is_gone_gives_the_same_answer(
+    program: Program, kind: str
+) -> None:
+    path, sent = CREATIONS[kind]
+    first = await program.call("POST", path, sent, idempotency_key="one")
+    await program.call("DELETE", "/lists/contoso1", if_match="*")
+    again = await program.call("POST", path, sent, idempotency_key="one")
+    assert (again.status_code, again.content) == (201, first.content)
+    problem(await program.call("POST", path, sent, idempotency_key="two"), 404)
+    assert await notes(program) == 1 + 2  # the first call's, and two by age
+
+
 async def test_another_request_under_the_same_key_is_refused(program: Program) -> None:
     path, sent = CREATIONS["message"]
     await program.make(path, sent, idempotency_key="one")

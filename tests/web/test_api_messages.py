@@ -70,7 +70,7 @@ async def test_a_draft_is_written_and_shown_with_its_bodies(program: Program) ->
         ({"text": "a\0b"}, "text"),
         ({"html": "x" * (2 * 1024 * 1024 + 1)}, "html"),
         ({"at": "tomorrow"}, "at"),
-        ({"at": "2026-12-01 09:00", "zone": "Mars/Base"}, "at"),
+        ({"at": "2026-12-01 09:00", "zone": "Mars/Base"}, "zone"),
         ({"at": "2020-01-01T09:00Z"}, "at"),
         ({"on_doubt": "maybe"}, "on_doubt"),
         ({"text": None}, None),

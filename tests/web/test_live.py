@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -266,13 +266,13 @@ async def test_all_who_watch_share_one_reader_which_rests_when_they_leave(
     assert room.clock.sleepers == []
 
 
-async def test_a_stream_ends_with_its_session(room: Room) -> None:
+async def test_a_stream_ends_within_ten_seconds_of_its_session(room: Room) -> None:
     message = await room.message()
     async with room.watching(live(message)) as stream:
         await stream.event()
         [session] = await users.sessions_of(room.storage.tables, room.worker.user, NOW)
         await users.end_session(room.storage.tables, session.id)
-        await room.clock.tick(61)
+        await room.clock.tick(10)
         assert (await stream.event())[0] == "done"
 
 
@@ -289,6 +289,16 @@ async def test_one_browser_has_only_so_many_streams(room: Room) -> None:
             await stream.chunk()
         async with room.watching(path) as fifth:
             assert await fifth.status == 429
+
+
+async def test_streams_opened_at_the_same_moment_are_counted_too(room: Room) -> None:
+    path = live(await room.message())
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(room.watching(path)) for _ in range(6)]
+        statuses = [await stream.status for stream in streams]
+    assert sorted(statuses) == [200] * 4 + [429] * 2
+    async with room.watching(path) as again:  # all places were given back
+        assert await again.status == 200
 
 
 async def test_proxies_hear_from_a_stream_that_has_nothing_to_say(

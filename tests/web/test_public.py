@@ -229,3 +229,32 @@ async def test_a_page_that_is_not_there_says_so(office: Office) -> None:
 
 async def test_it_is_ready_when_storage_answers(office: Office) -> None:
     assert (await office.browser.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_whoever_only_asks_for_the_head_learns_it_as_well(office: Office, path: str) -> None:
+    assert (await office.browser.head(path)).status_code == 200
+
+
+async def test_a_list_row_of_a_newer_version_keeps_nobody_from_leaving_or_confirming(
+    office: Office,
+) -> None:
+    subscriber, tables = await office.join(verified=False), office.storage.tables
+    row = await tables.get("mailinglist", LIST, "mailinglist")
+    assert row
+    await tables.upsert("mailinglist", LIST, "mailinglist", row.properties | {"v": 99})
+    confirm, leave = office.confirm_path(subscriber.guid), office.leave_path(subscriber.guid)
+    assert "Yes, I want to join" in (await office.browser.get(confirm)).text
+    assert (await office.browser.post(confirm)).status_code == 303
+    assert "Leave this list?" in (await office.browser.get(leave)).text
+    answer = await office.browser.post(leave, data={"List-Unsubscribe": "One-Click"})
+    assert (answer.status_code, answer.text) == (200, "Unsubscribed.")
+    assert (await office.subscriber()).gone is Gone.LEFT
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1", "undefined", "us-ascii"])
+async def test_one_click_leaves_whatever_charset_it_names(office: Office, charset: str) -> None:
+    path = office.leave_path((await office.join(verified=True)).guid)
+    kind = {"content-type": f'multipart/form-data; charset={charset}; boundary="x"'}
+    assert (await office.browser.post(path, content=MULTIPART, headers=kind)).status_code == 200
+    assert (await office.subscriber()).gone is Gone.LEFT

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+import structlog
+
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
-from postroom.records.rows import FORMAT, all_rows, from_properties, to_properties
+from postroom.records.rows import FORMAT, Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, Tables, Within
 
+log = structlog.get_logger("records")
 TABLE = "mailinglist"
 KEY = "mailinglist"
 # A directory of the lists, so that showing them never reads past their subscribers. List names
@@ -62,14 +65,25 @@ async def replace(tables: Tables, mailing_list: MailingList, etag: str) -> str:
 async def page(
     tables: Tables, *, limit: int, after: str = ""
 ) -> tuple[list[MailingList], str | None]:
-    """Lists by name, and the name to go on after, if there are more. A page may be short."""
+    """Lists by name, and the name to go on after, if there are more.
+
+    A page may be short: a list that cannot be read is passed over, and hides none of the others.
+    """
     keys = Within(DIRECTORY, f"{after} " if after else "")  # a space sorts before every name
     entries = await tables.scan(TABLE, keys, limit=limit)
     while not entries.rows and entries.next:
         entries = await tables.scan(TABLE, keys, limit=limit, after=entries.next)
     names = [row.key for row in entries.rows]
-    found = [await find(tables, name) for name in names]
+    found = [await _find_readable(tables, name) for name in names]
     return [each for each in found if each], names[-1] if entries.next else None
+
+
+async def _find_readable(tables: Tables, name: str) -> MailingList | None:
+    try:
+        return await find(tables, name)
+    except Unreadable as error:
+        log.error("row_unreadable", table=TABLE, partition=name, error=str(error)[:200])
+        return None
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:

@@ -17,12 +17,21 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import structlog
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, ticks
-from postroom.records.rows import FORMAT, all_rows, from_properties, readable_rows, to_properties
+from postroom.records.rows import (
+    FORMAT,
+    Unreadable,
+    all_rows,
+    from_properties,
+    readable_rows,
+    to_properties,
+)
 from postroom.storage.port import Across, Conflict, Tables, Value, Within
 
+log = structlog.get_logger("records")
 LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
 DIRECTORY = "-messages"  # sorts apart from dates and from every other partition
@@ -76,8 +85,17 @@ async def newest(
         going_on = page.next
         if going_on is None:
             break
-    found = [await find(tables, ref) for ref in refs]
+    found = [await _find_readable(tables, ref) for ref in refs]
     return [message for message in found if message], refs[-1] if going_on else None
+
+
+async def _find_readable(tables: Tables, ref: str) -> Message | None:
+    """One that cannot be read hides no other."""
+    try:
+        return await find(tables, ref)
+    except Unreadable as error:
+        log.error("row_unreadable", ref=ref, error=str(error)[:200])
+        return None
 
 
 async def every_message(tables: Tables) -> AsyncIterator[Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -12,28 +13,69 @@ from urllib.parse import quote
 import structlog
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.domain.errors import NotFound
+from postroom.domain.errors import AlreadyThere, NotFound, WrongState
+from postroom.records.rows import Unreadable
 from postroom.storage.port import StorageError
 from postroom.web import admin, api, public, public_form
 from postroom.web.admin import import_runs
 from postroom.web.desk import Desk, desk_of
-from postroom.web.pages import show_bare
+from postroom.web.pages import part, show_bare
 from postroom.web.security import Guard, TooLarge
+from postroom.web.texts import gettext as _
 from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
+OURS = str(Path(__file__).parent.parent)  # where our own code is
 READY_S_MAX = 2.0
 RETRY_AFTER_S = "10"
-DETAILS = {
+DETAILS = {  # of a problem, for programs
     404: "There is no such resource; /api/v1/openapi.json lists them.",
     405: "This resource does not take that method; see /api/v1/openapi.json.",
     413: "The body is too large; send a smaller one.",
+    500: "Something went wrong here; look whether it was done, then try again.",
     503: "Storage does not answer in time; try again a little later.",
+}
+
+# Title and sentence for administrators; whoever reads mail has pages of their own.
+ADMIN_PAGES = {
+    404: (
+        _("There is nothing here"),
+        _("Somebody deleted it meanwhile, or the address is mistyped."),
+    ),
+    405: (
+        _("This page does not take that"),
+        _("Open it from the menu, and use its buttons. Nothing changed."),
+    ),
+    409: (_("This cannot be done now"), _("It changed meanwhile: look at it again.")),
+    413: (
+        _("That was too much at once"),
+        _("More was sent than this page takes. Nothing changed: go back, and send less."),
+    ),
+    429: (_("That was too often"), _("Wait a little, then try again. Nothing changed.")),
+    500: (
+        _("Something went wrong here"),
+        _("It is in the log of the web role. Look whether your change was made, then try again."),
+    ),
+    503: (
+        _("Please try again"),
+        _("Storage does not answer in time. Wait a little, and look whether your change was made."),
+    ),
+}
+NOT_UNDERSTOOD = (
+    _("That was not understood"),
+    _("Nothing changed: go back, load the page again, and use its buttons."),
+)
+PUBLIC_PAGES = {
+    404: "nothing_here.html",
+    405: "nothing_here.html",
+    500: "try_again.html",
+    503: "try_again.html",
 }
 
 
@@ -53,15 +95,19 @@ def create_app(desk: Desk) -> ASGIApp:
     app.include_router(public.router)
     app.include_router(public_form.router)
     app.include_router(admin.router)
-    app.add_api_route("/healthz", healthy, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/readyz", ready, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_exception_handler(HTTPException, no_page)
-    app.add_exception_handler(StorageError, try_again)
+    for failure in (StorageError, Unreadable, TimeoutError):
+        app.add_exception_handler(failure, try_again)
     app.add_exception_handler(TooLarge, too_large)
     app.add_exception_handler(NotFound, not_there)
+    for refusal in (AlreadyThere, WrongState):
+        app.add_exception_handler(refusal, not_now)
     app.add_exception_handler(SignInFirst, sign_in_first)
     app.add_exception_handler(NotAllowed, not_allowed)
+    app.add_middleware(LastResort)
     return Guard(app, is_https=desk.is_https, too_late=too_late)
 
 
@@ -89,21 +135,28 @@ async def ready(request: Request) -> Response:
 
 async def no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    template = "nothing_here.html" if error.status_code in (404, 405) else "not_understood.html"
-    return _failed(request.url.path, error.status_code, template, error.headers)
+    return _failed(request.url.path, error.status_code, error.headers)
 
 
 async def not_there(request: Request, error: Exception) -> Response:
     """Somebody deleted it meanwhile, or the address was typed."""
-    return _failed(request.url.path, 404, "nothing_here.html")
+    return _failed(request.url.path, 404)
+
+
+async def not_now(request: Request, error: Exception) -> Response:
+    """The error is a sentence for whoever asked."""
+    return _failed(request.url.path, 409, sentence=str(error))
 
 
 async def sign_in_first(request: Request, error: Exception) -> Response:
     """Back to where they wanted to go, after signing in; a part of a page reloads the whole."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
-    where = request.url.path if request.method in SAFE_METHODS else ADMIN
-    return RedirectResponse(f"/admin/sign-in?next={quote(where)}", HTTPStatus.SEE_OTHER)
+    where = ADMIN
+    if request.method in SAFE_METHODS:
+        where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    to = f"/admin/sign-in?next={quote(where, safe='/')}"
+    return RedirectResponse(to, HTTPStatus.SEE_OTHER)
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
@@ -116,18 +169,64 @@ async def try_again(request: Request, error: Exception) -> Response:
 
 
 async def too_large(request: Request, error: Exception) -> Response:
-    return _failed(request.url.path, 413, "not_understood.html")
+    return _failed(request.url.path, 413)
 
 
 def too_late(path: str) -> Response:
-    return _failed(path, 503, "try_again.html", {"Retry-After": RETRY_AFTER_S})
+    return _failed(path, 503, {"Retry-After": RETRY_AFTER_S})
+
+
+class LastResort:
+    """Answers for what nobody foresaw, and writes down what it was and where.
+
+    Not its words, nor a traceback with them: they may quote an address or a token. So the error
+    ends here; a handler of Starlette's would hand it on to the server, which writes down all of it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal is_started
+            is_started = is_started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noted)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            if scope["type"] != "http":  # the start or the stop of the whole: for the server
+                raise
+            cause = error.__cause__ or error
+            log.error("page_failed", error=type(cause).__name__, at=_place(cause))
+            if not is_started:
+                await _failed(scope["path"], 500)(scope, receive, send)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame of ours."""
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    ours = [(file, line) for file, line in frames if file.startswith(OURS)]
+    file, line = (ours or frames)[-1]
+    return f"{file.removeprefix(OURS).lstrip('/')}:{line}"
 
 
 def _failed(
-    path: str, status: int, template: str, headers: Mapping[str, str] | None = None
+    path: str, status: int, headers: Mapping[str, str] | None = None, sentence: str = ""
 ) -> Response:
     """A page for people, problem+json (RFC 9457) for programs."""
-    if not path.startswith("/api/"):
-        return HTMLResponse(public.render(template, list_title=""), status, headers)
-    detail = DETAILS.get(status, "This could not be done.")
-    return api.Refused(HTTPStatus(status), detail, headers or {}).response()
+    if path.startswith("/api/"):
+        detail = sentence or DETAILS.get(status, "This could not be done.")
+        return api.Refused(HTTPStatus(status), detail, headers or {}).response()
+    if path == ADMIN or path.startswith(f"{ADMIN}/"):
+        title, words = ADMIN_PAGES.get(status, NOT_UNDERSTOOD)
+        page = part("failed.html", notice="", title=title, sentence=sentence or words)
+    else:
+        page = public.render(PUBLIC_PAGES.get(status, "not_understood.html"), list_title="")
+    return HTMLResponse(page, status, headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
@@ -16,6 +17,8 @@ from postroom.storage.port import Storage
 SENDER_BELL, SCHEDULER_BELL = "sender", "scheduler"
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are looked at
+# An address as proxies write it: some add the port, and then bracket one that has colons itself.
+_FORWARDED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
@@ -51,16 +54,23 @@ def client_of(request: Request) -> str:
     """The address of whoever calls: past the proxies we trust, and no further.
 
     Each proxy adds the address it sees at the end of X-Forwarded-For, so it is read backwards; what
-    stands before the first address that is not a trusted proxy may be made up.
+    stands before the first address that is not a trusted proxy may be made up. Where a proxy wrote
+    something else than an address, its own is the nearest there is.
     """
     desk = desk_of(request)
     client = request.client.host if request.client else NOWHERE
     told = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
     for each in reversed(told[-PROXIES_MAX:]):
-        if not each.strip() or not is_within(client, desk.trusted_proxies):
+        address = _without_port(each.strip())
+        if not _is_address(address) or not is_within(client, desk.trusted_proxies):
             break
-        client = each.strip()
+        client = address
     return client if _is_address(client) else NOWHERE
+
+
+def _without_port(text: str) -> str:
+    found = _FORWARDED.fullmatch(text)
+    return found[1] or found[2] if found else text
 
 
 def is_within(address: str, networks: Networks) -> bool:

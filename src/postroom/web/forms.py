@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TypeVar
 
+import msgspec
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from postroom.domain.address import BadAddress
-from postroom.domain.errors import BadInput
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.web.texts import gettext as _
 
 T = TypeVar("T")
 FIELDS_MAX = 100
-FIELD_BYTES_MAX = 2 * 1024 * 1024 + 4096  # a body typed into the page
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FIELD_BYTES_MAX = 64 * 1024
+URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
+_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
 
 @dataclass
@@ -45,23 +54,85 @@ class Form:
     def is_good(self) -> bool:
         return not self.mistakes and not self.others and not self.mistake
 
-    def show_others(self, now_there: Mapping[str, str], etag: str) -> None:
-        """Somebody else was faster: their values beside ours; sending again overwrites them."""
+    def show_others(self, now_there: Mapping[str, str], etag: str) -> bool:
+        """Somebody else was faster: their values beside ours; sending again overwrites them.
+
+        False if nothing differs: what was typed is there already, as after a second click on the
+        button, and the form is as good as saved.
+        """
         self.others = {
-            name: value for name, value in now_there.items() if value != self.value(name)
+            name: value
+            for name, value in now_there.items()
+            if value.strip() != self.value(name).strip()
         }
         self.values["etag"] = etag
-        self.mistake = self.mistake or "changed"
+        return bool(self.others)
+
+    def keep_for_later(self) -> None:
+        """Storage failed, and nobody knows whether before or after it took what was typed."""
+        self.mistake = _(
+            "Storage does not answer: what you typed is still here. Wait a little, and save again."
+        )
+
+
+class Sent(msgspec.Struct):
+    """What a browser sent; files are there as long as it is open."""
+
+    fields: dict[str, str] = {}
+    files: dict[str, UploadFile] = {}
 
 
 async def posted(request: Request) -> Form:
-    """Fields of a urlencoded or multipart body; a body that is neither has none."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in FORMS:
-        return Form()
+    async with opened(request) as sent:
+        return Form(sent.fields)
+
+
+@asynccontextmanager
+async def opened(
+    request: Request,
+    *,
+    fields_max: int = FIELDS_MAX,
+    field_bytes_max: int = FIELD_BYTES_MAX,
+    files_max: int = 0,
+) -> AsyncIterator[Sent]:
+    """The one reader of forms: a urlencoded or multipart body; one that is neither has no fields.
+
+    Lines end in a line feed, as they do where they are stored, whatever browsers make of them.
+    """
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    if kind not in (URLENCODED, MULTIPART):
+        yield Sent()
+        return
+    if kind == MULTIPART:
+        request = _in_utf_8(request, options.get(b"boundary", b""))
     async with request.form(
-        max_files=0, max_fields=FIELDS_MAX, max_part_size=FIELD_BYTES_MAX
+        max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
-        return Form(
-            {name: value for name, value in form.items() if not isinstance(value, UploadFile)}
-        )
+        sent = Sent()
+        for name, value in form.items():
+            if isinstance(value, UploadFile):
+                sent.files[name] = value
+            else:
+                sent.fields[name] = value.replace("\r\n", "\n")
+        yield sent
+
+
+def _in_utf_8(request: Request, boundary: bytes) -> Request:
+    """The same request without a charset: pages of ours are UTF-8, and so is what they send.
+
+    The parser would take every codec of Python that a stranger names, and some of them fail.
+    """
+    if not _BOUNDARY.fullmatch(boundary):
+        raise HTTPException(HTTPStatus.BAD_REQUEST)
+    kind = MULTIPART + b'; boundary="' + boundary + b'"'
+    others = [each for each in request.scope["headers"] if each[0] != b"content-type"]
+    scope = {**request.scope, "headers": [*others, (b"content-type", kind)]}
+    return Request(scope, request.receive)
+
+
+def list_named(name: str) -> str:
+    """A list name out of an address of ours: NotFound, not BadInput, for nobody typed it."""
+    try:
+        return check_list_name(name)
+    except BadInput as error:
+        raise NotFound(str(error)) from None

@@ -54,7 +54,7 @@ MENU = [
     Entry("/admin/lists", _("Lists"), "list"),
     Entry("/admin/subscribers", _("Subscribers"), "users"),
     Entry("/admin/messages", _("Messages"), "mail"),
-    Entry("/admin/outbox", _("Outbox"), "inbox"),
+    Entry("/admin/outbox", _("Outbox"), "inbox", "editor"),
     Entry("/admin/keys", _("Access keys"), "key", "owner"),
     Entry("/admin/users", _("Users"), "users", "owner"),
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
-from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from postroom.domain.address import Address, mask
@@ -18,7 +17,9 @@ from postroom.domain.token import is_signed
 from postroom.flow import subscribe
 from postroom.flow.subscribe import Confirmed
 from postroom.records import lists, subscribers
+from postroom.records.rows import Unreadable
 from postroom.web.desk import Desk, client_of, desk_of
+from postroom.web.forms import opened
 from postroom.web.texts import pages
 
 router = APIRouter(include_in_schema=False)
@@ -120,28 +121,24 @@ def _keys(list_name: str, guid: str) -> tuple[str, str]:
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Fields of a urlencoded or multipart body; a body that is neither has none."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        return {}
-    async with request.form(
-        max_files=0, max_fields=FORM_FIELDS_MAX, max_part_size=FORM_PART_BYTES_MAX
-    ) as form:
-        return {
-            name: _showable(value)
-            for name, value in form.items()
-            if not isinstance(value, UploadFile)
-        }
-
-
-def _showable(text: str) -> str:
-    """Without halves of surrogates, which some charsets can say and no page can show."""
-    return text.encode(errors="replace").decode()
+    """Those of a form that anybody may send: few and short."""
+    async with opened(
+        request, fields_max=FORM_FIELDS_MAX, field_bytes_max=FORM_PART_BYTES_MAX
+    ) as sent:
+        return sent.fields
 
 
 async def _page(desk: Desk, template: str, list_name: str, **values: str) -> HTMLResponse:
-    mailing_list = await lists.find(desk.storage.tables, list_name) if list_name else None
+    mailing_list = await _list_to_name(desk, list_name) if list_name else None
     return HTMLResponse(render(template, list_title=title_of(mailing_list), **values))
+
+
+async def _list_to_name(desk: Desk, list_name: str) -> MailingList | None:
+    """None also for a row of a newer program: to leave, nobody needs the title."""
+    try:
+        return await lists.find(desk.storage.tables, list_name)
+    except Unreadable:
+        return None
 
 
 def render(template: str, **values: str) -> str:
@@ -160,5 +157,5 @@ def words(template: str, **values: str) -> str:
 
 
 def title_of(mailing_list: MailingList | None) -> str:
-    """Empty for a list that is gone: its links still work, without a name."""
+    """Empty for a list that is gone or cannot be read: its links still work, without a name."""
     return (mailing_list.description or mailing_list.name) if mailing_list else ""

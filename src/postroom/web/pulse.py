@@ -3,7 +3,8 @@
 A pulse reads while somebody watches, and rests in between for at least four times as long as a read
 took, so that watching never costs more than a fifth of anything. A stream is server-sent events:
 what changed, a comment now and then so that proxies keep the line open, and an event “done” at the
-end, which closes it in the browser. Streams end when their session does, and when the server stops.
+end, which closes it in the browser. Streams end when the server stops, and at most ten seconds
+after their session did, or when storage answers again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from postroom.clock import Clock
 from postroom.storage.port import StorageError
@@ -31,7 +33,7 @@ REST_S = 1.0
 REST_PER_READ = 4.0
 GLANCE_S = 1.0  # a page may show what was read so long ago
 HEARTBEAT_S = 15.0
-SESSION_CHECKED_EVERY = timedelta(minutes=1)
+SESSION_CHECKED_EVERY = timedelta(seconds=10)
 STREAMS_MAX = 500  # a process
 PULSES_KEPT_MAX = 100  # that nobody watches at the moment
 # Browsers open six connections to a host (HTTP/1.1): with more streams a page would never load.
@@ -168,34 +170,52 @@ def stream(
     request: Request, visitor: Visitor, pulse: Pulse[T], event: str, render: Render[T]
 ) -> Response:
     """Server-sent events for one viewer."""
-    pulses = pulses_of(request)
-    if not pulses.may_open(visitor.session.id):
-        return Response(status_code=429, headers={"Retry-After": "30"})
-    events = _events(request, visitor, pulse, event, render)
-    headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    events = _events(request, pulse, event, render)
+    return _Stream(events, pulses_of(request), visitor.session.id, pulse)
+
+
+class _Stream(StreamingResponse):
+    """Events to somebody who has a place among those who watch, from the first byte to the last."""
+
+    def __init__(
+        self, events: AsyncIterator[str], pulses: Pulses, session: str, pulse: Pulse[T]
+    ) -> None:
+        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._pulses = pulses
+        self._session = session
+        self._pulse = pulse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Asked and taken with nothing awaited in between: others come at the same moment.
+        if not self._pulses.may_open(self._session):
+            full = Response(status_code=429, headers={"Retry-After": "30"})
+            await full(scope, receive, send)
+            return
+        with self._pulses.opened(self._session), self._pulse.watched():
+            await super().__call__(scope, receive, send)
 
 
 async def _events(
-    request: Request, visitor: Visitor, pulse: Pulse[T], event: str, render: Render[T]
+    request: Request, pulse: Pulse[T], event: str, render: Render[T]
 ) -> AsyncIterator[str]:
-    pulses, stopping = pulses_of(request), stopping_of(request)
+    """What changed, for as long as there is something to watch and somebody to watch it."""
+    stopping = stopping_of(request)
     watch = _SessionWatch(request, desk_of(request).clock.now())
     shown: T | None = None
-    with pulses.opened(visitor.session.id), pulse.watched():
-        yield ": hello\n\n"
-        while not stopping.is_set() and await watch.is_signed_in():
-            beat, seen = pulse.beat(), pulse.latest
-            news = render(seen, shown) if seen is not None and seen is not shown else News()
-            shown = seen
-            if news.piece:
-                yield _written(event, news.piece)
-            if news.is_last:
-                break
-            if not await _is_heard(beat, stopping):
-                yield ": still here\n\n"
-        if not stopping.is_set():  # otherwise the browser comes back, to whoever is started next
-            yield _written("done", "done")
+    yield ": hello\n\n"
+    while not stopping.is_set() and await watch.is_signed_in():
+        beat, seen = pulse.beat(), pulse.latest
+        news = render(seen, shown) if seen is not None and seen is not shown else News()
+        shown = seen
+        if news.piece:
+            yield _written(event, news.piece)
+        if news.is_last:
+            break
+        if not await _is_heard(beat, stopping, min(HEARTBEAT_S, watch.rest_s)):
+            yield ": still here\n\n"
+    if not stopping.is_set():  # otherwise the browser comes back, to whoever is started next
+        yield _written("done", "done")
 
 
 class _SessionWatch:
@@ -205,6 +225,12 @@ class _SessionWatch:
         self._request = request
         self._clock = desk_of(request).clock
         self._checked_at = now
+
+    @property
+    def rest_s(self) -> float:
+        """Until it looks again."""
+        rest = self._checked_at + SESSION_CHECKED_EVERY - self._clock.now()
+        return max(0.0, rest.total_seconds())
 
     async def is_signed_in(self) -> bool:
         now = self._clock.now()
@@ -216,12 +242,12 @@ class _SessionWatch:
         return True
 
 
-async def _is_heard(beat: asyncio.Future[None], stopping: asyncio.Event) -> bool:
-    """Whether something happened before the heartbeat is due."""
+async def _is_heard(beat: asyncio.Future[None], stopping: asyncio.Event, wait_s: float) -> bool:
+    """Whether something happened meanwhile."""
     stop = asyncio.ensure_future(stopping.wait())
     try:
         done, _ = await asyncio.wait(
-            (beat, stop), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
+            (beat, stop), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
         )
         return bool(done)
     finally:

@@ -11,7 +11,7 @@ from postroom.domain.throttle import Throttle
 
 HOUR = timedelta(hours=1)
 ADDRESS_CALLS_PER_HOUR = 20  # so that nobody's address is tried all day
-ADDRESSES_COUNTED_MAX = 100_000  # about 30 MB
+ADDRESSES_COUNTED_MAX = 100_000  # about 30 MB, for each of the two
 NETWORK_CALLS_PER_HOUR = 60  # a class signs up from one address; a robot wants thousands
 NETWORKS_COUNTED_MAX = 50_000
 _NETWORK_BITS = 64  # of an IPv6 address: what one customer has to themselves
@@ -21,18 +21,24 @@ class SignUps:
     """What one process remembers of them."""
 
     def __init__(self) -> None:
-        self.addresses = Throttle(
-            ADDRESS_CALLS_PER_HOUR,
-            HOUR,
-            burst=ADDRESS_CALLS_PER_HOUR,
-            callers_max=ADDRESSES_COUNTED_MAX,
-        )
+        # Addresses, apart: whoever types one into a form uses up nothing of what clients may send.
+        self.called = _of_addresses()
+        self.typed = _of_addresses()
         self.networks = Throttle(
             NETWORK_CALLS_PER_HOUR,
             HOUR,
             burst=NETWORK_CALLS_PER_HOUR,
             callers_max=NETWORKS_COUNTED_MAX,
         )
+
+
+def _of_addresses() -> Throttle:
+    return Throttle(
+        ADDRESS_CALLS_PER_HOUR,
+        HOUR,
+        burst=ADDRESS_CALLS_PER_HOUR,
+        callers_max=ADDRESSES_COUNTED_MAX,
+    )
 
 
 def sign_ups_of(request: Request) -> SignUps:

@@ -25,6 +25,7 @@ class Upload:
     """One file and the fields beside it."""
 
     fields: dict[str, str] = field(default_factory=dict)
+    files: int = 0  # that came under the file's name; the first is the one that is written
     file_name: str = ""
     size: int = 0
 
@@ -109,9 +110,17 @@ class _Parts:
         told = {key: value.decode("utf-8", "replace") for key, value in options.items()}
         self._name = told.get(b"name", "")
         if b"filename" in told and self._name == self._file_field:
-            self.upload.file_name, self._name = told[b"filename"], None
+            self._begin_file(told[b"filename"])
+
+    def _begin_file(self, file_name: str) -> None:
+        self._name = None
+        self.upload.files += 1
+        if self.upload.files == 1:
+            self.upload.file_name = file_name
 
     def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._name is None and self.upload.files > 1:
+            return
         if self._name is None:
             self.waiting += data[start:end]
             self.upload.size += end - start

@@ -40,41 +40,51 @@ _SLOW = _("Storage did not answer. Whoever was added stays: go on when it does."
 class Runs:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._runs: dict[str, tuple[Run, asyncio.Task[None]]] = {}
+        self._runs: dict[asyncio.Task[None], Run] = {}
+        self._starting = 0  # that have their place, and not yet their task
 
     async def start(self, id_: str, *, is_rehearsal: bool) -> None:
         """WrongState if it cannot run, or not here; Conflict if another process was faster."""
+        if len(self._runs) + self._starting >= RUNS_MAX:
+            raise WrongState(_("Two imports are running: start this one when one of them is done."))
+        self._starting += 1  # before anything is awaited: others start at the same moment
+        try:
+            run = await self._taken_on(id_, is_rehearsal=is_rehearsal)
+            task = asyncio.create_task(run.go())
+            self._runs[task] = run
+            task.add_done_callback(self._over)
+        finally:
+            self._starting -= 1
+
+    async def _taken_on(self, id_: str, *, is_rehearsal: bool) -> Run:
+        """The run, once its row says that it is ours."""
         tables, now = self._desk.storage.tables, self._desk.clock.now()
         job, etag = await imports.read(tables, id_)
         job = started(job.as_of(now), secrets.token_hex(8), now, is_rehearsal=is_rehearsal)
         if not files_of(self._desk).of(id_).exists():
             raise WrongState(_("The file is not here, but on %s.") % job.machine)
-        if len(self._runs) >= RUNS_MAX:
-            raise WrongState(_("Two imports are running: start this one when one of them is done."))
-        run = Run(self._desk, job, await imports.replace(tables, job, etag))
-        task = asyncio.create_task(run.go())
-        self._runs[id_] = run, task
-        task.add_done_callback(lambda done: self._over(id_, done))
+        return Run(self._desk, job, await imports.replace(tables, job, etag))
 
     def stop(self, id_: str) -> None:
         """At once, if it runs here; another process finds it in the row."""
-        if id_ in self._runs:
-            self._runs[id_][0].stop()
+        for run in self._runs.values():
+            if run.id == id_:
+                run.stop()
 
     async def settled(self) -> None:
         """Until nothing runs any more."""
-        await asyncio.gather(*(task for _run, task in self._runs.values()), return_exceptions=True)
+        await asyncio.gather(*self._runs, return_exceptions=True)
 
     async def stop_all(self) -> None:
         """The process is about to end."""
-        for run, _task in self._runs.values():
+        for run in self._runs.values():
             run.stop()
         await self.settled()
 
-    def _over(self, id_: str, task: asyncio.Task[None]) -> None:
-        del self._runs[id_]
+    def _over(self, task: asyncio.Task[None]) -> None:
+        run = self._runs.pop(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("import_crashed", id=id_, error=type(error).__name__, exc_info=error)
+            log.error("import_crashed", id=run.id, error=type(error).__name__, exc_info=error)
 
 
 def runs_of(request: Request) -> Runs:
@@ -102,6 +112,10 @@ class Run:
         self._read_bytes = 0
         self._encoding = ""
         self._report: TextIO | None = None
+
+    @property
+    def id(self) -> str:
+        return self._job.id
 
     async def go(self) -> None:
         status, mistake = await self._outcome()

@@ -243,13 +243,16 @@ async def _received(request: Request, id_: str, form: Form) -> Upload | None:
 
 
 def _check_file(form: Form, desk: Desk, id_: str, received: Upload) -> None:
+    if received.files > 1:
+        form.mistakes["file"] = _("Choose one file: each is an import of its own.")
+        return
     if not received.file_name:
         form.mistakes["file"] = _("Choose a file.")
         return
     try:
         name = clean_file_name(received.file_name)
         with opened(files_of(desk).of(id_), name) as source:
-            beginning(iter(source), 1)
+            beginning(iter(source), ROWS_READ)
     except BadInput as error:
         form.mistakes["file"] = str(error)
 

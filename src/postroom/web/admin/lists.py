@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from http import HTTPStatus
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
@@ -18,9 +20,9 @@ from postroom.domain.mailing_list import (
 from postroom.flow import keep_lists
 from postroom.flow.keep_lists import Wording
 from postroom.records import counts, lists
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, posted
+from postroom.web.forms import Form, list_named, posted
 from postroom.web.pages import go, show
 from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
@@ -30,10 +32,18 @@ LISTS_A_PAGE = 50
 GROWTH_DAYS = 30
 
 
+class Named(NamedTuple):
+    """What a form needs of its list: storage may not tell more."""
+
+    name: str
+
+
 @router.get("")
 async def index(request: Request, visitor: Viewer) -> Response:
     desk = desk_of(request)
     tables, after = desk.storage.tables, request.query_params.get("after", "")
+    if after:
+        list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
     rows = [
         (each, await counts.read(tables, each.name), await _growth(tables, each, desk.clock.now()))
@@ -52,6 +62,7 @@ async def create(request: Request, visitor: Editor) -> Response:
     desk, form = desk_of(request), await posted(request)
     name = form.take("name", check_list_name)
     sender, description, postal = _checked(form)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
     if name and sender and description is not None and postal is not None:
         is_open = form.is_ticked("public_form")
         wanted = keep_lists.checked(name, sender, description, postal, is_open)
@@ -60,7 +71,10 @@ async def create(request: Request, visitor: Editor) -> Response:
             return go(f"/admin/lists/{name}", "created")
         except AlreadyThere as error:
             form.mistakes["name"] = str(error)
-    return show(request, visitor, "lists/form.html", 422, form=form, mailing_list=None)
+        except StorageError:
+            form.keep_for_later()
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=None)
 
 
 @router.get("/{name}")
@@ -82,7 +96,7 @@ async def details(request: Request, visitor: Viewer, name: str) -> Response:
 
 @router.get("/{name}/edit")
 async def edit_page(request: Request, visitor: Editor, name: str) -> Response:
-    found, etag = await lists.read_with_etag(desk_of(request).storage.tables, _name(name))
+    found, etag = await lists.read_with_etag(desk_of(request).storage.tables, list_named(name))
     form = Form(_values(found) | {"etag": etag})
     return show(request, visitor, "lists/form.html", form=form, mailing_list=found)
 
@@ -91,29 +105,41 @@ async def edit_page(request: Request, visitor: Editor, name: str) -> Response:
 async def edit(request: Request, visitor: Editor, name: str) -> Response:
     """Somebody else's change in the meantime comes back beside the fields."""
     tables, form = desk_of(request).storage.tables, await posted(request)
-    found, etag = await lists.read_with_etag(tables, _name(name))
-    sender, description, postal = _checked(form)
-    if form.is_good:
-        wording = Wording(
-            sender=sender,
-            description=description,
-            postal_address=postal,
-            public_form=form.is_ticked("public_form"),
-        )
-        try:
-            await keep_lists.edit(tables, name, wording, form.value("etag"))
+    named = Named(list_named(name))
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    try:
+        if await _save(tables, name, form):
             return go(f"/admin/lists/{name}", "saved")
-        except Conflict:
-            found, etag = await lists.read_with_etag(tables, name)
-            form.show_others(_values(found), etag)
-    status = 409 if form.others else 422
-    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=found)
+    except StorageError:
+        form.keep_for_later()
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+    status = HTTPStatus.CONFLICT if form.others else status
+    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=named)
+
+
+async def _save(tables: Tables, name: str, form: Form) -> bool:
+    """Whether it stands there now as the form says; if not, the form says why."""
+    sender, description, postal = _checked(form)
+    if not form.is_good:
+        return False
+    wording = Wording(
+        sender=sender,
+        description=description,
+        postal_address=postal,
+        public_form=form.is_ticked("public_form"),
+    )
+    try:
+        await keep_lists.edit(tables, name, wording, form.value("etag"))
+    except Conflict:
+        found, etag = await lists.read_with_etag(tables, name)
+        return not form.show_others(_values(found), etag)
+    return True
 
 
 @router.get("/{name}/delete")
 async def delete_page(request: Request, visitor: Editor, name: str) -> Response:
     tables = desk_of(request).storage.tables
-    found, etag = await lists.read_with_etag(tables, _name(name))
+    found, etag = await lists.read_with_etag(tables, list_named(name))
     return await _ask(request, visitor, found, Form({"etag": etag}))
 
 
@@ -121,7 +147,7 @@ async def delete_page(request: Request, visitor: Editor, name: str) -> Response:
 async def delete(request: Request, visitor: Editor, name: str) -> Response:
     """Only with its name typed: it takes everybody on it along."""
     tables, form = desk_of(request).storage.tables, await posted(request)
-    found, etag = await lists.read_with_etag(tables, _name(name))
+    found, etag = await lists.read_with_etag(tables, list_named(name))
     if form.value("typed") != name:
         form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
         return await _ask(request, visitor, found, form, 422)
@@ -161,16 +187,8 @@ def _values(mailing_list: MailingList) -> dict[str, str]:
     }
 
 
-def _name(name: str) -> str:
-    """NotFound, not BadInput: it stands in an address, and nobody typed it."""
-    try:
-        return check_list_name(name)
-    except BadInput as error:
-        raise NotFound(str(error)) from None
-
-
 async def _read(tables: Tables, name: str) -> MailingList:
-    return await lists.read(tables, _name(name))
+    return await lists.read(tables, list_named(name))
 
 
 async def _growth(tables: Tables, mailing_list: MailingList, now: datetime) -> list[int]:

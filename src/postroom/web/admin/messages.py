@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.csv_rows import guarded
+from postroom.domain.csv_rows import csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message, Status
 from postroom.flow import compose, report
@@ -33,6 +31,7 @@ MESSAGES_A_PAGE = 30
 PAGES_LOOKED_THROUGH = 5  # for those of one status
 PEOPLE_A_PAGE = 50
 SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
+_REF = re.compile(r"[0-9]{1,18}")
 _PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 
 
@@ -41,7 +40,9 @@ async def index(request: Request, visitor: Viewer) -> Response:
     tables, query = desk_of(request).storage.tables, request.query_params
     wanted, after = query.get("status", ""), query.get("after", "")
     only = Status(wanted) if wanted in set(Status) else None
-    found, next_ = await _page(tables, only, after if after.isdecimal() else "")
+    if after and not _REF.fullmatch(after):
+        raise NotFound("No page begins there.")
+    found, next_ = await _page(tables, only, after)
     return show(
         request,
         visitor,
@@ -211,16 +212,9 @@ async def export(request: Request, visitor: Viewer, ref: str) -> Response:
 
 
 async def _csv(people: AsyncIterator[Fate]) -> AsyncIterator[str]:
-    yield _csv_row(["email", "outcome", "at", "words"])
+    yield csv_text([("email", "outcome", "at", "words")])
     async for fate in people:
-        at = fate.at.isoformat() if fate.at else ""
-        yield _csv_row([fate.address, fate.outcome, at, fate.words])
-
-
-def _csv_row(cells: list[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow([guarded(cell) for cell in cells])
-    return line.getvalue()
+        yield csv_text([(fate.address, fate.outcome, fate.at, fate.words)])
 
 
 # --- Copy, delete -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from postroom.domain.due_time import parse_due_time
+from postroom.domain.due_time import BadZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message
 from postroom.domain.throttle import NO_WAIT, Throttle
@@ -70,8 +70,7 @@ def _due_at(form: Form, now: datetime) -> datetime | None:
         text = f"{form.value('date').strip()} {form.value('time').strip()}"
         return parse_due_time(text, form.value("zone").strip() or "UTC", now)
     except BadInput as error:
-        field = "zone" if "zone" in str(error) else "date"
-        form.mistakes[field] = str(error)
+        form.mistakes["zone" if isinstance(error, BadZone) else "date"] = str(error)
         return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,12 +25,12 @@ from postroom.domain.message import (
 from postroom.flow import compose
 from postroom.flow.compose import Draft, Revision
 from postroom.mail.markdown import html_from_markdown
-from postroom.mail.merge import BadTemplate
+from postroom.mail.merge import BadTemplate, compile_header
 from postroom.records import bodies, lists, messages
-from postroom.storage.port import Conflict, Storage, Tables
+from postroom.storage.port import Conflict, Storage, StorageError, Tables
 from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
 from postroom.web.desk import desk_of
-from postroom.web.forms import FIELD_BYTES_MAX, FIELDS_MAX, FORMS, Form
+from postroom.web.forms import Form, list_named, opened
 from postroom.web.letter import framed
 from postroom.web.pages import go, part, show
 from postroom.web.texts import TEMPLATES
@@ -37,6 +39,7 @@ from postroom.web.visitor import Editor, Visitor
 
 router = APIRouter(prefix="/messages")
 LISTS_OFFERED_MAX = 200
+FIELD_BYTES_MAX = 2 * BODY_BYTES_MAX  # browsers send two characters for the end of a line
 KINDS = [("html", _("HTML")), ("markdown", _("Markdown"))]
 DOUBTS = [
     (
@@ -45,6 +48,13 @@ DOUBTS = [
     ),
     (OnDoubt.HOLD.value, _("Hold: nobody gets it twice; a person decides on this page.")),
 ]
+
+
+class Named(NamedTuple):
+    """What a form needs of its message, where storage does not tell."""
+
+    ref: str
+    subject: str
 
 
 class Example(NamedTuple):
@@ -101,16 +111,9 @@ async def write_nothing(request: Request, visitor: Editor) -> Response:
 @router.post("/write")
 async def create(request: Request, visitor: Editor) -> Response:
     desk, form = desk_of(request), await posted_message(request)
-    said = _said(form)
+    said, status = _said(form), HTTPStatus.UNPROCESSABLE_ENTITY
     if said:
-        draft = Draft(
-            list_name=said.list_name,
-            subject=said.subject,
-            html=said.html,
-            text=said.text,
-            markdown=said.markdown,
-            on_doubt=said.on_doubt,
-        )
+        draft = Draft(**said._asdict())
         try:
             message = await compose.compose(desk.storage, draft, desk.clock.now())
             return go(f"/admin/messages/{message.ref}", "created")
@@ -118,7 +121,10 @@ async def create(request: Request, visitor: Editor) -> Response:
             form.mistakes["list"] = str(error)
         except BadInput as error:
             form.mistakes["body"] = str(error)
-    return await _form(request, visitor, form, None, 422)
+        except StorageError:
+            form.keep_for_later()
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+    return await _form(request, visitor, form, None, status)
 
 
 @router.get("/{ref}/write")
@@ -136,32 +142,46 @@ async def edit(request: Request, visitor: Editor, ref: str) -> Response:
     """Somebody else's change in the meantime comes back beside the fields."""
     storage, form = desk_of(request).storage, await posted_message(request)
     said = _said(form)
-    if said:
-        revision = Revision(
-            list_name=said.list_name,
-            subject=said.subject,
-            html=said.html,
-            text=said.text,
-            markdown=said.markdown,
-            on_doubt=said.on_doubt,
-        )
-        try:
-            await compose.edit(storage, ref, revision, form.value("etag"))
+    try:
+        if said and await _save(storage, ref, said, form):
             return go(f"/admin/messages/{ref}", "saved")
-        except Conflict:
-            message, etag = await _editable(storage.tables, ref)
-            form.show_others(await values_of(storage, message), etag)
-        except WrongState as error:
-            form.mistake = str(error)
-        except NotFound as error:
-            form.mistakes["list"] = str(error)
-        except BadInput as error:
-            form.mistakes["body"] = str(error)
-    left = await messages.find(storage.tables, ref)
+        left = await _find(storage.tables, ref)
+    except StorageError:
+        form.keep_for_later()
+        named = Named(ref, form.value("subject"))
+        return await _form(request, visitor, form, named, HTTPStatus.SERVICE_UNAVAILABLE)
     if left is None:
         form.mistakes.pop("list", None)
         form.mistake = _("Somebody deleted the message meanwhile: saving makes a new one.")
     return await _form(request, visitor, form, left, 409 if form.others or not left else 422)
+
+
+async def _save(storage: Storage, ref: str, said: Said, form: Form) -> bool:
+    """Whether it stands there now as the form says; if not, the form says why."""
+    revision = Revision(**said._asdict())
+    try:
+        await compose.edit(storage, ref, revision, form.value("etag"))
+        return True
+    except Conflict:
+        found = await messages.find_live(storage.tables, ref)
+        if found:
+            return not form.show_others(await values_of(storage, found[0]), found[1])
+        form.mistake = _("The message is finished: it cannot be edited any more.")
+    except WrongState as error:
+        form.mistake = str(error)
+    except NotFound as error:
+        form.mistakes["list"] = str(error)
+    except BadInput as error:
+        form.mistakes["body"] = str(error)
+    return False
+
+
+async def _find(tables: Tables, ref: str) -> Message | None:
+    """None also for what cannot be a ref."""
+    try:
+        return await messages.read(tables, ref)
+    except NotFound:
+        return None
 
 
 # --- Preview ----------------------------------------------------------------------------------
@@ -221,7 +241,7 @@ async def _look(request: Request, form: Form) -> Looked:
 
 
 class Said(NamedTuple):
-    """What a form says, checked."""
+    """What a form says, checked; named as in Draft and Revision."""
 
     list_name: str
     subject: str
@@ -233,13 +253,22 @@ class Said(NamedTuple):
 
 def _said(form: Form) -> Said | None:
     list_name = form.take("list", _chosen_list)
-    subject = form.take("subject", check_subject)
+    subject = form.take("subject", _subject)
     doubt = form.value("on_doubt")
     found = form.take("body", lambda _body: _bodies(form))
     if not form.is_good or list_name is None or subject is None or found is None:
         return None
     on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
     return Said(list_name, subject, on_doubt, *found)
+
+
+def _subject(text: str) -> str:
+    subject = check_subject(text)
+    try:
+        compile_header(subject)
+    except BadTemplate as error:
+        raise BadInput(str(error)) from error
+    return subject
 
 
 def _bodies(form: Form) -> tuple[str | None, str | None, str | None]:
@@ -255,21 +284,13 @@ def _bodies(form: Form) -> tuple[str | None, str | None, str | None]:
 
 async def posted_message(request: Request) -> Form:
     """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in FORMS:
-        return Form()
-    form = Form()
-    async with request.form(
-        max_files=2, max_fields=FIELDS_MAX, max_part_size=FIELD_BYTES_MAX
-    ) as fields:
-        for name, value in fields.items():
-            if not isinstance(value, UploadFile):
-                form.values[name] = value.replace("\r\n", "\n")
+    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
+        form = Form(sent.fields)
         for name, field in (("html_file", "body"), ("text_file", "text")):
-            file = fields.get(name)
-            if isinstance(file, UploadFile) and file.filename:
+            file = sent.files.get(name)
+            if file and file.filename:
                 await _take_file(form, file, name, field)
-    return form
+        return form
 
 
 async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
@@ -305,17 +326,19 @@ async def values_of(storage: Storage, message: Message) -> dict[str, str]:
 
 
 async def _form(
-    request: Request, visitor: Visitor, form: Form, message: Message | None, status: int = 200
+    request: Request,
+    visitor: Visitor,
+    form: Form,
+    message: Message | Named | None,
+    status: int = 200,
 ) -> Response:
-    tables = desk_of(request).storage.tables
-    found, _more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
-    names = [each.name for each in found]
-    chosen = form.value("list")
-    if not chosen and names:
-        chosen = form.values["list"] = names[0]
-    if chosen and chosen not in names:
-        names.append(chosen)
-    people = await sample(tables, chosen) if await _list_of(tables, chosen) else None
+    names, fields = [form.value("list")], list[str]()
+    try:
+        names, fields = await _offer(desk_of(request).storage.tables, form)
+    except StorageError:
+        if status == HTTPStatus.OK:
+            raise
+        # What was typed comes back all the same.
     return show(
         request,
         visitor,
@@ -327,15 +350,27 @@ async def _form(
         kinds=KINDS,
         doubts=DOUBTS,
         examples=EXAMPLES,
-        fields=people.fields if people else [],
+        fields=fields,
     )
 
 
+async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:
+    """Lists to choose from, the first of which is chosen; merge fields of the chosen one."""
+    found, _more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
+    names = [each.name for each in found]
+    chosen = form.value("list")
+    if not chosen and names:
+        chosen = form.values["list"] = names[0]
+    if chosen and chosen not in names:
+        names.append(chosen)
+    people = await sample(tables, chosen) if await _list_of(tables, chosen) else None
+    return names, people.fields if people else []
+
+
 async def _list_of(tables: Tables, name: str) -> MailingList | None:
-    try:
-        return await lists.find(tables, check_list_name(name))
-    except BadInput:
-        return None
+    with contextlib.suppress(NotFound):
+        return await lists.find(tables, list_named(name))
+    return None
 
 
 def _chosen_list(name: str) -> str:

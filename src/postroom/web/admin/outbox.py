@@ -1,4 +1,8 @@
-"""The outbox, like a mail client: what was sent, as HTML, as text, with headers, as source."""
+"""The outbox, like a mail client: what was sent, as HTML, as text, with headers, as source.
+
+Mails have links to confirm and to leave, by which whoever reads them acts for their receiver: that
+is not for viewers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from postroom.records import outbox
 from postroom.web.desk import Desk, desk_of
 from postroom.web.letter import framed, read_letter, subject_of
 from postroom.web.pages import go, show
-from postroom.web.visitor import Owner, Viewer
+from postroom.web.visitor import Editor, Owner
 
 router = APIRouter(prefix="/outbox")
 MAILS_A_PAGE = 30  # each is opened for its subject
@@ -19,7 +23,7 @@ DELETED_A_REQUEST = 1000  # takes a second or two
 
 
 @router.get("")
-async def index(request: Request, visitor: Viewer) -> Response:
+async def index(request: Request, visitor: Editor) -> Response:
     desk = _desk(request)
     after = request.query_params.get("after", "")
     mails, next_ = await outbox.newest(desk.storage.tables, limit=MAILS_A_PAGE, after=after)
@@ -43,7 +47,7 @@ async def empty(request: Request, visitor: Owner) -> Response:
 
 
 @router.get("/{key}")
-async def mail_page(request: Request, visitor: Viewer, key: str) -> Response:
+async def mail_page(request: Request, visitor: Editor, key: str) -> Response:
     kept, source = await outbox.read(_desk(request).storage, key)
     letter = read_letter(source)
     wanted = request.query_params.get("view", "")
@@ -53,7 +57,7 @@ async def mail_page(request: Request, visitor: Viewer, key: str) -> Response:
 
 
 @router.get("/{key}/html")
-async def mail_html(request: Request, visitor: Viewer, key: str) -> Response:
+async def mail_html(request: Request, visitor: Editor, key: str) -> Response:
     """For the frame alone."""
     _, source = await outbox.read(_desk(request).storage, key)
     html = read_letter(source).html

@@ -66,7 +66,8 @@ async def edit(request: Request, visitor: Editor, list_name: str, who: str) -> R
         form.mistake = _("They left in the meantime: nothing was changed.")
     except Conflict:
         one, etag = await find_person(desk, list_name, who)
-        form.show_others(values_of(one), etag)
+        if not form.show_others(values_of(one), etag):  # a second click on the button
+            return go(person_path(desk, one.list_name, one.key), "saved")
     else:
         return go(person_path(desk, to.list_name, to.address.storage_key), "saved")
     return await _form(request, visitor, one, form, 409)

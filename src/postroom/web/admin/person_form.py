@@ -13,12 +13,12 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from postroom.domain.consent import Trace, by_user
-from postroom.domain.errors import BadInput, NotFound
-from postroom.domain.mailing_list import check_list_name
+from postroom.domain.errors import NotFound
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, attributes_from, clean_attributes
 from postroom.records import subscribers
 from postroom.web.desk import Desk, client_of
+from postroom.web.forms import list_named
 from postroom.web.visitor import Visitor
 
 _GUID = re.compile(r"[0-9a-f]{32}")
@@ -41,10 +41,7 @@ def key_of(desk: Desk, list_name: str, who: str) -> str | None:
 async def find_person(desk: Desk, list_name: str, who: str) -> Found:
     """There or gone; NotFound if the link is not ours, or nobody is left under it."""
     tables, found = desk.storage.tables, None
-    try:
-        check_list_name(list_name)
-    except BadInput as error:
-        raise NotFound(str(error)) from None
+    list_named(list_name)
     if _GUID.fullmatch(who):
         found = await subscribers.find_by_guid(tables, list_name, who)
     elif key := key_of(desk, list_name, who):

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
 from postroom.domain.csv_rows import csv_text
-from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Standing, Subscriber
@@ -26,7 +26,7 @@ from postroom.web.admin.person_form import (
     trace_of,
 )
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, posted
+from postroom.web.forms import Form, list_named, posted
 from postroom.web.pages import go, show
 from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
@@ -75,7 +75,7 @@ async def index(request: Request, visitor: Viewer) -> Response:
 async def export(request: Request, visitor: Viewer) -> Response:
     """The same file as `postroom subscriber export`, as a stream."""
     desk = desk_of(request)
-    tables, name = desk.storage.tables, _list_name(request.query_params.get("list", ""))
+    tables, name = desk.storage.tables, list_named(request.query_params.get("list", ""))
     standing = _standing(request.query_params.get("standing", ""), Standing.THERE)
     try:
         header = await take_out.columns(tables, name, standing)
@@ -94,7 +94,7 @@ async def export(request: Request, visitor: Viewer) -> Response:
 @router.get("/new")
 async def new_page(request: Request, visitor: Editor) -> Response:
     """Somebody who is gone is named by their page, which leads here."""
-    desk, name = desk_of(request), _list_name(request.query_params.get("list", ""))
+    desk, name = desk_of(request), list_named(request.query_params.get("list", ""))
     mailing_list = await lists.read(desk.storage.tables, name)
     key = key_of(desk, name, request.query_params.get("who", ""))
     found = await subscribers.find(desk.storage.tables, name, key) if key else None
@@ -209,6 +209,8 @@ async def _shelf(tables: Tables, asked: Asked) -> subscribers.Shelf:
 
 async def _choose_list(request: Request, visitor: Visitor) -> Response:
     tables, after = desk_of(request).storage.tables, request.query_params.get("after", "")
+    if after:
+        list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
     rows = [(each, await counts.read(tables, each.name)) for each in found]
     return show(request, visitor, "subscribers/lists.html", rows=rows, after=after, next=next_)
@@ -262,12 +264,5 @@ def _short(one: Subscriber) -> str:
     return words if is_short else words[: ATTRIBUTES_CHARS_SHOWN - 1] + "…"
 
 
-def _list_name(text: str) -> str:
-    try:
-        return check_list_name(text)
-    except BadInput as error:
-        raise NotFound(str(error)) from None
-
-
 async def _read_list(tables: Tables, name: str) -> MailingList:
-    return await lists.read(tables, _list_name(name))
+    return await lists.read(tables, list_named(name))

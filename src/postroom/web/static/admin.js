@@ -52,17 +52,52 @@
     }
   };
 
+  // Buttons that need script, and a page that may write to the clipboard: hidden without.
+  const offerCopies = (root) => {
+    if (!navigator.clipboard) return;
+    for (const button of root.querySelectorAll("[data-copy]")) button.hidden = false;
+  };
+
   const copy = (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
     const source = document.getElementById(button.dataset.copy);
-    navigator.clipboard?.writeText(source.textContent.trim()).then(() => {
+    navigator.clipboard.writeText(source.textContent.trim()).then(() => {
       button.textContent = button.dataset.done;
     });
   };
 
-  const liven = (root) => { localise(root); fillZones(root); draw(root); };
+  // A form is sent once, however often its button is pressed. Where the answer goes into a frame
+  // the page stays, and the form with it.
+  const sendOnce = (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.method !== "post" || event.submitter?.formTarget) return;
+    if ("sent" in form.dataset) {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = "";
+    // A moment later: the name and value of a disabled button would not be sent.
+    setTimeout(() => {
+      for (const button of form.querySelectorAll("button:enabled")) {
+        button.disabled = true;
+        button.dataset.sent = "";
+      }
+    });
+  };
+
+  // Back in the browser: the page comes as it was left.
+  const sendAgain = () => {
+    for (const element of document.querySelectorAll("[data-sent]")) {
+      delete element.dataset.sent;
+      if (element.localName === "button") element.disabled = false;
+    }
+  };
+
+  const liven = (root) => { localise(root); fillZones(root); draw(root); offerCopies(root); };
   document.addEventListener("click", copy);
+  document.addEventListener("submit", sendOnce);
+  window.addEventListener("pageshow", sendAgain);
   document.addEventListener("DOMContentLoaded", () => liven(document));
   document.addEventListener("htmx:afterSettle", (event) => liven(event.detail.elt));
   document.addEventListener("htmx:sseMessage", () => liven(document));

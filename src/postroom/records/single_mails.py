@@ -1,0 +1,21 @@
+"""Items of the subscribe queue, each one mail to one person: done with, or among the dead letters.
+
+Such a mail needs no ledger. Whoever lost the item while it was at it may have sent it once more.
+"""
+
+from __future__ import annotations
+
+from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Queues
+
+
+async def complete(queues: Queues, claim: Claim) -> None:
+    try:
+        await queues.complete(claim)
+    except ClaimLost:
+        return  # it was taken again: one mail more, with the same Message-ID
+
+
+async def bury(queues: Queues, claim: Claim) -> None:
+    """Where whoever misses the mail finds it."""
+    await queues.put(DEAD_LETTERS, claim.body)
+    await complete(queues, claim)

@@ -1,0 +1,244 @@
+"""Forms: whatever is sent is read or refused, and nothing typed is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from postroom.flow import keep_lists
+from postroom.flow.keep_lists import Wording
+from postroom.records import lists, subscribers
+from postroom.storage.port import Unavailable
+from postroom.web.desk import client_of
+from postroom.web.forms import Form
+from tests.web.drafts import GOOD, etag_of, said_by, stored, written
+from tests.web.office import LIST
+from tests.web.people import join, path_of
+from tests.web.signed_in import OWN_PAGE, Worker, at_work
+from tests.web.test_admin_door import request_from
+
+NEW_LIST = {"name": "news", "sender": "news@contoso.edu", "description": "What is new"}
+
+
+@pytest_asyncio.fixture
+async def editor(tmp_path: Path) -> AsyncIterator[Worker]:
+    async with at_work(tmp_path) as worker:
+        yield worker
+
+
+def part(name: str, value: bytes) -> bytes:
+    return b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (
+        name.encode(),
+        value,
+    )
+
+
+async def send(
+    editor: Worker, path: str, fields: dict[str, bytes], kind: str = "boundary=b"
+) -> httpx2.Response:
+    body = b"".join(part(name, value) for name, value in fields.items()) + b"--b--\r\n"
+    headers = OWN_PAGE | {"content-type": f"multipart/form-data; {kind}"}
+    return await editor.browser.post(path, content=body, headers=headers)
+
+
+# --- What is read -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "charset", ["undefined", "utf-7", "unicode_escape", "utf-16", "rot13", '"a\0b"', "hex", ""]
+)
+@pytest.mark.parametrize("path", ["/admin/lists/new", "/admin/messages/write", f"/s/{LIST}"])
+async def test_no_charset_that_a_stranger_names_breaks_a_form(
+    editor: Worker, path: str, charset: str
+) -> None:
+    await open_to_all(editor)
+    kind = f"boundary=b; charset={charset}"
+    fields = {"name": b"\\ud800+2AA-\xc3\xa9", "subject": b"\\ud800", "email": b"+2AA-\xe9"}
+    assert (await send(editor, path, fields, kind)).status_code == 422
+
+
+async def test_fields_are_utf_8_whatever_charset_the_request_names(editor: Worker) -> None:
+    fields = {name: value.encode() for name, value in NEW_LIST.items()}
+    fields["description"] = "Café".encode()
+    answer = await send(editor, "/admin/lists/new", fields, "charset=utf-16; boundary=b")
+    assert answer.status_code == 303
+    assert (await lists.read(editor.office.storage.tables, "news")).description == "Café"
+
+
+async def open_to_all(editor: Worker) -> None:
+    tables = editor.office.storage.tables
+    wording = Wording(public_form=True)
+    await keep_lists.edit(tables, LIST, wording, (await lists.read_with_etag(tables, LIST))[1])
+
+
+@pytest.mark.parametrize("boundary", ["", 'boundary=""', "boundary=a\x01b", f"boundary={'x' * 71}"])
+async def test_a_boundary_that_is_none_is_refused(editor: Worker, boundary: str) -> None:
+    answer = await send(editor, "/admin/lists/new", {"name": b"news"}, boundary)
+    assert answer.status_code == 400
+    assert "use its buttons" in answer.text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{f"n{at}": b"x" for at in range(101)}, {"name": b"x" * (64 * 1024 + 1)}],
+    ids=["many", "long"],
+)
+async def test_more_or_longer_fields_than_any_form_has_are_refused(
+    editor: Worker, fields: dict[str, bytes]
+) -> None:
+    assert (await send(editor, "/admin/lists/new", fields)).status_code in (400, 413)
+
+
+async def test_a_long_field_is_taken_where_a_message_is_written_alone(editor: Worker) -> None:
+    path = await written(editor, body="<p>" + "line\r\n" * 200_000)
+    assert await said_by(editor, path) == ("<p>" + "line\n" * 200_000, None)
+
+
+# --- Two at once ------------------------------------------------------------------------------
+
+
+async def test_a_conflict_shows_no_difference_in_line_ends(editor: Worker) -> None:
+    one = await join(editor, "ada@contoso.edu", a="1", b="2")
+    path = await path_of(editor, one.address)
+    fields = {"address": one.address, "list": LIST, "etag": "stale"}
+    answer = await editor.post(f"{path}/edit", **fields, attributes="a=1\r\nb=2")
+    assert answer.status_code == 409
+    assert "verified-other" in answer.text
+    assert "attributes-other" not in answer.text
+
+
+@pytest.mark.parametrize("word", ["as it is", " with blanks "])
+async def test_saving_the_same_again_is_saved(editor: Worker, word: str) -> None:
+    page = f"/admin/lists/{LIST}/edit"
+    fields = {"sender": "a@contoso.edu", "description": word}
+    fields["etag"] = etag_of((await editor.get(page)).text)
+    for _click in range(2):
+        answer = await editor.post(page, **fields)
+        assert answer.headers["location"] == f"/admin/lists/{LIST}?said=saved"
+
+
+async def test_saving_the_same_message_again_is_saved(editor: Worker) -> None:
+    path = await written(editor)
+    again = GOOD | {"subject": "Again", "etag": etag_of((await editor.get(f"{path}/write")).text)}
+    for _click in range(2):
+        answer = await editor.post(f"{path}/write", **again)
+        assert answer.headers["location"] == f"{path}?said=saved"
+    assert (await stored(editor, path)).subject == "Again"
+
+
+async def test_saving_the_same_person_again_is_saved(editor: Worker) -> None:
+    one = await join(editor, "ada@contoso.edu")
+    path = await path_of(editor, one.address)
+    etag = etag_of((await editor.get(f"{path}/edit")).text)
+    fields = {"address": one.address, "list": LIST, "attributes": "a=1", "etag": etag}
+    for _click in range(2):
+        answer = await editor.post(f"{path}/edit", **fields)
+        assert answer.headers["location"] == f"{path}?said=saved"
+    found = await subscribers.find(editor.office.storage.tables, LIST, one.key)
+    assert found
+    assert found[0].attributes == {"a": "1"}
+
+
+def test_a_form_never_says_a_bare_word() -> None:
+    form = Form({"a": "1"})
+    assert not form.show_others({"a": "1"}, "new")
+    assert (form.mistake, form.value("etag")) == ("", "new")
+    assert form.show_others({"a": "2"}, "newer")
+    assert (form.mistake, form.others) == ("", {"a": "2"})
+
+
+# --- When storage fails -----------------------------------------------------------------------
+
+
+def break_writing(editor: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are still read."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise Unavailable("no answer")
+
+    for name in ("insert", "upsert", "replace", "batch", "scan"):
+        monkeypatch.setattr(editor.office.storage.tables, name, fail)
+
+
+def all_is_there(answer: httpx2.Response, fields: dict[str, str]) -> None:
+    assert answer.status_code == 503
+    assert "Storage does not answer" in answer.text
+    assert 'role="alert"' in answer.text
+    for typed in fields.values():
+        assert typed in unescape(answer.text)
+
+
+async def test_a_new_list_that_cannot_be_stored_comes_back_whole(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_writing(editor, monkeypatch)
+    all_is_there(await editor.post("/admin/lists/new", **NEW_LIST), NEW_LIST)
+
+
+async def test_a_list_that_cannot_be_stored_comes_back_whole(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = f"/admin/lists/{LIST}/edit"
+    fields = {"sender": "new@contoso.edu", "description": "New words"}
+    fields["etag"] = etag_of((await editor.get(page)).text)
+    break_writing(editor, monkeypatch)
+    all_is_there(await editor.post(page, **fields), fields)
+    monkeypatch.undo()
+    assert (await editor.post(page, **fields)).status_code == 303
+
+
+async def test_a_new_message_that_cannot_be_stored_comes_back_whole(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_writing(editor, monkeypatch)
+    all_is_there(await editor.post("/admin/messages/write", **GOOD), GOOD)
+
+
+async def test_a_message_that_cannot_be_stored_comes_back_whole(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await written(editor)
+    fields = GOOD | {"body": "<p>New words</p>"}
+    fields["etag"] = etag_of((await editor.get(f"{path}/write")).text)
+    break_writing(editor, monkeypatch)
+    answer = await editor.post(f"{path}/write", **fields)
+    all_is_there(answer, fields)
+    assert f'action="{path}/write"' in answer.text
+    monkeypatch.undo()
+    assert (await editor.post(f"{path}/write", **fields)).status_code == 303
+    assert await said_by(editor, path) == ("<p>New words</p>", None)
+
+
+# --- Where a mistake stands, and who calls ----------------------------------------------------
+
+
+async def test_a_merge_field_that_is_wrong_in_the_subject_is_shown_there(editor: Worker) -> None:
+    answer = await editor.post("/admin/messages/write", **GOOD | {"subject": "Dear {{ name"})
+    assert answer.status_code == 422
+    assert 'id="subject-mistake"' in answer.text
+    assert 'id="body-mistake"' not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "client"),
+    [
+        ("203.0.113.9:4711", "203.0.113.9"),
+        ("[2001:db8::1]:4711", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("203.0.113.9:1, 10.0.0.2:2", "203.0.113.9"),
+        ("203.0.113.9, unknown", "10.0.0.1"),
+        ("203.0.113.9, unknown, 10.0.0.2", "10.0.0.2"),
+        ("[rubbish]:1", "10.0.0.1"),
+        ("203.0.113.999:1", "10.0.0.1"),
+    ],
+)
+def test_a_proxy_may_write_the_port_and_stands_for_what_it_cannot_tell(
+    forwarded: str, client: str
+) -> None:
+    assert client_of(request_from("10.0.0.1", [forwarded])) == client
