@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.mail.body import DEPTH_MAX, WIDTH, links, text_from_html
-from postroom.mail.merge import Field, compile_text, parse
+from postroom.mail.body import (
+    ATTRIBUTES_MAX,
+    OPEN_MAX,
+    TAGS_MAX,
+    WIDTH,
+    check_shape,
+    links,
+    text_from_html,
+)
+from postroom.mail.merge import BadTemplate, Field, compile_text, parse
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,7 @@ def test_the_marks_of_fields_cannot_be_forged() -> None:
     "element", ["div", "b", "ul><li", "blockquote", "table><tr><td", "a href=x"]
 )
 def test_deep_nesting_does_not_exhaust_the_stack(element: str) -> None:
-    assert "deep" in text_from_html(f"<{element}>" * (DEPTH_MAX * 20) + "deep")
+    assert "deep" in text_from_html(f"<{element}>" * OPEN_MAX + "deep")
 
 
 def test_links_are_collected_once_and_in_order() -> None:
@@ -141,3 +149,37 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
         return
     text = text_from_html(html)
     assert all(part == Field("name") for part in parse(text) if isinstance(part, Field))
+
+
+@pytest.mark.parametrize(
+    ("html", "complaint"),
+    [
+        ("<div>" * (OPEN_MAX + 1), "open one within another"),
+        ("<div><!--</div>-->" * (OPEN_MAX + 1), "open one within another"),
+        ("<div a='</div>'>" * (OPEN_MAX + 1), "open one within another"),
+        ("<div><table></div></table>" * (OPEN_MAX + 1), "open one within another"),
+        ("<i></b>" * (OPEN_MAX + 1), "open one within another"),
+        ("<p>" * (TAGS_MAX + 1), "tags"),
+        ("<a" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
+        ("<svg><title><a" + " b='>'" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
+    ],
+)
+def test_html_that_would_hold_up_a_parser_is_refused(html: str, complaint: str) -> None:
+    for read in (text_from_html, links):
+        with pytest.raises(BadTemplate, match=complaint):
+            read(html)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>one" * 5000,
+        "<ul>" + "<li>one" * 5000 + "</ul>",
+        "<table>" + "<tr><td>one<td>two" * 2000 + "</table>",
+        "<div><b>one</b><br><img src=x></div>" * 2000,
+        "<table><tr><td>" * 50 + "one" + "</td></tr></table>" * 50,
+        "<!--[if mso]><table><tr><td><![endif]-->one" * 300,
+    ],
+)
+def test_long_html_that_is_well_shaped_is_taken(html: str) -> None:
+    check_shape(html)

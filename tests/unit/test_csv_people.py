@@ -7,7 +7,15 @@ import io
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.csv_people import People, Person, attribute_names, columns_of
+from postroom.domain.csv_people import (
+    COLUMNS_MAX,
+    NAME_CHARS_MAX,
+    People,
+    Person,
+    attribute_names,
+    beginning,
+    columns_of,
+)
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput
 
@@ -107,3 +115,29 @@ def test_an_address_that_an_export_had_to_guard_is_the_same_person() -> None:
     [one] = people("email\n'+ada@contoso.edu\n")
     assert isinstance(one, Person)
     assert one.address.typed == "+ada@contoso.edu"
+
+
+def test_equal_headings_are_numbered_in_one_pass() -> None:
+    """A hundred thousand of them: a search among those before would take hours."""
+    names = attribute_names(["Name"] * 100_000)
+    assert names[:3] == ["name", "name_2", "name_3"]
+    assert len(set(names)) == 100_000
+
+
+def test_a_numbered_name_is_taken_only_once() -> None:
+    assert attribute_names(["a", "a_2", "a", "a", "", "column", "column"]) == [
+        *("a", "a_2", "a_3", "a_4", "column_5", "column", "column_2"),
+    ]
+
+
+def test_the_names_of_as_many_equal_headings_as_fit_are_not_too_long() -> None:
+    names = attribute_names(["x" * 60] * COLUMNS_MAX)
+    assert max(map(len, names)) <= NAME_CHARS_MAX
+
+
+def test_a_file_with_too_many_columns_is_refused() -> None:
+    header = "email" + ",a" * COLUMNS_MAX
+    with pytest.raises(BadInput, match="1,004 columns"):
+        people(f"{header}\n")
+    with pytest.raises(BadInput, match="1,004 columns"):
+        beginning(iter(io.StringIO(f"email\n{header}\n", newline="")), 6)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.due_time import parse_due_time
+from postroom.domain.due_time import BadZone, parse_due_time
 from postroom.domain.errors import BadInput
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -48,3 +48,11 @@ def test_every_accepted_form_is_one_instant(text: str, zone: str, due_at: dateti
 def test_anything_else_is_refused_with_a_sentence(text: str, zone: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
         parse_due_time(text, zone, NOW)
+
+
+def test_a_wrong_zone_is_told_from_a_wrong_time() -> None:
+    with pytest.raises(BadZone):
+        parse_due_time("2026-11-20 09:00", "Mars/Olympus", NOW)
+    with pytest.raises(BadInput) as wrong:
+        parse_due_time("tomorrow", "Europe/Berlin", NOW)
+    assert not isinstance(wrong.value, BadZone)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.mail.markdown import html_from_markdown
+from postroom.mail.markdown import MARKDOWN_CHARS_MAX, MARKS_MAX, html_from_markdown
 from postroom.mail.merge import BadTemplate, Field, compile_html, fill
 
 
@@ -56,3 +56,24 @@ def test_whatever_stands_around_a_field_there_is_just_that_field(before: str, af
     html = html_from_markdown(f"{plain[0]}\n\n{{{{ name }}}}\n\n{plain[1]}")
     fields = [part for part in compile_html(html) if isinstance(part, Field)]
     assert [field.name for field in fields] == ["name"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "word " * (MARKDOWN_CHARS_MAX // 5 + 1),
+        "[" * (MARKS_MAX + 1),
+        "a\n" * (MARKS_MAX + 1),
+        "|a" * 300 + "\n" + "|-" * 300 + "\n" + "a\n" * 100,
+        "a " + "<!-- " * 500 + "word " * 20_000,
+    ],
+)
+def test_markdown_that_would_hold_up_its_parser_is_refused(source: str) -> None:
+    with pytest.raises(BadTemplate, match="shorten it"):
+        html_from_markdown(source)
+
+
+def test_a_long_letter_with_a_table_is_taken() -> None:
+    letter = "Dear *{{ name }}*, this is a [link](https://contoso.edu).\n\n" * 100
+    table = "|a|b|c|\n|-|-|-|\n" + "|1|2|3|\n" * 200
+    assert html_from_markdown(letter + table).count("<td>") == 600

@@ -289,13 +289,14 @@ async def test_imports_started_at_the_same_moment_are_counted_too(
     editor: Worker, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [(await looked_over(editor, MANY, **ADDRESS_ALONE))[0] for _ in range(4)]
-    read = imports.read
+    replace = imports.replace
 
-    async def slow(tables: Tables, id_: str) -> tuple[ImportJob, str]:
-        await asyncio.sleep(0)  # the others get their turn
-        return await read(tables, id_)
+    async def slow(tables: Tables, job: ImportJob, etag: str) -> str:
+        for _ in range(10):
+            await asyncio.sleep(0)  # the others get their turn
+        return await replace(tables, job, etag)
 
-    monkeypatch.setattr(imports, "read", slow)
+    monkeypatch.setattr(imports, "replace", slow)
     answers = await asyncio.gather(*(editor.post(f"{path}/start") for path in paths))
     assert sorted(answer.status_code for answer in answers) == [303, 303, 409, 409]
     gate.is_open.set()

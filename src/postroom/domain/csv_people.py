@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 
 import msgspec
@@ -18,11 +20,13 @@ EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
 # What other programs call the column; ours comes first.
 EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
 NAME_CHARS_MAX = 40  # of an attribute
+COLUMNS_MAX = 1003  # an export's thousand attributes, and its own three
 UNVERIFIED = "unverified"
 _GONE = frozenset(Gone)
 _NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 _WHITE = re.compile(r"\s+")
 _RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute
+_STEM_CHARS_MAX = NAME_CHARS_MAX - len(f"_{COLUMNS_MAX}")  # of a name that has a number after it
 
 
 class Person(msgspec.Struct, frozen=True, gc=False):  # thousands wait: none is part of a cycle
@@ -94,7 +98,7 @@ class People:
         return Person(record.line, address, attributes, subscription != UNVERIFIED, gone)
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for what is computed once
     """The first rows of a file, for somebody who chooses the columns."""
 
     delimiter: str
@@ -109,7 +113,7 @@ class Beginning(msgspec.Struct, frozen=True):
         """No address has a heading's place."""
         return not any("@" in cell for cell in self.rows[0])
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """What the columns would be called."""
         heading = self.rows[0] if self.has_header else []
@@ -125,7 +129,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def beginning(lines: Iterator[str], rows: int) -> Beginning:
-    """The first rows that have something in them; BadInput if there is none."""
+    """The first rows that have something in them; BadInput if there is none, or one too wide."""
     records = Records(lines)
     found = (
         [clean(cell) for cell in record.cells]
@@ -135,11 +139,14 @@ def beginning(lines: Iterator[str], rows: int) -> Beginning:
     first = list(islice(found, rows))
     if not first:
         raise BadInput("There is nothing in the file: choose one with a row for each person.")
+    for row in first:
+        _check_width(row)
     return Beginning(records.delimiter, first)
 
 
 def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
     """The columns by their headings; `wanted` gives a heading for a name of the caller's choice."""
+    _check_width(header)
     names = attribute_names(header)
     for name, heading in wanted.items():
         at = _position(header, names, heading)
@@ -167,15 +174,17 @@ def check_column_name(text: str) -> str:
 
 def attribute_names(header: Sequence[str]) -> list[str]:
     """Headings as attribute names: `First name` is first_name, a second one first_name_2."""
-    names: list[str] = []
-    for number, heading in enumerate(header, 1):
-        name = attribute_name(heading) or f"column_{number}"
-        again = 1
+    names: dict[str, None] = {}  # in order, and found at once
+    numbers: Counter[str] = Counter()  # the last one after each stem: lower ones are taken
+    for column, heading in enumerate(header, 1):
+        name = attribute_name(heading)
+        stem = name[:_STEM_CHARS_MAX] or "column"
+        name = name or f"column_{column}"
         while name in names:
-            again += 1
-            name = f"{attribute_name(heading)[:36] or 'column'}_{again}"
-        names.append(name)
-    return names
+            numbers[stem] += 1
+            name = f"{stem}_{numbers[stem] + 1}"
+        names[name] = None
+    return list(names)
 
 
 def attribute_name(heading: str) -> str:
@@ -185,6 +194,14 @@ def attribute_name(heading: str) -> str:
     if name[:1].isdigit():
         name = f"column_{name}"
     return name[:NAME_CHARS_MAX].rstrip("_")
+
+
+def _check_width(row: Sequence[str]) -> None:
+    if len(row) > COLUMNS_MAX:
+        raise BadInput(
+            f"The file has {len(row):,} columns, and {COLUMNS_MAX:,} at most can be read: leave "
+            "out those that are not needed."
+        )
 
 
 def _position(header: Sequence[str], names: Sequence[str], heading: str) -> int:

@@ -13,6 +13,10 @@ LATE_BY_AT_MOST = timedelta(minutes=5)  # a script's own "now" is a little in th
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.DOTALL)
 
 
+class BadZone(BadInput):
+    """It is the zone that is wrong, not the time."""
+
+
 def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
     """The instant in UTC; BadInput, with the accepted forms, for anything else."""
     text = text.strip()
@@ -49,9 +53,7 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     try:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadInput(
-            f"There is no time zone “{zone}”: write one such as Europe/Berlin."
-        ) from None
+        raise BadZone(f"There is no time zone “{zone}”: write one such as Europe/Berlin.") from None
     first, second = at.replace(tzinfo=place, fold=0), at.replace(tzinfo=place, fold=1)
     if first.astimezone(UTC).astimezone(place).replace(tzinfo=None) != at:
         raise BadInput(f"“{text}” does not exist in {zone}: clocks are put forward over it.")

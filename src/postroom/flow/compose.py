@@ -18,6 +18,7 @@ Conflict if the message is not like that any more.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 import msgspec
@@ -39,6 +40,8 @@ from postroom.mail.merge import BadTemplate
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Storage, Tables
+
+CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger ones in a thread
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ async def compose(
         has_html=draft.html is not None,
         has_text=draft.text is not None,
     )
-    check_bodies(draft, mailing_list.sender)
+    await _check(draft, mailing_list.sender)
     message, etag = await _reserve(storage.tables, written, origin)
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
@@ -118,7 +121,7 @@ async def edit(
         text=text if revision.text is UNSET else revision.text,
         markdown=markdown if revision.html is UNSET else revision.markdown,
     )
-    check_bodies(draft, mailing_list.sender)
+    await _check(draft, mailing_list.sender)
     has_new_bodies = (draft.html, draft.text, draft.markdown) != (html, text, markdown)
     edited = msgspec.structs.replace(
         message,
@@ -200,6 +203,14 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> t
     if seen_etag is not None and seen_etag != found[1]:
         raise Conflict(f"message {ref} has changed")
     return found
+
+
+async def _check(draft: Draft, sender: str) -> None:
+    """Large bodies take their time, which everybody else in this process would wait for."""
+    if sum(len(body or "") for body in (draft.html, draft.text)) > CHECKED_AT_ONCE_CHARS:
+        await asyncio.to_thread(check_bodies, draft, sender)
+    else:
+        check_bodies(draft, sender)
 
 
 def check_bodies(draft: Draft, sender: str) -> None:

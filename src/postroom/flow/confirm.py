@@ -20,7 +20,8 @@ from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
-from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Storage
+from postroom.records.single_mails import bury, complete
+from postroom.storage.port import Claim, Storage
 from postroom.transport.port import Lane, Mail
 
 TAKES_MAX = 5
@@ -36,11 +37,8 @@ class Writer(Protocol):
 class _NoWatch:
     """A confirmation needs no journal: a second copy harms nobody."""
 
-    def __init__(self, may_send: bool) -> None:
-        self._may_send = may_send
-
     def may_hand_over(self) -> bool:
-        return self._may_send
+        return True
 
     def handing_over(self, positions: Sequence[int]) -> None:
         return
@@ -56,18 +54,18 @@ async def mail_confirmation(
     try:
         item = parse_confirm_item(claim.body)
     except BadItem:
-        await _bury(storage, claim)
+        await bury(storage.queues, claim)
         return None
     if claim.taken > TAKES_MAX:  # it ended its sender every time
-        await _bury(storage, claim)
+        await bury(storage.queues, claim)
         return None
     mailing_list = await lists.find(storage.tables, item.list_name)
     found = await subscribers.find_by_guid(storage.tables, item.list_name, item.guid)
     if mailing_list is None or found is None or found[0].verified:
-        await _complete(storage, claim)
+        await complete(storage.queues, claim)
         return None
     mail = writer.confirmation(mailing_list, found[0])
-    [outcome] = await lane.send([mail], _NoWatch(True))
+    [outcome] = await lane.send([mail], _NoWatch())
     if isinstance(outcome, Sent):
         mailed = _BY_MAIL.consent(Event.MAILED, clock.now())
         await consents.note(storage.tables, item.list_name, found[0].key, mailed)
@@ -78,11 +76,11 @@ async def mail_confirmation(
 async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
     match outcome:
         case Sent() | Rejected():  # refused for good: nobody to ask
-            await _complete(storage, claim)
+            await complete(storage.queues, claim)
         case Deferred(scope=Scope.PROVIDER):
             await _start_over(storage, claim)
         case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
-            await _bury(storage, claim)
+            await bury(storage.queues, claim)
         case Deferred() | Unknown():
             await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
         case Untried():
@@ -95,16 +93,4 @@ async def _start_over(storage: Storage, claim: Claim) -> None:
     """Nobody's fault: a fresh item, so that no take counts against the person."""
     held = await storage.queues.extend(claim, lease_s=FAULT_DELAY_S)  # lost: not ours to put again
     await storage.queues.put(claim.queue, claim.body, delay_s=FAULT_DELAY_S)
-    await _complete(storage, held)
-
-
-async def _complete(storage: Storage, claim: Claim) -> None:
-    try:
-        await storage.queues.complete(claim)
-    except ClaimLost:
-        return  # it was taken again: one mail more, with the same Message-ID
-
-
-async def _bury(storage: Storage, claim: Claim) -> None:
-    await storage.queues.put(DEAD_LETTERS, claim.body)
-    await _complete(storage, claim)
+    await complete(storage.queues, held)

@@ -47,13 +47,6 @@ async def due_message(tables: Tables, entry: DueEntry, now: datetime) -> Due | N
     return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found)
 
 
-async def due_messages(tables: Tables, now: datetime) -> AsyncIterator[Due]:
-    async for entry in due_entries(tables, now):
-        due = await due_message(tables, entry, now)
-        if due:
-            yield due
-
-
 async def next_due_at(tables: Tables, now: datetime) -> float | None:
     """When the next message of today is due, so that the scheduler sleeps no longer than that."""
     later = [

@@ -19,7 +19,8 @@ from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, users
 from postroom.records.rows import Unreadable
-from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Claim, ClaimLost, Storage
+from postroom.records.single_mails import bury, complete
+from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
 from postroom.transport.port import Lane, Mail
 
 TAKES_MAX = 5
@@ -54,14 +55,14 @@ async def mail_test(storage: Storage, claim: Claim, lane: Lane, writer: Writer) 
     try:
         item = parse_trial_item(claim.body)
     except BadItem:
-        await _bury(storage, claim)
+        await bury(storage.queues, claim)
         return None
     if claim.taken > TAKES_MAX:  # it ended its sender every time
-        await _bury(storage, claim)
+        await bury(storage.queues, claim)
         return None
     mail = await _written(storage, item, writer)
     if mail is None:
-        await _complete(storage, claim)
+        await complete(storage.queues, claim)
         return None
     [outcome] = await lane.send([mail], _NoWatch())
     await _conclude(storage, claim, outcome)
@@ -83,24 +84,12 @@ async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail | 
 async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
     match outcome:
         case Sent() | Rejected():
-            await _complete(storage, claim)
+            await complete(storage.queues, claim)
         case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
-            await _bury(storage, claim)  # where whoever misses it finds it
+            await bury(storage.queues, claim)
         case Deferred() | Unknown():
             await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
         case Untried():
             await storage.queues.release(claim)
         case _:
             assert_never(outcome)
-
-
-async def _complete(storage: Storage, claim: Claim) -> None:
-    try:
-        await storage.queues.complete(claim)
-    except ClaimLost:
-        return  # it was taken again: one mail more, with the same Message-ID
-
-
-async def _bury(storage: Storage, claim: Claim) -> None:
-    await storage.queues.put(DEAD_LETTERS, claim.body)
-    await _complete(storage, claim)

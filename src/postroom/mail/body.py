@@ -12,10 +12,14 @@ from contextlib import contextmanager
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.merge import escape_braces, spans
+from postroom.mail.merge import BadTemplate, escape_braces, spans
 
 WIDTH = 78  # RFC 5322 2.1.1
 DEPTH_MAX = 100  # of nested elements; text deeper down is taken flat, to spare the stack
+# Parsers take time by the square of these, and hold everything up meanwhile.
+TAGS_MAX = 10_000  # four times those of a mail that Gmail shows whole
+OPEN_MAX = 200  # elements one within another; layouts of tables in tables come to fifty
+ATTRIBUTES_MAX = 200  # of one tag
 RULE = "-" * 40
 
 _SKIPPED = frozenset(
@@ -47,10 +51,61 @@ _SCHEME = re.compile(r"^(?:https?://|mailto:)", re.I)
 _MARK = re.compile("\ufdd0([0-9]+)\ufdd1")
 _MARK_ENDS = re.compile("[\ufdd0\ufdd1]")
 
+_ATTRIBUTE = (
+    r"[\s/]*+[^\s/>][^\s/>=]*+"
+    r"(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+)?+)?+"
+)
+_TAG_NAME = r"<(/?)([A-Za-z][^\s/>]*+)"
+_START = re.compile("<[A-Za-z]")
+_CROWDED_TAG = re.compile(rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{{ATTRIBUTES_MAX + 1}}}+")
+# Each alternative matches wherever it begins, so that nothing is read twice.
+_TAG = re.compile(
+    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{_ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
+)
+# What has no end tag, or may go without: the next of its kind closes it.
+_UNCLOSED = frozenset(
+    (
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+        *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
+        *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
+    )
+)
+
+
+def check_shape(markup: str) -> None:
+    """BadTemplate if the HTML is nested or crowded beyond what a parser is quick with."""
+    if sum(1 for _ in _START.finditer(markup)) > TAGS_MAX:
+        raise BadTemplate(f"The HTML has over {TAGS_MAX:,} tags; shorten it.")
+    if _CROWDED_TAG.search(markup):
+        raise BadTemplate(f"A tag of the HTML has over {ATTRIBUTES_MAX} attributes; remove some.")
+    if _is_deep(markup):
+        raise BadTemplate(
+            f"Over {OPEN_MAX} elements of the HTML are open one within another; close them."
+        )
+
+
+def _is_deep(markup: str) -> bool:
+    """Whether more elements are open at a time than any layout takes."""
+    stack: list[str] = []
+    for tag in _TAG.finditer(markup):
+        name = (tag[2] or "").lower()
+        if not name or name in _UNCLOSED:
+            continue
+        if not tag[1]:
+            stack.append(name)
+        elif name in stack:
+            at = len(stack) - 1 - stack[::-1].index(name)
+            if "table" not in stack[at + 1 :]:  # an end tag in a cell closes nothing around it
+                del stack[at]
+        if len(stack) > OPEN_MAX:
+            return True
+    return False
+
 
 def text_from_html(template: str) -> str:
-    """The HTML template as a plain text template, in reading order."""
+    """The HTML template as a plain text template, in reading order; BadTemplate: see its shape."""
     marked, fields = _mark_fields(template)
+    check_shape(marked)
     body = LexborHTMLParser(marked).body
     page = _Page()
     if body is not None:
@@ -61,6 +116,7 @@ def text_from_html(template: str) -> str:
 def links(template: str) -> list[str]:
     """Where the links of an HTML template lead, each once, in order."""
     marked, fields = _mark_fields(template)
+    check_shape(marked)
     nodes = LexborHTMLParser(marked).css("a[href], area[href]")
     found = (_unmark(_url(node), fields) for node in nodes)
     return list(dict.fromkeys(link for link in found if link and not link.startswith("#")))

@@ -12,8 +12,14 @@ import re
 
 from markdown_it import MarkdownIt
 
-from postroom.mail.merge import spans
+from postroom.mail.merge import BadTemplate, spans
 
+MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail cuts off what is over 102 kB
+MARKS_MAX = 3000  # lines, signs and table cells: what the parser takes its time for
+_SIGNS = re.compile(r"[][*_`<>|!&\\~#{+-]")
+_UNSEEN_ENDS = re.compile(r"<[!?]|[(\[]<")  # their ends are looked for through all that follows
+_TABLE_RULE = re.compile(r"[\s>|:-]*-[\s>|:-]*")
+_SCANNED_CHARS = 1000  # in the time of one mark
 # HTML within Markdown is its author's own, as in a body written in HTML.
 _parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 
@@ -44,7 +50,8 @@ th, td {{ border: 1px solid #dfe5e1; padding: 6px 10px; text-align: left; }}
 
 
 def html_from_markdown(source: str) -> str:
-    """A whole page of HTML; BadTemplate if a merge field is never closed."""
+    """A whole page of HTML; BadTemplate if a merge field is never closed, or it is too much."""
+    _check_size(source)
     mark = _mark(source)
     fields: list[str] = []
     marked, position = "", 0
@@ -56,6 +63,31 @@ def html_from_markdown(source: str) -> str:
     # As entities: a field may stand in an attribute, and its fallback has quotation marks.
     field = re.compile(rf"{mark}([0-9]+)z")
     return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
+
+
+def _check_size(source: str) -> None:
+    if len(source) > MARKDOWN_CHARS_MAX:
+        raise BadTemplate(f"Markdown has at most {MARKDOWN_CHARS_MAX:,} characters: shorten it.")
+    lines = source.splitlines()
+    marks = len(lines) + len(_SIGNS.findall(source)) + _cells(lines)
+    marks += len(_UNSEEN_ENDS.findall(source)) * len(source) // _SCANNED_CHARS
+    if marks > MARKS_MAX:
+        raise BadTemplate(
+            f"This Markdown has over {MARKS_MAX:,} lines, signs and table cells: shorten it, or "
+            "write it as HTML."
+        )
+
+
+def _cells(lines: list[str]) -> int:
+    """Those of all tables: each row is filled up to the line under the headings."""
+    cells = columns = 0
+    for line in lines:
+        if not line.strip():
+            columns = 0
+        elif _TABLE_RULE.fullmatch(line):
+            columns = max(columns, line.count("|"))
+        cells += columns
+    return cells
 
 
 def _mark(source: str) -> str:

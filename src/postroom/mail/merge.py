@@ -30,7 +30,8 @@ _TEXT = re.compile(_QUOTED)
 _FIELD = re.compile(rf"\s*({_NAME.pattern})\s*(?:\|\s*default\({_QUOTED}\)\s*)?")
 _BRACES = re.compile(r"\{{2,100}|\{\Z")  # the last one: a field may come next
 _WEB_URL = re.compile(r"https?://[^\s<>\"\\]+", re.IGNORECASE)
-_URL_UNDER_WAY = re.compile(r"https?://[^\s<>]*\Z", re.IGNORECASE)
+_URL_BEGINS = re.compile(r"https?://", re.IGNORECASE)
+_NOT_IN_A_URL = re.compile(r"[\s<>]")
 
 
 class BadTemplate(ValueError):
@@ -63,11 +64,17 @@ def compile_text(template: str) -> list[Segment]:
             segments.append(segment)
             before += segment
             continue
-        under_way = _URL_UNDER_WAY.search(before)
+        under_way = _ends_in_a_url(before)
         place = Place.URL_PART if under_way else Place.TEXT
         segments.append(Field(segment.name, segment.fallback, place))
-        before = f"{under_way[0]}x" if under_way else ""
+        before = "https://x" if under_way else ""  # it goes on after the field, wherever it began
     return segments
+
+
+def _ends_in_a_url(text: str) -> bool:
+    """In linear time, whatever the text: one pattern for it all would try from every “http”."""
+    last_run = _NOT_IN_A_URL.split(text)[-1]
+    return _URL_BEGINS.search(last_run) is not None
 
 
 def compile_html(template: str) -> list[Segment]:

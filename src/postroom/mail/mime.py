@@ -18,7 +18,7 @@ import msgspec
 
 from postroom.domain.address import Address, Mailbox
 from postroom.mail import header, quoted_printable
-from postroom.mail.body import text_from_html
+from postroom.mail.body import check_shape, text_from_html
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.merge import (
     BadTemplate,
@@ -303,6 +303,7 @@ def _bodies(parts: MailParts) -> tuple[_Body, ...]:
         if parts.text is None:
             raise BadTemplate("The message has no body; write one.")
         return (_Body("plain", compile_text(_canonical(parts.text))),)
+    check_shape(parts.html)
     rich = _Body("html", compile_html(_canonical(parts.html)))
     text = text_from_html(parts.html) if parts.text is None else parts.text
     return _Body("plain", compile_text(_canonical(text))), rich

@@ -51,10 +51,6 @@ def object_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, **more}
 
 
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
 _MISTAKE = object_of({"field": TEXT, "detail": TEXT})
 PROBLEM = named(
     "Problem",

@@ -34,7 +34,8 @@ async def create_once(request: Request, caller: Caller, body: bytes, create: Cre
     """201 with what was made, now or by the same call before.
 
     `create` says what it made and where that is. It gets the note of the call, if there is one:
-    with the time in it, it must recognise what an earlier try has made.
+    with the time in it, it must recognise what an earlier try has made. Whatever may change with
+    time is checked in it, not before: an answer that was given once stays true.
     """
     key = request.headers.get(HEADER)
     if key is None:

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.due_time import FORMS, parse_due_time
+from postroom.domain.due_time import FORMS, BadZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import (
@@ -159,19 +159,11 @@ async def write_message(request: Request, caller: Writer) -> Response:
     """It goes out `at` its time; without one it stays a draft."""
     sent = await body.receive(request, BYTES_MAX)
     call = body.parse(sent, NewMessage)
-    await known_list(caller, call.list)
-    due_at = None if call.at is UNSET else due_time(call.at, call.zone, caller)
-    draft = Draft(
-        list_name=call.list,
-        subject=call.subject,
-        html=call.html,
-        text=call.text,
-        due_at=due_at,
-        on_doubt=call.on_doubt,
-    )
 
     async def create(begun: Begun | None) -> tuple[Seen, str]:
         storage, now = caller.desk.storage, begun.note.begun_at if begun else caller.now
+        await known_list(caller, call.list)
+        draft = _draft(call, now)
         origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
         ref = (await compose.compose(storage, draft, now, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
@@ -180,6 +172,17 @@ async def write_message(request: Request, caller: Writer) -> Response:
     made = await create_once(request, caller, sent, create)
     caller.desk.wake_scheduler()
     return made
+
+
+def _draft(call: NewMessage, now: datetime) -> Draft:
+    return Draft(
+        list_name=call.list,
+        subject=call.subject,
+        html=call.html,
+        text=call.text,
+        due_at=None if call.at is UNSET else due_time(call.at, call.zone, now),
+        on_doubt=call.on_doubt,
+    )
 
 
 @router.get(
@@ -255,8 +258,9 @@ async def _bodies(caller: Caller, message: Message) -> tuple[str | None, str | N
         return None, None
 
 
-def due_time(at: str, zone: str, caller: Caller) -> datetime:
+def due_time(at: str, zone: str, now: datetime) -> datetime:
     try:
-        return parse_due_time(at, zone, caller.now)
+        return parse_due_time(at, zone, now)
     except BadInput as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)[:300], field="at") from None
+        field = "zone" if isinstance(error, BadZone) else "at"
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)[:300], field=field) from None

@@ -71,7 +71,7 @@ def _described(description: str, *refused: int, **extra: Any) -> dict[str, Any]:
 )
 async def schedule(request: Request, caller: Writer, ref: Ref) -> Response:
     call = await body.read_body(request, NewTime)
-    due_at = due_time(call.at, call.zone, caller)
+    due_at = due_time(call.at, call.zone, caller.now)
     return await _steer(
         request, caller, ref, lambda _: compose.give_time(caller.tables, ref, due_at, caller.now)
     )

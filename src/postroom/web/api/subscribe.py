@@ -75,7 +75,7 @@ async def subscribe(request: Request, caller: Joiner) -> Response:
     caller.check_may_use(call.list)
     address = parse_address(call.email)
     storage, now = caller.desk.storage, caller.now
-    count(sign_ups_of(request).addresses, address.key, now, "This address was sent too often")
+    count(sign_ups_of(request).called, address.key, now, "This address was sent too often")
     try:
         joins = stage.sign_up(storage, call.list, address, call.attributes, now, trace=caller.trace)
         await answered(joins)

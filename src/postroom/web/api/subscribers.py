@@ -150,13 +150,13 @@ def _standing(asked: paging.Asked) -> Standing:
 )  # fmt: skip
 async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Response:
     """As an administrator: no mail asks them. Who left is brought back only by name."""
-    await known_list(caller, name)
     sent = await body.receive(request)
     call = body.parse(sent, NewSubscriber)
     address = parse_address(call.address)
 
     async def create(begun: Begun | None) -> tuple[Seen, str]:
         now = begun.note.begun_at if begun else caller.now
+        await known_list(caller, name)
         try:
             await subscribe.add(
                 caller.tables,
