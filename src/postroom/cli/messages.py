@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from postroom.cli.output import (
@@ -233,20 +234,13 @@ async def _rows(found: AsyncIterator[Fate]) -> AsyncIterator[list[object]]:
 
 
 def _data(message: Message) -> dict[str, Any]:
-    books = message.books
     return {
         "ref": message.ref,
         "status": message.status,
         "list": message.list_name,
         "subject": message.subject,
         "audience": message.audience,
-        "queued": books.queued,
-        "sending": books.sending,
-        "sent": books.sent,
-        "failed": books.failed,
-        "held": books.held,
-        "skipped": books.skipped,
-        "doubts": books.doubts,
+        **msgspec.structs.asdict(message.books),
         "due_at": message.due_at,
         "completed_at": message.completed_at,
     }

@@ -9,7 +9,6 @@ Commit point: the completion of the item.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 from postroom.clock import Clock
@@ -22,7 +21,7 @@ from postroom.domain.work_item import BadItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
 from postroom.records.single_mails import bury, complete
 from postroom.storage.port import Claim, Storage
-from postroom.transport.port import Lane, Mail
+from postroom.transport.port import Lane, Mail, Unwatched
 
 TAKES_MAX = 5
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
@@ -32,19 +31,6 @@ _BY_MAIL = Trace(source="confirmation mail")
 
 class Writer(Protocol):
     def confirmation(self, mailing_list: MailingList, subscriber: Subscriber) -> Mail: ...
-
-
-class _NoWatch:
-    """A confirmation needs no journal: a second copy harms nobody."""
-
-    def may_hand_over(self) -> bool:
-        return True
-
-    def handing_over(self, positions: Sequence[int]) -> None:
-        return
-
-    def answered(self, position: int, outcome: Outcome) -> None:
-        return
 
 
 async def mail_confirmation(
@@ -65,7 +51,7 @@ async def mail_confirmation(
         await complete(storage.queues, claim)
         return None
     mail = writer.confirmation(mailing_list, found[0])
-    [outcome] = await lane.send([mail], _NoWatch())
+    [outcome] = await lane.send([mail], Unwatched())
     if isinstance(outcome, Sent):
         mailed = _BY_MAIL.consent(Event.MAILED, clock.now())
         await consents.note(storage.tables, item.list_name, found[0].key, mailed)

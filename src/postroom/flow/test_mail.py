@@ -8,7 +8,6 @@ Commit point: the completion of the item.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 from postroom.domain.address import Address, parse_address
@@ -21,7 +20,7 @@ from postroom.records import messages, users
 from postroom.records.rows import Unreadable
 from postroom.records.single_mails import bury, complete
 from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
-from postroom.transport.port import Lane, Mail
+from postroom.transport.port import Lane, Mail, Unwatched
 
 TAKES_MAX = 5
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
@@ -29,19 +28,6 @@ RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 class Writer(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
-
-
-class _NoWatch:
-    """A test needs no journal: a second copy harms nobody."""
-
-    def may_hand_over(self) -> bool:
-        return True
-
-    def handing_over(self, positions: Sequence[int]) -> None:
-        return
-
-    def answered(self, position: int, outcome: Outcome) -> None:
-        return
 
 
 async def ask_for_test(storage: Storage, ref: str, user_key: str, nonce: str) -> None:
@@ -64,7 +50,7 @@ async def mail_test(storage: Storage, claim: Claim, lane: Lane, writer: Writer) 
     if mail is None:
         await complete(storage.queues, claim)
         return None
-    [outcome] = await lane.send([mail], _NoWatch())
+    [outcome] = await lane.send([mail], Unwatched())
     await _conclude(storage, claim, outcome)
     return outcome
 

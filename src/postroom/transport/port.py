@@ -36,6 +36,19 @@ class Mail(Protocol):
         ...
 
 
+class Unwatched:
+    """For a mail that needs no journal: a second copy harms nobody."""
+
+    def may_hand_over(self) -> bool:
+        return True
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        return
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        return
+
+
 class Watch(Protocol):
     """Who looks on while a slice goes out: the right to send, and the ack journal."""
 

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -96,14 +96,14 @@ class Pulse(Generic[T]):
 
 class _Glance(NamedTuple):
     at: float  # when it was begun
-    reading: asyncio.Future[object]
+    reading: asyncio.Future[Any]
 
 
 class Pulses:
     """All that is watched in this process, and by how many."""
 
     def __init__(self) -> None:
-        self._pulses: dict[str, Pulse[object]] = {}
+        self._pulses: dict[str, Pulse[Any]] = {}
         self._streams: dict[str, int] = {}  # by session
         self._glances: dict[str, _Glance] = {}
 
@@ -113,8 +113,8 @@ class Pulses:
             self._pulses = {key: each for key, each in self._pulses.items() if each.is_watched}
         pulse = self._pulses.get(name)
         if pulse is None:
-            pulse = self._pulses[name] = make()  # type: ignore[assignment]
-        return pulse  # type: ignore[return-value]
+            pulse = self._pulses[name] = make()
+        return pulse
 
     async def glance(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
         """What anybody read a moment ago, or is just reading, else a reading of our own."""
@@ -124,8 +124,8 @@ class Pulses:
         }
         if name not in self._glances:
             self._glances[name] = _Glance(now_s, asyncio.ensure_future(read()))
-        # Shielded: whoever goes away meanwhile does not end it for the others.
-        return await asyncio.shield(self._glances[name].reading)  # type: ignore[arg-type]
+        reading: asyncio.Future[T] = self._glances[name].reading
+        return await asyncio.shield(reading)  # whoever goes away does not end it for the others
 
     def latest(self, name: str) -> object | None:
         """The last reading, if somebody watches it at this moment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Path
 
 from postroom.domain.errors import NotFound
@@ -56,7 +57,6 @@ WHOLE_EXAMPLE = EXAMPLE | {
 
 
 def message_data(message: Message) -> dict[str, Any]:
-    books = message.books
     return {
         "ref": message.ref,
         "status": message.status,
@@ -65,13 +65,7 @@ def message_data(message: Message) -> dict[str, Any]:
         "from": message.sender,
         "on_doubt": message.on_doubt,
         "audience": message.audience,
-        "queued": books.queued,
-        "sending": books.sending,
-        "sent": books.sent,
-        "failed": books.failed,
-        "held": books.held,
-        "skipped": books.skipped,
-        "doubts": books.doubts,
+        **msgspec.structs.asdict(message.books),
         "created_at": message.created_at,
         "due_at": message.due_at,
         "completed_at": message.completed_at,

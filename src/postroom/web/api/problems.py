@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import structlog
@@ -66,7 +66,7 @@ def storage_failed(error: BaseException) -> Refused:
 class ApiRoute(APIRoute):
     """A route whose every refusal is a problem, also of another method."""
 
-    _methods: dict[str, set[str]] = {}  # noqa: RUF012 - by path, over all routes of the service
+    _methods: ClassVar[dict[str, set[str]]] = {}  # by path, over all routes of the service
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
