@@ -1,0 +1,14 @@
+// What differs from one installation to the next; README.md says when to change which line.
+using 'main.bicep'
+
+param name = 'postroom'
+param registryName = readEnvironmentVariable('REGISTRY')
+param candidate = 'v1'
+param production = 'v1'
+param transport = readEnvironmentVariable('TRANSPORT')
+param url = ''
+param webMin = 2
+param webMax = 6
+param schedulers = 1
+param sendersMin = 1
+param sendersMax = 8
