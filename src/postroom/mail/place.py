@@ -13,6 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.texts import Text, _
+
 
 class Place(StrEnum):
     """Where a field stands, and so how its values are escaped."""
@@ -28,14 +30,14 @@ class Place(StrEnum):
 class Misplaced(msgspec.Struct, frozen=True):
     """No escaping makes a value harmless here; `words` go on after "the field …"."""
 
-    words: str
+    words: Text
 
 
-_IN_CODE = Misplaced("stands inside a script or style; move it into the text.")
-_IN_TAG_NAME = Misplaced("stands in the name of a tag; move it into the text.")
-_IN_TAG = Misplaced("stands in a tag, but in no attribute's value; move it into one.")
-_UNQUOTED = Misplaced('stands in an attribute without quotation marks; write it as in href="…".')
-_IN_COMMENT = Misplaced("stands inside a comment or declaration; move it out.")
+_IN_CODE = Misplaced(_("stands inside a script or style; move it into the text."))
+_IN_TAG_NAME = Misplaced(_("stands in the name of a tag; move it into the text."))
+_IN_TAG = Misplaced(_("stands in a tag, but in no attribute's value; move it into one."))
+_UNQUOTED = Misplaced(_('stands in an attribute without quotation marks; write it as in href="…".'))
+_IN_COMMENT = Misplaced(_("stands inside a comment or declaration; move it out."))
 
 _TAG_NAME = re.compile(r"[^\s/>]*")
 _GAP = re.compile(r"[\s/]*")
@@ -58,7 +60,9 @@ _URL_ATTRIBUTES = frozenset(
 )
 _CODE_ATTRIBUTES = frozenset(("style", "srcdoc"))
 _WEB_SCHEMES = frozenset(("http:", "https:", "tel:", "sms:"))
-_VALUE_MARK = "\ufffc"  # stands for a value among the literals of an attribute
+_VALUE_MARK = "\ufffc"  # stands for a value among the literals of a URL
+_SCHEME_CHARS_SHOWN = 20  # longer than every scheme we know
+_SCHEME_SETTLED = re.compile(r"[:/?#]")
 _TAIL_CHARS = 40  # enough to see "</textarea" under way
 
 
@@ -72,7 +76,9 @@ class HtmlScanner:
         self._is_closing = False
         self._attribute = ""
         self._quote = ""
-        self._value = ""
+        self._value = ""  # of an attribute, since its last field
+        self._url_start = ""  # of a URL, up to its last field
+        self._url_place: Place | Misplaced | None = None  # of every further field in this URL
         self._tail = ""
 
     def read(self, literal: str) -> None:
@@ -98,20 +104,23 @@ class HtmlScanner:
         return _IN_TAG_NAME if self._step in (self._opening, self._tag_name) else _IN_TAG
 
     def _place_in_attribute(self) -> Place | Misplaced:
-        before, self._value = self._value, self._value + _VALUE_MARK
+        literal, self._value = self._value, ""
         if self._attribute in _CODE_ATTRIBUTES or self._attribute.startswith("on"):
-            return Misplaced(f"stands in the attribute {self._attribute}, which is code; move it.")
+            return Misplaced(
+                _("stands in the attribute {name}, which is code; move it.", name=self._attribute)
+            )
         if self._attribute not in _URL_ATTRIBUTES:
             return Place.HTML
-        prefix = "".join(html.unescape(before).split()).lower()
-        if not prefix:
-            return Place.URL
-        scheme = _SCHEME.match(prefix)
-        if scheme is None or scheme[0] in _WEB_SCHEMES or prefix.startswith(_VALUE_MARK):
-            return Place.URL_PART
-        if scheme[0] == "mailto:":
-            return Place.MAILTO
-        return Misplaced(f"stands in a link that begins with {scheme[0][:20]}; use https:.")
+        return self._url_place or self._place_in_url(literal)
+
+    def _place_in_url(self, literal: str) -> Place | Misplaced:
+        """What the start of the URL says; once it decides, nobody reads the rest, however long."""
+        start = self._url_start + "".join(html.unescape(literal).split()).lower()
+        self._url_start = start[:_SCHEME_CHARS_SHOWN] + _VALUE_MARK
+        place = _place_after(start)
+        if _SCHEME_SETTLED.search(start):
+            self._url_place = place
+        return place
 
     def _place_in_raw_text(self) -> Place | Misplaced:
         if self._element not in _ESCAPED_TEXT:
@@ -201,7 +210,8 @@ class HtmlScanner:
         if stop == len(literal):
             return stop
         if literal[stop] in "\"'":
-            self._step, self._quote, self._value = self._quoted_value, literal[stop], ""
+            self._step, self._quote = self._quoted_value, literal[stop]
+            self._value, self._url_start, self._url_place = "", "", None
             return stop + 1
         self._step = self._unquoted_value
         return stop
@@ -227,6 +237,18 @@ class HtmlScanner:
             return len(literal)
         self._step, self._is_closing = self._between_attributes, True
         return close.end()
+
+
+def _place_after(url_start: str) -> Place | Misplaced:
+    if not url_start:
+        return Place.URL
+    scheme = _SCHEME.match(url_start)
+    if scheme is None or scheme[0] in _WEB_SCHEMES or url_start.startswith(_VALUE_MARK):
+        return Place.URL_PART
+    if scheme[0] == "mailto:":
+        return Place.MAILTO
+    shown = scheme[0][:_SCHEME_CHARS_SHOWN]
+    return Misplaced(_("stands in a link that begins with {start}; use https:.", start=shown))
 
 
 def _end(pattern: re.Pattern[str], literal: str, position: int) -> int:

@@ -1,0 +1,81 @@
+"""Where a field stands: told by the start of a URL, and the document is read only once."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from postroom.mail import place
+from postroom.mail.place import HtmlScanner, Misplaced, Place
+
+MARK = "\ufffc"
+PIECES = [
+    *("", " ", "\n", "x", "a" * 25, "Σ", "https", "java", "script", "mailto", "tel", MARK),
+    *(":", "/", "?", "#", "//x.example/", "HTTPS://", "MailTo:", "javascript:", "data:"),
+    *("&", "&#", "58;", "&#58;", "&#x3A;", "&colon;", "&col", "on;", "&lt", "&amp;", ";", "&sol;"),
+]
+
+
+def by_definition(url_so_far: str) -> Place | str:
+    """The place as the whole URL up to the field tells it; a scheme that is refused as text."""
+    start = "".join(html.unescape(url_so_far).split()).lower()
+    if not start:
+        return Place.URL
+    scheme = re.match(r"[^/?#]*?:", start)
+    if scheme is None or start.startswith(MARK):
+        return Place.URL_PART
+    if scheme[0] in ("http:", "https:", "tel:", "sms:"):
+        return Place.URL_PART
+    return Place.MAILTO if scheme[0] == "mailto:" else scheme[0][:20]
+
+
+@example(["a" * 25 + "/", "b:"])
+@example(["a" * 25 + "?", "b:"])
+@example(["a" * 25 + "#", "b:"])
+@example(["a" * 25 + ":", "/"])
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map("".join), max_size=6))
+def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: list[str]) -> None:
+    scanner, so_far = HtmlScanner(), ""
+    scanner.read('<a title="https:" href="')
+    for literal in literals:
+        scanner.read(literal)
+        so_far += literal
+        found, told = scanner.place(), by_definition(so_far)
+        if isinstance(found, Misplaced):
+            assert f"begins with {told};" in str(found.words)
+        else:
+            assert found == told
+        so_far += MARK
+
+
+def test_one_url_tells_nothing_of_the_next() -> None:
+    scanner = HtmlScanner()
+    scanner.read('<a href="mailto:')
+    assert scanner.place() is Place.MAILTO
+    scanner.read('"><a href="')
+    assert scanner.place() is Place.URL
+    scanner.read('"><a href="/u/')
+    assert scanner.place() is Place.URL_PART
+
+
+@pytest.mark.parametrize("start", ["", "https://x.example/?", "abc", "mailto:"])
+def test_no_part_of_a_url_is_read_twice_however_many_fields_it_has(
+    monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    read: list[int] = []
+
+    def unescape(text: str) -> str:
+        read.append(len(text))
+        return html.unescape(text)
+
+    monkeypatch.setattr(place, "html", type("html", (), {"unescape": staticmethod(unescape)}))
+    scanner, literals = HtmlScanner(), [start, *["x&amp;" * 50] * 200]
+    scanner.read('<a href="')
+    for literal in literals:
+        scanner.read(literal)
+        scanner.place()
+    assert sum(read) <= sum(map(len, literals))
