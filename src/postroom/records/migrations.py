@@ -1,0 +1,99 @@
+"""What a migration leaves in each of its two storages: one row, `service` / `migration` / `state`.
+
+In the source it says that the storage is closed, so that nothing starts there; in the target that
+it is being filled, and how far. A storage without the row, or with one that says open, is as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from enum import StrEnum
+
+import msgspec
+
+from postroom.records.rows import from_properties, to_properties
+from postroom.storage.port import Conflict, Tables
+
+TABLE, PARTITION = "service", "migration"
+_KEY = "state"
+
+
+class Standing(StrEnum):
+    CLOSED = "closed"  # a source that is being copied
+    MOVED = "moved"  # a source that was copied, and is not to be worked with any more
+    OPEN = "open"  # a source that somebody opened again
+    FILLING = "filling"  # a target
+
+
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of it. `id` tells the source from every other, on both sides."""
+
+    id: str
+    standing: Standing
+    closing: str  # of the source: a new one, and all must be gone over again
+    other: str  # the storage on the other side, in words
+    # Only in a target: who fills it, and how far everything is surely in.
+    run: str = ""
+    stage: str = ""
+    partition: str = ""
+    key: str = ""
+    items: dict[str, int] = {}
+
+
+class TakenOver(Exception):
+    """Another process fills the same target since."""
+
+
+async def find(tables: Tables) -> tuple[Migration, str] | None:
+    row = await tables.get(TABLE, PARTITION, _KEY)
+    return (from_properties(row.properties, Migration), row.etag) if row else None
+
+
+async def write(tables: Tables, migration: Migration) -> str:
+    """Whatever stands there; the etag."""
+    return await tables.upsert(TABLE, PARTITION, _KEY, to_properties(migration))
+
+
+async def replace(tables: Tables, migration: Migration, etag: str) -> str:
+    """The new etag, also if an earlier try took effect; TakenOver if the target is another's."""
+    properties = to_properties(migration)
+    with contextlib.suppress(Conflict):
+        return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
+    found = await find(tables)
+    if found is None or found[0].run != migration.run:
+        raise TakenOver
+    return await tables.replace(TABLE, PARTITION, _KEY, properties, found[1])
+
+
+async def forget(tables: Tables, migration: Migration) -> None:
+    """The target is filled; TakenOver if it is another's. Forgotten twice is forgotten."""
+    found = await find(tables)
+    if found is None:
+        return
+    if found[0].run != migration.run:
+        raise TakenOver
+    with contextlib.suppress(Conflict):
+        await tables.delete(TABLE, PARTITION, _KEY, found[1])
+        return
+    raise TakenOver
+
+
+async def why_closed(tables: Tables) -> str:
+    """Why nobody may work with this storage, in a sentence; empty if everybody may."""
+    found = await find(tables)
+    if found is None:
+        return ""
+    migration = found[0]
+    match migration.standing:
+        case Standing.OPEN:
+            return ""
+        case Standing.FILLING:
+            return (
+                f"This storage is being filled from {migration.other}, and not all is in it yet: "
+                "run the same “postroom migrate” again to finish."
+            )
+        case Standing.CLOSED:
+            said = f"is being copied to {migration.other}: finish “postroom migrate”"
+        case Standing.MOVED:
+            said = f"was moved to {migration.other}: set POSTROOM_STORAGE to that one"
+    return f"This storage {said}, or work on here after all with “postroom migrate --reopen”."
