@@ -1,0 +1,95 @@
+"""`postroom limit …`: how fast mails leave, of all senders together; followed within seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.cli.output import AsJson, show, tell
+from postroom.cli.session import work
+from postroom.domain.errors import NotFound
+from postroom.domain.rate_limit import TRANSPORT, Limit, check_domain, check_limit
+from postroom.records import rate_limits
+from postroom.records.rate_limits import LimitRow
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
+
+app = typer.Typer(no_args_is_help=True, help="Limits of all senders together.")
+
+Domain = Annotated[
+    str,
+    typer.Option(metavar="DOMAIN", help="Of mails to this domain alone. Default: of all mails."),
+]
+
+
+@app.command("set")
+def set_(
+    domain: Domain = "",
+    mails_per_second: Annotated[
+        float | None, typer.Option("--mails-per-second", help="0.01 or more.")
+    ] = None,
+    connections: Annotated[
+        int | None, typer.Option("--connections", help="Lanes that send at the same time.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the limit, instead of the one that was there."""
+    limit = check_limit(_name(domain), mails_per_second, connections)
+
+    async def job(parts: Parts) -> None:
+        await rate_limits.set_limit(parts.storage.tables, limit)
+
+    work(job)
+    show(_data(limit), as_json, f"{_told(limit)}. Senders follow within a few seconds.")
+
+
+@app.command("show")
+def show_(as_json: AsJson = False) -> None:
+    """Show all limits, and how many senders share each now."""
+
+    async def job(parts: Parts) -> dict[str, LimitRow]:
+        return await rate_limits.all_limits(parts.storage.tables)
+
+    found = sorted(work(job).items(), key=lambda each: (each[0] != TRANSPORT, each[0]))
+    data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found]
+    lines = [f"{_told(row.limit(name))} ({len(row.shares)} senders now)" for name, row in found]
+    show(data, as_json, *lines)
+    if not found and not as_json:
+        tell("There is no limit: mails leave as fast as the server takes them.")
+
+
+@app.command("clear")
+def clear(domain: Domain = "", as_json: AsJson = False) -> None:
+    """Lift the limit."""
+    name = _name(domain)
+
+    async def job(parts: Parts) -> None:
+        if not await rate_limits.clear_limit(parts.storage.tables, name):
+            raise NotFound(f"There is no limit for {_whom(name)}: “postroom limit show” lists all.")
+
+    work(job)
+    show({"name": name}, as_json, f"There is no limit for {_whom(name)} any more.")
+
+
+def _name(domain: str) -> str:
+    return check_domain(domain) if domain else TRANSPORT
+
+
+def _whom(name: str) -> str:
+    return "all mails" if name == TRANSPORT else f"mails to {name}"
+
+
+def _told(limit: Limit) -> str:
+    parts = [f"{limit.mails_per_s:,g} a second"] * bool(limit.mails_per_s)
+    parts += [f"{limit.connections:,} connections"] * bool(limit.connections)
+    return f"{_whom(limit.name)}: {' over at most '.join(parts)}".capitalize()
+
+
+def _data(limit: Limit) -> dict[str, Any]:
+    return {
+        "name": limit.name,
+        "mails_per_second": limit.mails_per_s or None,
+        "connections": limit.connections or None,
+    }

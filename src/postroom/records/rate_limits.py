@@ -1,0 +1,87 @@
+"""Rate limits as rows: `service` / `limit` / `transport` or `domain:<domain>`.
+
+A row holds the limit, which people set, and the shares of the senders that have mails for it. Both
+change under the row's etag, so that a change of either is never lost. One scan reads all limits,
+one batch renews a sender's share in all of them.
+Dies half-way: a batch is all or nothing. The share of a sender that died stays until the others
+have seen it unchanged for a lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from postroom.domain.errors import BadInput
+from postroom.domain.rate_limit import TRANSPORT, Limit, Share
+from postroom.domain.texts import _
+from postroom.records.rows import readable_rows, to_properties
+from postroom.storage.port import Conflict, Replace, Tables, Within
+
+LIMITS_MAX = 50  # all of them are read together, and renewed by one batch
+TRIES_MAX = 20  # of a person's change against the senders' renewals
+_TABLE, _PARTITION, _DOMAIN = "service", "limit", "domain:"
+
+
+class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
+    mails_per_s: float = 0.0
+    connections: int = 0
+    shares: dict[str, Share] = {}
+    etag: str = ""  # as it stands in storage
+
+    def limit(self, name: str) -> Limit:
+        return Limit(name, self.mails_per_s, self.connections)
+
+
+async def all_limits(tables: Tables) -> dict[str, LimitRow]:
+    """Every limit by its name: `transport`, or the domain."""
+    return {
+        row.key.removeprefix(_DOMAIN): msgspec.structs.replace(kept, etag=row.etag)
+        async for kept, row in readable_rows(tables, _TABLE, Within(_PARTITION), LimitRow)
+    }
+
+
+async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:
+    """All or none; Conflict if any of the rows changed since it was read."""
+    changes = [Replace(_key(name), _properties(row), row.etag) for name, row in rows.items()]
+    await tables.batch(_TABLE, _PARTITION, changes)
+
+
+async def set_limit(tables: Tables, limit: Limit) -> None:
+    """Senders follow within seconds; their shares stay until they divide it anew."""
+    for _try in range(TRIES_MAX):
+        limits = await all_limits(tables)
+        known = limits.get(limit.name)
+        if known is None and len(limits) >= LIMITS_MAX:
+            raise BadInput(_("There are {limit} limits already; clear one.", limit=LIMITS_MAX))
+        try:
+            await _write(tables, limit, known)
+        except Conflict:
+            continue  # a sender renewed its share meanwhile
+        return
+    raise Conflict("The limit changed every time it was to be written.")
+
+
+async def _write(tables: Tables, limit: Limit, known: LimitRow | None) -> None:
+    shares = known.shares if known else {}
+    row = LimitRow(mails_per_s=limit.mails_per_s, connections=limit.connections, shares=shares)
+    if known is None:
+        await tables.insert(_TABLE, _PARTITION, _key(limit.name), _properties(row))
+    else:
+        await tables.replace(_TABLE, _PARTITION, _key(limit.name), _properties(row), known.etag)
+
+
+async def clear_limit(tables: Tables, name: str) -> bool:
+    """Whether there was one."""
+    is_there = await tables.get(_TABLE, _PARTITION, _key(name)) is not None
+    await tables.delete(_TABLE, _PARTITION, _key(name))
+    return is_there
+
+
+def _key(name: str) -> str:
+    return name if name == TRANSPORT else _DOMAIN + name
+
+
+def _properties(row: LimitRow) -> dict[str, str | int | float | bool]:
+    return to_properties(msgspec.structs.replace(row, etag=""))
