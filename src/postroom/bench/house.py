@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
+import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from postroom import settings, wiring
 from postroom.domain.address import parse_address
@@ -25,10 +27,17 @@ from postroom.settings import Settings
 from postroom.wiring import Parts
 
 LIST = "contoso1"
-BODY = "<html><body><h1>News for {{ email }}</h1>" + "<p>Lecture series and more.</p>" * 60
+TITLE = "<html><body><h1>News for {{ email }}</h1>\n"
+PARAGRAPH = "<p>Lecture series and more.</p>\n"
+PARAGRAPH_BYTES = 61  # in HTML and in text
+FRAME_BYTES = 1200  # of a mail without paragraphs: heading, title, foot
+MAIL_BYTES = 4096
+CLEAR = "smtp://127.0.0.1:{port}?tls=none"
 READY_S = 20.0
 DUMP_S = 300.0  # a million mails as JSON
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_CALLS = re.compile(r'^postroom_storage_calls_total\{kind="(\w+)",role="\w+"\} (\S+)$', re.M)
+_COMMITS = re.compile(r"^postroom_storage_commits_total\{.*\} (\S+)$", re.M)
 
 
 class Process:
@@ -64,6 +73,26 @@ class Process:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
+    async def storage_calls(self) -> Counter[str]:
+        """How many it made so far, by kind, as its metrics tell."""
+        found = _CALLS.findall(await self._metrics())
+        return Counter({kind: int(float(number)) for kind, number in found})
+
+    async def commits(self) -> int | None:
+        """How many it made so far; None if its engine has no such thing."""
+        found = _COMMITS.search(await self._metrics())
+        return int(float(found[1])) if found else None
+
+    async def _metrics(self) -> str:
+        shown = next(line for line in self.lines() if line.get("event") == "metrics_shown")
+        return await asyncio.to_thread(_fetch, f"http://{shown['bind']}/metrics")
+
+    def lines(self) -> Iterator[dict[str, str]]:
+        """What it logged."""
+        for line in self.log.read_text().splitlines():
+            if line.startswith("{"):
+                yield json.loads(line)
+
     def peak_mb(self) -> float:
         """The most memory it ever had (Linux)."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
@@ -77,12 +106,19 @@ class Process:
 class House:
     """Settings, processes, and questions about what arrived."""
 
-    def __init__(self, folder: Path, sink_options: tuple[str, ...] = ("--chunking",)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sink_options: tuple[str, ...] = ("--chunking",),
+        overrides: Mapping[str, str] | None = None,
+        transport: str = CLEAR,
+    ) -> None:
         self.folder = folder
         self._sink_options = sink_options
         self._processes: list[Process] = []
-        self._port = 0
-        self.overrides: dict[str, str] = {}
+        self._transport = transport
+        self.port = 0  # of the sink
+        self.overrides = dict(overrides or {})
 
     async def __aenter__(self) -> Self:
         process = await asyncio.create_subprocess_exec(
@@ -94,7 +130,7 @@ class House:
         )
         self._processes.append(Process(process, self.folder / "sink.log"))
         assert process.stdout is not None
-        self._port = int(await asyncio.wait_for(process.stdout.readline(), READY_S))
+        self.port = int(await asyncio.wait_for(process.stdout.readline(), READY_S))
         return self
 
     async def __aexit__(
@@ -111,11 +147,12 @@ class House:
         return {
             "POSTROOM_STORAGE": f"sqlite:///{self.folder / 'postroom.db'}",
             "POSTROOM_DATA": str(self.folder / "data"),
-            "POSTROOM_TRANSPORT": f"smtp://127.0.0.1:{self._port}?tls=none",
+            "POSTROOM_TRANSPORT": self._transport.format(port=self.port),
             "POSTROOM_BIND": "127.0.0.1:0",  # any free port
             "POSTROOM_LANES": "4",
             "POSTROOM_LOG_LEVEL": "info",
             "POSTROOM_POLL_S": "0.2",
+            "POSTROOM_METRICS_BIND": "127.0.0.1:0",
         } | self.overrides
 
     def settings(self) -> Settings:
@@ -126,8 +163,8 @@ class House:
         async with wiring.parts(self.settings()) as parts:
             yield parts
 
-    async def start(self, *arguments: str) -> Process:
-        """`postroom …` as a process of its own."""
+    async def start(self, *arguments: str, machine: str = "data") -> Process:
+        """`postroom …` as a process of its own; of machines each has its folder."""
         log = self.folder / f"{arguments[0]}-{len(self._processes)}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
@@ -138,13 +175,15 @@ class House:
                 cwd=self.folder,
                 stdout=output,
                 stderr=output,
-                env=os.environ | self.environ,
+                env=os.environ | self.environ | {"POSTROOM_DATA": str(self.folder / machine)},
             )
         self._processes.append(Process(process, log))
         return self._processes[-1]
 
-    async def people(self, parts: Parts, number: int, name: str = "student") -> None:
-        """A list with so many verified subscribers."""
+    async def people(
+        self, parts: Parts, number: int, name: str = "student", *, refused_once: float = 0.0
+    ) -> None:
+        """A list with so many verified subscribers, of whom the sink refuses a share at first."""
         now = parts.clock.now()
         mailing_list = MailingList(
             name=LIST, description="News", sender="donotreply@contoso.edu", created_at=now
@@ -155,12 +194,18 @@ class House:
                 range(first, min(first + 49, number))
                 for first in range(start, min(start + 49 * 20, number), 49)
             ]
-            await asyncio.gather(*(_join(parts, chunk, name) for chunk in chunks))
+            await asyncio.gather(*(_join(parts, chunk, name, refused_once) for chunk in chunks))
 
-    async def message(self, parts: Parts, on_doubt: OnDoubt = OnDoubt.RESEND) -> str:
+    async def message(
+        self, parts: Parts, on_doubt: OnDoubt = OnDoubt.RESEND, *, mail_bytes: int = MAIL_BYTES
+    ) -> str:
         now = parts.clock.now()
         draft = Draft(
-            list_name=LIST, subject="New lecture series", html=BODY, due_at=now, on_doubt=on_doubt
+            list_name=LIST,
+            subject="New lecture series",
+            html=TITLE + PARAGRAPH * paragraphs(mail_bytes - FRAME_BYTES),
+            due_at=now,
+            on_doubt=on_doubt,
         )
         message = await compose(parts.storage, draft, now)
         parts.bells.ring("scheduler")
@@ -168,16 +213,28 @@ class House:
 
     async def arrived(self) -> Counter[str]:
         """How often the sink took a mail for each address."""
+        return Counter(recipient for recipient, _ in (await self.sink_record())["mails"])
+
+    async def sink_record(self) -> dict[str, Any]:
+        """All that the sink knows."""
         path = self.folder / "arrived.json"
         await self._ask(f"XDUMP {path}", within_s=DUMP_S)
-        mails = json.loads(path.read_text())["mails"]
-        return Counter(recipient for recipient, _ in mails)
+        record: dict[str, Any] = json.loads(path.read_text())
+        return record
 
     async def arrived_number(self) -> int:
-        return int((await self._ask("XSTAT")).split()[1])
+        return (await self.arrived_size())[0]
+
+    async def arrived_size(self) -> tuple[int, int]:
+        """How many mails the sink took, and how many octets they had."""
+        _, mails, octets = (await self._ask("XCOUNT")).split()
+        return int(mails), int(octets)
+
+    async def forget_arrived(self) -> None:
+        await self._ask("XRESET")
 
     async def _ask(self, command: str, within_s: float = READY_S) -> str:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             await reader.readline()
             writer.write(command.encode() + b"\r\n")
@@ -187,13 +244,31 @@ class House:
             await writer.wait_closed()
 
 
-async def _join(parts: Parts, numbers: range, name: str) -> None:
+def paragraphs(size: int) -> int:
+    """How many it takes to fill so many octets of a mail."""
+    return max(0, round(size / PARAGRAPH_BYTES))
+
+
+async def _join(parts: Parts, numbers: range, name: str, refused_once: float) -> None:
     now = parts.clock.now()
-    newcomers = [
-        subscribe.new_subscriber(LIST, parse_address(f"{name}{number}@contoso.edu"), {}, True, now)
+    names = [
+        f"{'temp-fail-once' if is_of_share(number, refused_once) else name}{number}@contoso.edu"
         for number in numbers
     ]
+    newcomers = [
+        subscribe.new_subscriber(LIST, parse_address(each), {}, True, now) for each in names
+    ]
     await subscribers.join_together(parts.storage.tables, newcomers, now)
+
+
+def is_of_share(number: int, share: float) -> bool:
+    """Whether this one of 0, 1, 2… is chosen, if a share is, evenly spread."""
+    return int((number + 1) * share) > int(number * share)
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=READY_S) as answer:
+        return str(answer.read(), "utf-8")
 
 
 async def books(parts: Parts, ref: str) -> Message:

@@ -1,4 +1,4 @@
-"""One honest run: seed a list, schedule a message, run the roles, count at the sink.
+"""One honest run: seed a list, schedule a message, run the roles, count what arrived.
 
 Every run also checks what arrived: nobody lost, nobody twice. A figure without that is worthless.
 """
@@ -7,116 +7,143 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from postroom.bench.house import House
+from postroom.bench.arrivals import Arrivals, at_the_sink, in_the_outbox
+from postroom.bench.baselines import Baseline, Load, measure_baselines
+from postroom.bench.certificate import write_certificate
+from postroom.bench.figures import Course, Figures, draw, used_by, work_out
+from postroom.bench.house import CLEAR, House, Process
+from postroom.bench.plan import Plan, Way
+from postroom.bench.sink import SAMPLE_S
+from postroom.domain.message import Message
 from postroom.records import messages
 from postroom.wiring import Parts
 
 START_UP_S = 30.0
+STOP_S = 30.0
 LOOK_S = 0.02
 RUN_S_MAX = 3600.0
+RETRY_FIRST_S = 0.5
+CERTIFICATE = "certificate.pem"
+
+Say = Callable[[str], None]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    recipients: int = 20_000
-    senders: int = 1
-    lanes: int = 4
-    window: int = 8
-    chunking: bool = True
-    delay_ms: float = 0.0
+class Report(NamedTuple):
+    figures: Figures
+    picture: str  # SVG
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    recipients: int
-    arrived: int
-    lost: int
-    twice: int
-    first_mail_s: float
-    fanned_out_s: float
-    completed_s: float
-    fan_out_per_s: float
-    mails_per_s: float  # from due to completed, everything included
-    scheduler_cpu_us: float  # per mail
-    sender_cpu_us: float
-    scheduler_peak_mb: float
-    sender_peak_mb: float  # of the largest
-
-
-async def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
+async def measure(plan: Plan, say: Say) -> Report:
+    plan.check()
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
-        async with House(Path(folder), _sink_options(plan)) as house, house.parts() as parts:
-            house.overrides["POSTROOM_LANES"] = str(plan.lanes)
-            house.overrides["POSTROOM_SMTP_WINDOW"] = str(plan.window)
+        house = _house(plan, Path(folder))
+        async with house, house.parts() as parts:
             say(f"{plan.recipients:,} people join")
-            await house.people(parts, plan.recipients)
-            scheduler = await house.start("scheduler")
-            senders = [await house.start("sender") for _ in range(plan.senders)]
-            await _until_awake(house, 1 + plan.senders)
-            before = [process.cpu_s() for process in (scheduler, *senders)]
-            times = await _watch(house, parts, await house.message(parts), say)
-            after = [process.cpu_s() for process in (scheduler, *senders)]
-            cpu_us = [
-                (used - start) / plan.recipients * 1e6
-                for start, used in zip(before, after, strict=True)
-            ]
-            arrived = await house.arrived()
-            return Figures(
-                recipients=plan.recipients,
-                arrived=len(arrived),
-                lost=plan.recipients - len(arrived),
-                twice=sum(count - 1 for count in arrived.values()),
-                first_mail_s=times.first_s,
-                fanned_out_s=times.fanned_out_s,
-                completed_s=times.completed_s,
-                fan_out_per_s=plan.recipients / times.fanned_out_s,
-                mails_per_s=plan.recipients / times.completed_s,
-                scheduler_cpu_us=cpu_us[0],
-                sender_cpu_us=sum(cpu_us[1:]),
-                scheduler_peak_mb=scheduler.peak_mb(),
-                sender_peak_mb=max(process.peak_mb() for process in senders),
-            )
+            await house.people(parts, plan.recipients, refused_once=plan.tempfail_share)
+            figures, picture = await _send(house, parts, plan, say)
+            baselines = await _baselines(house, plan, figures, say)
+            return Report(msgspec.structs.replace(figures, baselines=baselines), picture)
 
 
-@dataclass
-class _Times:
-    """Seconds since the message was due."""
+async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
+    roles = await _started_roles(house, plan)
+    before = [await used_by(role) for role in roles]
+    course = await _watch(house, parts, plan, say)
+    after = [await used_by(role) for role in roles]
+    for role in roles:  # what is measured next has the machine for itself
+        await role.terminate(STOP_S)
+    used = [late.since(early) for late, early in zip(after, before, strict=True)]
+    arrivals = await _arrivals(house, parts, plan)
+    figures = work_out(plan, course, arrivals, used[0], used[1:])
+    return Report(figures, draw(plan, figures, course, arrivals.timeline))
 
-    first_s: float = 0.0
-    fanned_out_s: float = 0.0
-    completed_s: float = 0.0
+
+async def _started_roles(house: House, plan: Plan) -> list[Process]:
+    """The scheduler, then the senders, all awake."""
+    roles = [await house.start("scheduler")]
+    roles += [await house.start("sender") for _ in range(plan.senders)]
+    await _until_awake(house, len(roles))
+    return roles
 
 
-async def _watch(house: House, parts: Parts, ref: str, say: Callable[[str], None]) -> _Times:
-    started = said = time.monotonic()
-    times = _Times()
+async def _watch(house: House, parts: Parts, plan: Plan, say: Say) -> Course:
+    """Write the message, and look on until it is in the archive."""
+    tables, course = parts.storage.tables, Course(time.monotonic())
+    ref = await house.message(parts, mail_bytes=plan.mail_bytes)
+    said_s = 0.0
     async with asyncio.timeout(RUN_S_MAX):
-        while not times.completed_s:
-            message = await messages.read(parts.storage.tables, ref)
-            elapsed_s = time.monotonic() - started
-            if not times.first_s and await house.arrived_number():
-                times.first_s = elapsed_s
-            if not times.fanned_out_s and message.fanned_out:
-                times.fanned_out_s = elapsed_s
-            if message.completed_at:
-                times.completed_s = elapsed_s
-            if time.monotonic() - said > 1:
-                said = time.monotonic()
+        while not course.completed_s or await messages.find_live(tables, ref):
+            message = await messages.read(tables, ref)
+            elapsed_s = time.monotonic() - course.started
+            _note(course, message, elapsed_s)
+            if elapsed_s - said_s > 1:
+                said_s = elapsed_s
                 say(f"{message.books.sent:,} of {message.audience:,} sent")
             await asyncio.sleep(LOOK_S)
-    return times
+    return course
 
 
-def _sink_options(plan: Plan) -> tuple[str, ...]:
+def _note(course: Course, message: Message, elapsed_s: float) -> None:
+    is_due = not course.fan_out or elapsed_s - course.fan_out[-1][0] >= SAMPLE_S
+    if not course.fanned_out_s and (is_due or message.fanned_out):
+        course.fan_out.append((elapsed_s, message.audience))
+    if not course.fanned_out_s and message.fanned_out:
+        course.fanned_out_s = elapsed_s
+    if message.completed_at and not course.completed_s:
+        course.completed_s = elapsed_s
+
+
+async def _arrivals(house: House, parts: Parts, plan: Plan) -> Arrivals:
+    if plan.transport is Way.OUTBOX:
+        return await in_the_outbox(parts.storage.tables)
+    return await at_the_sink(house)
+
+
+async def _baselines(house: House, plan: Plan, figures: Figures, say: Say) -> list[Baseline]:
+    if not plan.baselines or plan.transport is not Way.SMTP:
+        return []
+    load = Load(
+        mails=plan.recipients,
+        mail_bytes=figures.mail_bytes,
+        connections=plan.connections,
+        mails_per_s=figures.mails_per_s,
+        ca_file=house.folder / CERTIFICATE if plan.tls else None,
+    )
+    return await measure_baselines(house, load, say)
+
+
+def _house(plan: Plan, folder: Path) -> House:
+    """A house and a sink as planned; runs in one account have names of their own."""
+    settings = {"POSTROOM_LANES": str(plan.lanes), "POSTROOM_SMTP_WINDOW": str(plan.window)}
+    transport = CLEAR if plan.transport is Way.SMTP else "outbox:"
+    if plan.storage:
+        settings["POSTROOM_STORAGE"] = plan.storage
+    if plan.storage.startswith("azure:"):
+        settings["POSTROOM_AZURE_PREFIX"] = f"bench{secrets.token_hex(6)}"
+    if plan.tempfail_share:
+        settings["POSTROOM_RETRY_FIRST_S"] = str(RETRY_FIRST_S)
+    if plan.tls:
+        write_certificate(folder / CERTIFICATE)
+        settings["POSTROOM_SMTP_CA_FILE"] = str(folder / CERTIFICATE)
+        transport = "smtp://127.0.0.1:{port}?tls=require"
+    return House(folder, _sink_options(plan, folder), settings, transport)
+
+
+def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
     options = ["--chunking"] if plan.chunking else []
     if plan.delay_ms:
         options += ["--delay", str(plan.delay_ms)]
+    if plan.tls:
+        options += ["--certificate", str(folder / CERTIFICATE)]
     return tuple(options)
 
 

@@ -10,7 +10,8 @@
 With `-once` behind the prefix (temp-fail-once7@…) only the first attempt for that address fails.
 In a test: `async with Sink(SinkOptions(chunking=True)) as sink: ... sink.mails`. As a process:
 `python -m postroom.bench.sink --port 0 --chunking` prints its port; the commands `XSTAT` (count,
-unique, doubled), `XDUMP path` (all as JSON) and `XRESET` ask it from outside.
+unique, doubled), `XCOUNT` (count and octets, at once), `XDUMP path` (all as JSON, with the time
+line) and `XRESET` ask it from outside.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import ssl
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -26,6 +29,8 @@ from typing import NamedTuple, Self
 from postroom.bench.sink_dialogue import SCRIPTS, SinkConnection, SinkOptions
 
 __all__ = ["Sink", "SinkOptions", "Taken"]
+
+SAMPLE_S = 0.1  # between two points of the time line
 
 
 class Taken(NamedTuple):
@@ -42,7 +47,7 @@ class Sink:
 
     def __init__(self, options: SinkOptions | None = None) -> None:
         self.options = options or SinkOptions()
-        self.taken: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self.reset()
         self.commands: list[bytes] = []
         self.connections: set[SinkConnection] = set()
         self.connected = 0
@@ -51,6 +56,22 @@ class Sink:
         self.is_empty = asyncio.Event()  # no connection is open
         self.port = 0
         self._server: asyncio.Server | None = None
+
+    def reset(self) -> None:
+        """Count from nothing."""
+        self.taken: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self.taken_bytes = 0
+        self.last_at = 0.0  # by the monotonic clock, which all processes of a machine share
+        self._timeline: list[tuple[float, int]] = []
+
+    def take(
+        self, recipient: bytes, message_id: bytes, content: bytes, sender: bytes, size: int
+    ) -> None:
+        self.taken.append((recipient, message_id, content, sender))
+        self.taken_bytes += size
+        self.last_at = time.monotonic()
+        if not self._timeline or self.last_at - self._timeline[-1][0] >= SAMPLE_S:
+            self._timeline.append((self.last_at, len(self.taken)))
 
     @property
     def mails(self) -> list[Taken]:
@@ -133,9 +154,21 @@ class Sink:
         unique = len({mail[:2] for mail in self.taken})
         return b"250 %d %d %d\r\n" % (len(self.taken), unique, len(self.taken) - unique)
 
+    def count(self) -> bytes:
+        return b"250 %d %d\r\n" % (len(self.taken), self.taken_bytes)
+
+    def timeline(self) -> list[tuple[float, int]]:
+        """How many mails there were when; the first and the last mail have their points."""
+        last = [(self.last_at, len(self.taken))] if self.taken else []
+        return self._timeline + [point for point in last if point not in self._timeline[-1:]]
+
     def dump(self, path: str) -> None:
-        mails = [[mail.recipient, mail.message_id] for mail in self.mails]
-        Path(path).write_text(json.dumps({"mails": mails}), encoding="utf-8")
+        record = {
+            "mails": [[mail.recipient, mail.message_id] for mail in self.mails],
+            "bytes": self.taken_bytes,
+            "timeline": self.timeline(),
+        }
+        Path(path).write_text(json.dumps(record), encoding="utf-8")
 
 
 def parse_arguments() -> tuple[int, SinkOptions]:
@@ -150,6 +183,7 @@ def parse_arguments() -> tuple[int, SinkOptions]:
     parser.add_argument("--slow", type=float, default=10.0, help="s until slow…@ is answered")
     parser.add_argument("--mails-per-connection", type=int, default=0)
     parser.add_argument("--greeting", default="220 sink ESMTP")
+    parser.add_argument("--certificate", metavar="FILE", help="STARTTLS: key and certificate, PEM")
     parser.add_argument("--user", action="append", default=[], metavar="NAME:PASSWORD")
     given = parser.parse_args()
     return given.port, SinkOptions(
@@ -163,7 +197,14 @@ def parse_arguments() -> tuple[int, SinkOptions]:
         mails_per_connection_max=given.mails_per_connection,
         greeting=given.greeting,
         users=dict(user.split(":", 1) for user in given.user),
+        tls=_server_context(given.certificate) if given.certificate else None,
     )
+
+
+def _server_context(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    return context
 
 
 async def main() -> None:

@@ -196,7 +196,7 @@ class SinkConnection(asyncio.Protocol):
             if dotted:
                 content = undotted(content)
         message_id = find_message_id(data, start, end)
-        self.sink.taken.append((self._recipient, message_id, content, self._sender or b""))
+        self.sink.take(self._recipient, message_id, content, self._sender or b"", end - start)
         self._carried += 1
 
     def _answer_taken(self, script: bytes) -> None:
@@ -285,11 +285,13 @@ class SinkConnection(asyncio.Protocol):
                 self._close()
             case b"XSTA":
                 self._reply(self.sink.statistics())
+            case b"XCOU":
+                self._reply(self.sink.count())
             case b"XDUM":
                 self.sink.dump(line[6:].decode())
                 self._reply(OK)
             case b"XRES":
-                self.sink.taken.clear()
+                self.sink.reset()
                 self._reply(OK)
             case _:
                 self._reply(UNKNOWN_COMMAND)

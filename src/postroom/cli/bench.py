@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from postroom.bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way
 from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop
+from postroom.domain.errors import BadInput
+
+if TYPE_CHECKING:
+    from postroom.bench.baselines import Baseline
+
+Recipients = Annotated[int, typer.Option(min=1, help="People on the list.")]
+Senders = Annotated[int, typer.Option(min=1, max=64, help="Sender processes.")]
+Lanes = Annotated[int, typer.Option(min=1, max=256, help="Connections a sender.")]
+Window = Annotated[int, typer.Option(min=1, max=100, help="Mails on a line (BDAT).")]
+Chunking = Annotated[bool, typer.Option(help="The sink offers CHUNKING.")]
+DelayMs = Annotated[float, typer.Option(min=0, help="Before every reply.")]
+Storage = Annotated[
+    str, typer.Option(help="Such as azure:emulator. Default: SQLite in a temporary folder.")
+]
+Transport = Annotated[Way, typer.Option(help="Where mails go: to the sink, or into storage.")]
+TempfailShare = Annotated[
+    float,
+    typer.Option(min=0, max=TEMPFAIL_SHARE_MAX, help="Of the recipients, refused once by 450."),
+]
+Tls = Annotated[bool, typer.Option("--tls", help="STARTTLS, with a certificate of this run.")]
+Size = Annotated[int, typer.Option(min=MAIL_BYTES_MIN, max=1 << 20, help="Bytes of a mail.")]
+Baselines = Annotated[
+    bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
+]
+Svg = Annotated[Path | None, typer.Option(help="Draw the course of the run into this file.")]
+CountCalls = Annotated[
+    bool, typer.Option("--count-calls", help="Show the calls of storage by kind.")
+]
+Pages = Annotated[bool, typer.Option("--pages", help="Time the web meanwhile.")]
 
 
 def bench(
-    recipients: Annotated[int, typer.Option(min=1, help="People on the list.")] = 20_000,
-    senders: Annotated[int, typer.Option(min=1, max=64, help="Sender processes.")] = 1,
-    lanes: Annotated[int, typer.Option(min=1, max=256, help="Connections a sender.")] = 4,
-    window: Annotated[int, typer.Option(min=1, max=100, help="Mails on a line (BDAT).")] = 8,
-    chunking: Annotated[bool, typer.Option(help="The sink offers CHUNKING.")] = True,
-    delay_ms: Annotated[float, typer.Option(min=0, help="Before every reply.")] = 0.0,
-    pages: Annotated[bool, typer.Option("--pages", help="Time the web meanwhile.")] = False,
+    recipients: Recipients = 20_000,
+    senders: Senders = 1,
+    lanes: Lanes = 4,
+    window: Window = 8,
+    chunking: Chunking = True,
+    delay_ms: DelayMs = 0.0,
+    storage: Storage = "",
+    transport: Transport = Way.SMTP,
+    tempfail_share: TempfailShare = 0.0,
+    tls: Tls = False,
+    size: Size = 4096,
+    baselines: Baselines = True,
+    svg: Svg = None,
+    count_calls: CountCalls = False,
+    pages: Pages = False,
     as_json: AsJson = False,
 ) -> None:
     """Mail a message to a sink on this machine, in a temporary folder, and count.
@@ -29,8 +68,6 @@ def bench(
     if pages:
         _bench_pages(recipients, as_json)
         return
-    from postroom.bench.measure import Plan, measure
-
     plan = Plan(
         recipients=recipients,
         senders=senders,
@@ -38,9 +75,28 @@ def bench(
         window=window,
         chunking=chunking,
         delay_ms=delay_ms,
+        storage=storage,
+        transport=transport,
+        tempfail_share=tempfail_share,
+        tls=tls,
+        mail_bytes=size,
+        baselines=baselines,
     )
-    figures = in_loop(measure(plan, _say if not as_json else lambda _: None))
-    show(msgspec.to_builtins(figures), as_json, _table(figures))
+    _bench_mails(plan, svg, count_calls, as_json)
+
+
+def _bench_mails(plan: Plan, svg: Path | None, count_calls: bool, as_json: bool) -> None:
+    from postroom.bench.measure import measure
+
+    report = in_loop(measure(plan, _say if not as_json else lambda _: None))
+    figures = report.figures
+    rows = msgspec.to_builtins(figures)
+    calls = rows.pop("calls")
+    if count_calls:
+        rows |= calls
+    show(rows, as_json, *_table(rows), *map(_compared, figures.baselines))
+    if svg:
+        _write(svg, report.picture)
     if figures.lost or figures.twice:
         raise typer.Exit(1)
 
@@ -63,10 +119,27 @@ def _say(words: str) -> None:
     typer.echo(words, err=True)
 
 
-def _table(figures: object) -> str:
-    rows = msgspec.to_builtins(figures)
-    return "\n".join(f"{name.replace('_', ' '):>18}  {_figure(rows[name])}" for name in rows)
+def _write(path: Path, picture: str) -> None:
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _table(rows: dict[str, Any]) -> list[str]:
+    return [
+        f"{name.replace('_', ' '):>18}  {_figure(value)}"
+        for name, value in rows.items()
+        if isinstance(value, int | float)
+    ]
 
 
 def _figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _compared(other: Baseline) -> str:
+    return (
+        f"{other.ratio:,.2f} times {other.name}: {other.mails_per_s:,.0f} mails/s, "
+        f"{other.connections} connections, {other.mails:,} mails of {other.mail_bytes:,} bytes"
+    )

@@ -1,0 +1,50 @@
+"""What came in by the end of a run: for whom, how much, and when."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import NamedTuple
+
+from postroom.bench.house import House
+from postroom.bench.sink import SAMPLE_S
+from postroom.records import outbox
+from postroom.storage.port import SCAN_ROWS_MAX, Tables
+
+Point = tuple[float, int]  # seconds, and how many there were by then
+
+
+class Arrivals(NamedTuple):
+    counts: Counter[str]  # how often for each address
+    octets: int
+    timeline: list[Point]  # by the monotonic clock, from the first mail to the last
+
+
+async def at_the_sink(house: House) -> Arrivals:
+    record = await house.sink_record()
+    counts = Counter(recipient for recipient, _ in record["mails"])
+    return Arrivals(counts, record["bytes"], [(at, count) for at, count in record["timeline"]])
+
+
+async def in_the_outbox(tables: Tables) -> Arrivals:
+    counts, octets, moments = Counter[str](), 0, list[float]()
+    started_at = time.time() - time.monotonic()  # of the clock that all processes share
+    mails, after = await outbox.newest(tables, limit=SCAN_ROWS_MAX)
+    while mails:
+        counts.update(mail.recipient for mail in mails)
+        octets += sum(mail.bytes for mail in mails)
+        moments += [mail.at.timestamp() - started_at for mail in mails]
+        if after is None:
+            break
+        mails, after = await outbox.newest(tables, limit=SCAN_ROWS_MAX, after=after)
+    return Arrivals(counts, octets, sampled(sorted(moments)))
+
+
+def sampled(moments: list[float]) -> list[Point]:
+    """A point for the first, for the last, and at most one a sample between them."""
+    points: list[Point] = []
+    for number, moment in enumerate(moments, 1):
+        is_last = number == len(moments)
+        if is_last or not points or moment - points[-1][0] >= SAMPLE_S:
+            points.append((moment, number))
+    return points
