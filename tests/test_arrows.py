@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"bench"},
     {"roles", "supervisor"},
     {"wiring"},
-    {"web", "scheduler", "sender", "worker"},
+    {"web", "scheduler", "sender", "worker", "metrics"},
     {"flow"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage

@@ -17,6 +17,7 @@ what it finds, what it leaves, and what happens if it dies half-way.
     7   flow/report.py      the books of a message, added up from its ledgers
     ∞   flow/sweep.py       what time brings, and what accidents left lying about
         flow/move.py        somebody's address changes, or they go over to another list
+        flow/migrate.py     copies everything from one storage into another
         flow/keep_lists.py  makes, changes and deletes mailing lists
         flow/sign_in.py     who may work on the admin pages
         flow/steer.py       what people may do to a message on its way: pause, resume, cancel, retry

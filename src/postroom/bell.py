@@ -13,6 +13,8 @@ import os
 import secrets
 from pathlib import Path
 
+SCHEDULER_BELL, SENDER_BELL, WEB_BELL = "scheduler", "sender", "web"
+
 
 class Bell:
     """One listener; `wait` returns when it was rung since the last wait, or after a time."""

@@ -8,10 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+import msgspec
 import structlog
 
-from postroom import wiring, worker
-from postroom.bell import Bell
+from postroom import metrics, wiring, worker
+from postroom.bell import SCHEDULER_BELL, SENDER_BELL, WEB_BELL, Bell
 from postroom.domain.errors import WrongState
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
@@ -20,8 +21,6 @@ from postroom.wiring import Parts
 from postroom.worker import Stop
 
 log = structlog.get_logger("roles")
-SCHEDULER_BELL, SENDER_BELL, WEB_BELL = "scheduler", "sender", "web"
-SCHEDULER_REST_S_MAX = 10.0
 DRAIN_REST_S = 0.05
 DRAIN_FAULTS_MAX = 4  # tries of an unreachable provider before `drain` gives up
 
@@ -38,7 +37,7 @@ def run(role: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
-    async with wiring.parts(settings) as parts:
+    async with _parts("scheduler", settings) as parts:
         bell = parts.bells.listen(SCHEDULER_BELL)
         scheduler, stop = wiring.scheduler(parts), _stop(bell, supervised)
 
@@ -49,14 +48,17 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             return is_busy
 
         try:
-            await worker.run(step, lambda: scheduler.rest_s(SCHEDULER_REST_S_MAX), bell, stop)
+            await worker.run(step, lambda: scheduler.rest_s(parts.pace.schedule_s), bell, stop)
         finally:
             await scheduler.stop()
             bell.close()
 
 
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
-    async with wiring.parts(settings) as parts, _sending(parts, supervised) as (sender, bell, stop):
+    async with (
+        _parts("sender", settings) as parts,
+        _sending(parts, supervised) as (sender, bell, stop),
+    ):
         await worker.run(sender.step, sender.rest_s, bell, stop)
 
 
@@ -65,9 +67,11 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
     from postroom.web.server import WebServer
 
     with wiring.listening(settings) as listener:
-        async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
+        async with _parts("web", settings, storage_s=wiring.PAGE_S) as parts:
             bell = parts.bells.listen(WEB_BELL)
-            server = WebServer(await wiring.web(parts), settings.stop_grace_s)
+            server = WebServer(
+                await wiring.web(parts), settings.stop_grace_s, settings.stop_notice_s
+            )
             stop = _stop(bell, supervised)
             stop.then(server.stop)
             try:
@@ -85,6 +89,26 @@ async def drain(settings: Settings) -> None:
                 is_due = await _is_anything_due(scheduler, sender, bell)
         finally:
             await scheduler.stop()
+
+
+@contextlib.asynccontextmanager
+async def _parts(
+    role: str, settings: Settings, *, storage_s: float = wiring.WORK_S
+) -> AsyncIterator[Parts]:
+    """The parts of a role, with what it counts shown."""
+    async with wiring.parts(settings, storage_s=storage_s) as parts:
+        storage = parts.storage
+        with metrics.shown(
+            role,
+            settings.metrics_bind,
+            calls=lambda: msgspec.structs.asdict(storage.calls),
+            commits=lambda: {} if storage.commits is None else {"group": storage.commits},
+            troubles=lambda: {
+                "refused": storage.troubles.refused,
+                "in_doubt": storage.troubles.in_doubt,
+            },
+        ):
+            yield parts
 
 
 @contextlib.asynccontextmanager

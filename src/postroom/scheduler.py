@@ -6,7 +6,7 @@ that stalls past its lease and wakes up can do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,13 +16,15 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Due
-from postroom.records import idempotency, leases, users
+from postroom.records import idempotency, leases, throttles, users
 from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
-from postroom.storage.port import Conflict, Storage, StorageError
+from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
 
 LEASE = "scheduler"
 BUSY_SWEEPS_LATER = 5  # times the usual pause
+FEW = 5_000  # people, less than a second's work of a sender
+FIRST_BATCHES = 10  # of a new message: few, so that they are there at once, room or not
 log = structlog.get_logger("scheduler")
 
 
@@ -35,25 +37,34 @@ class Scheduler:
     owner: str
     lease_s: float = 30.0
     report_every_s: float = 1.0
+    last_report_every_s: float = 0.1  # when few are left, so that the end is seen at once
     sweep_every_s: float = 60.0
+    tidy_every_s: float = 60.0
+    items_ahead: int = CLAIM_ITEMS_MAX  # waiting to be taken, before messages wait; 0: any number
+    room_every_s: float = 0.1  # looks whether there is room again
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     lease: Lease | None = None
-    _reported: dict[str, datetime] = field(default_factory=dict)
+    _reported: dict[str, datetime] = field(default_factory=dict)  # until when that will do
+    _next_at: float | None = None  # when a message of today is due, as far as we know
     _swept_at: datetime | None = None
+    _tidied_at: datetime | None = None
+    _is_full: bool = False  # somebody waits for room in the queue
+    _queued_last: str = ""  # ref of the message that had room last
 
     async def step(self) -> bool:
         """Move every due message one step on; whether there is more to do at once."""
         if not await self._leads():
             return False
         is_busy = False
-        seen: set[str] = set()
-        async for entry in schedule.due_entries(self.storage.tables, self.clock.now()):
-            seen.add(entry.ref)
+        agenda = await schedule.look(self.storage.tables, self.clock.now())
+        self._next_at, self._is_full = agenda.next_at, False
+        for entry in self._in_turn(agenda.due):
             is_busy |= await self._try_to_advance(entry)
             if not await self._leads():
                 return False
-        self._reported = {ref: at for ref, at in self._reported.items() if ref in seen}
+        due = {entry.ref for entry in agenda.due}
+        self._reported = {ref: at for ref, at in self._reported.items() if ref in due}
         await self._sweep(is_busy=is_busy)
         return is_busy
 
@@ -64,15 +75,16 @@ class Scheduler:
             self.lease = None
 
     async def rest_s(self, at_most_s: float) -> float:
-        """How long nothing will be due, as far as storage knows."""
-        if self.lease is None:
-            return min(at_most_s, self.lease_s / 3)
-        if self._reported:
-            return min(at_most_s, self.report_every_s)
-        now = self.clock.now()
-        next_at = await schedule.next_due_at(self.storage.tables, now)
-        wait_s = at_most_s if next_at is None else max(0.0, next_at - now.timestamp())
-        return min(at_most_s, wait_s, self.lease_s / 3)
+        """How long nothing will be due, as far as the last look told."""
+        rest_s = min(at_most_s, self.lease_s / 3)
+        if self.lease and self._is_full:
+            rest_s = min(rest_s, self.room_every_s)
+        if self.lease:
+            now_s = self.clock.now().timestamp()
+            ahead = [until.timestamp() - now_s for until in self._reported.values()]
+            ahead += [self._next_at - now_s] if self._next_at is not None else []
+            rest_s = max(0.0, min([rest_s, *ahead]))
+        return rest_s
 
     async def step_and_report(self) -> bool:
         """A step that counts every message's books, however lately they were counted."""
@@ -86,7 +98,13 @@ class Scheduler:
             return True
         was_leading = self.lease is not None
         self.lease = await leases.hold(
-            self.storage.tables, LEASE, self.owner, now=now, lease_s=self.lease_s
+            self.storage.tables,
+            LEASE,
+            self.owner,
+            now=now,
+            lease_s=self.lease_s,
+            kept=self.lease,
+            troubles=self.storage.troubles,
         )
         if was_leading != (self.lease is not None):
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
@@ -115,9 +133,8 @@ class Scheduler:
             await schedule.start(tables, due, now)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
-        if message.status is Status.QUEUING or not fan_out.is_gone_over(message):
-            step, _ = await fan_out.go_on(self.storage, message, etag, now)
-            return step != message
+        if message.status is Status.QUEUING or not message.is_gone_over:
+            return await self._fan_out(due, now)
         if message.completed_at is None:
             return await self._report(due, now)
         if archive.is_ready(message):
@@ -125,12 +142,43 @@ class Scheduler:
             log.info("message_archived", ref=message.ref, audience=message.audience)
         return False
 
+    async def _fan_out(self, due: Due, now: datetime) -> bool:
+        """A page more if senders will need it soon: so no message waits behind all of another."""
+        message = due.message
+        room = await self._room() if message.batches else FIRST_BATCHES
+        if not room:
+            self._is_full = True
+            return await self._report(due, now)
+        self._queued_last = message.ref
+        step, _ = await fan_out.go_on(self.storage, message, due.etag, now, room=room)
+        return step != message
+
+    def _in_turn(self, entries: Sequence[DueEntry]) -> list[DueEntry]:
+        """Whoever had room last comes last."""
+        last = [number for number, one in enumerate(entries) if one.ref == self._queued_last]
+        first = last[0] + 1 if last else 0
+        return [*entries[first:], *entries[:first]]
+
+    async def _room(self) -> int:
+        """How many batches may be put. To an empty queue a page: its senders are quick.
+
+        Items that wait for a later time do not count: they would keep others out for hours.
+        """
+        if self._is_full:
+            return 0
+        if not self.items_ahead:
+            return fan_out.PAGE_BATCHES
+        waiting = len(await self.storage.queues.peek(MAIL_QUEUE, limit=self.items_ahead))
+        return self.items_ahead - waiting if waiting else fan_out.PAGE_BATCHES
+
     async def _report(self, due: Due, now: datetime) -> bool:
         ref = due.message.ref
         if self._is_reported_lately(ref, now):
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
-        self._reported[ref] = self.clock.now()
+        is_nearly_done = message.is_gone_over and message.books.open < FEW
+        every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
+        self._reported[ref] = self.clock.now() + timedelta(seconds=every_s)
         if message.completed_at is None:
             return False
         del self._reported[ref]
@@ -138,20 +186,24 @@ class Scheduler:
         return True
 
     def _is_reported_lately(self, ref: str, now: datetime) -> bool:
-        at = self._reported.get(ref)
-        return at is not None and now < at + timedelta(seconds=self.report_every_s)
+        until = self._reported.get(ref)
+        return until is not None and now < until
 
     async def _sweep(self, *, is_busy: bool) -> None:
         """Now and then; seldom while messages want to get on, but not never."""
-        now = self.clock.now()
-        every_s = self.sweep_every_s * (BUSY_SWEEPS_LATER if is_busy else 1)
-        if self._swept_at and now < self._swept_at + timedelta(seconds=every_s):
-            return
-        self._swept_at = now
+        now, later = self.clock.now(), BUSY_SWEEPS_LATER if is_busy else 1
+        if _is_time(self._swept_at, now, self.sweep_every_s * later):
+            self._swept_at = now
+            await self._try_to_sweep("items", lambda: sweep.put_forgotten_items(self.storage, now))
+        if _is_time(self._tidied_at, now, self.tidy_every_s * later):
+            self._tidied_at = now
+            await self._tidy(now)
+
+    async def _tidy(self, now: datetime) -> None:
+        """What can wait: no message depends on it."""
         storage, keep_days = self.storage, self.keep_archive_days
         tables, wait_days = storage.tables, self.unconfirmed_days
         strokes: dict[str, Callable[[], Awaitable[object]]] = {
-            "items": lambda: sweep.put_forgotten_items(storage, now),
             "archive": lambda: sweep.expire_archive(storage, now, keep_days=keep_days),
             "lists": lambda: sweep.finish_deletions(tables),
             "sign-ups": lambda: sweep.expire_sign_ups(tables, now, keep_days=wait_days),
@@ -159,6 +211,7 @@ class Scheduler:
             "leases": lambda: leases.forget_long_expired(tables, now),
             "sessions": lambda: users.forget_ended(tables, now),
             "idempotency": lambda: idempotency.forget_old(tables, now),
+            "throttles": lambda: throttles.forget_expired(tables, now),
         }
         for name, stroke in strokes.items():
             await self._try_to_sweep(name, stroke)
@@ -171,3 +224,7 @@ class Scheduler:
             raise
         except Exception:
             log.exception("not_swept", stroke=name)
+
+
+def _is_time(last: datetime | None, now: datetime, every_s: float) -> bool:
+    return last is None or now >= last + timedelta(seconds=every_s)

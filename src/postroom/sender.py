@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,9 @@ from postroom.flow.render import Renderer
 from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
 from postroom.journal import FileJournal, FileJournals
 from postroom.records import leases
+from postroom.records.leases import Lease
 from postroom.records.rows import Unreadable
+from postroom.records.turns import Turns
 from postroom.storage.port import (
     CLAIM_ITEMS_MAX,
     MAIL_QUEUE,
@@ -39,7 +41,11 @@ from postroom.transport.port import Lane, Transport
 
 log = structlog.get_logger("sender")
 CONFIRM_CLAIM_S = 120.0
+CONFIRM_EVERY_S = 1.0
 JOURNALS_EVERY_S = 10.0
+POLL_FIRST_S = 1.0
+POLL_DOUBLINGS_MAX = 10
+IDLE_LEASES = 3  # how much longer a lease is while nothing is in hand
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,16 @@ class SenderRole:
     lanes: int = 4
     lease_s: float = 30.0
     claim_s: float = 300.0
-    poll_s: float = 1.0
+    poll_s: float = 1.0  # longest pause between two looks into the queues
     breaker: Breaker = field(default_factory=Breaker)
     _free: list[_Slot] = field(default_factory=list)
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
     _bugs: list[BaseException] = field(default_factory=list)
     _beats: asyncio.Task[None] | None = None
+    _held: Lease | None = None
+    _quiet: int = 0  # looks in a row that found nothing
+    _confirm_at: float = 0.0  # when the confirmations are to be looked for again
+    _owes_look: bool = False  # they were passed over just now
     _journals_at: float = 0.0
     _trouble_until: float = 0.0
 
@@ -75,7 +85,7 @@ class SenderRole:
         self.journals.open()
         for number in range(self.lanes):
             self._free.append(_Slot(self.transport.lane(), self.journals.lane(number)))
-        await self._beat()
+        await self._beat(self.lease_s)
         self._beats = asyncio.create_task(self._keep_beating())
 
     async def step(self) -> bool:
@@ -85,26 +95,46 @@ class SenderRole:
         if self._beats and self._beats.done():
             self._beats.result()  # without it our right to send runs out unseen
         await self._look_after_journals()
+        await self._leave_shares_unused()
         room = self._room()
-        if not room:
+        if not room or not await self._has_turn():
             return False
-        claims = await self.storage.queues.claim(
-            SUBSCRIBE_QUEUE, limit=max(1, room // 2), lease_s=CONFIRM_CLAIM_S
-        )
+        taken = await self._take_confirmations(max(1, room // 2))
+        taken += await self._take_batches(self._room())
+        self._quiet = 0 if taken else self._quiet + 1
+        return bool(taken)
+
+    async def _take_confirmations(self, room: int) -> int:
+        """How many items. Once a second will do while batches come and go."""
+        now_s = self._now_s()
+        self._owes_look = now_s < self._confirm_at and not self.is_idle
+        if self._owes_look:
+            return 0
+        queues = self.storage.queues
+        claims = await queues.claim(SUBSCRIBE_QUEUE, limit=room, lease_s=CONFIRM_CLAIM_S)
+        self._confirm_at = now_s + (0 if claims else CONFIRM_EVERY_S)
         for claim in claims:
             self._start(lambda slot, claim=claim: self._confirm(claim, slot))
-        room = self._room()
-        if room:
-            items = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
-            for claim in items:
-                self._start(lambda slot, claim=claim: self._send(claim, slot))
-            claims += items
-        return bool(claims)
+        await self._wake(claims)
+        return len(claims)
+
+    async def _take_batches(self, room: int) -> int:
+        if not room:
+            return 0
+        claims = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
+        for claim in claims:  # at once: an item that no journal knows of hides for long if we die
+            self._start(lambda slot, claim=claim: self._send(claim, slot))
+        await self._wake(claims)
+        return len(claims)
 
     async def rest_s(self) -> float:
-        """A lane that gets free rings the bell."""
+        """Longer and longer while nothing comes; a lane that gets free rings the bell."""
         pause_s = self.breaker.pause_s(self._now_s())
-        return pause_s or self.poll_s
+        if not pause_s and self._owes_look:
+            pause_s = max(0.0, self._confirm_at - self._now_s())
+        if self.turns and self.turns.is_in_use:
+            pause_s = pause_s or min(self.poll_s, POLL_FIRST_S)  # others share it, items come back
+        return pause_s or min(self.poll_s, POLL_FIRST_S * 2 ** min(self._quiet, POLL_DOUBLINGS_MAX))
 
     @property
     def is_idle(self) -> bool:
@@ -112,11 +142,12 @@ class SenderRole:
 
     @property
     def has_recovered(self) -> bool:
-        """The last fault is so long past that what was given back for it has come back.
+        """What was given back for the last fault, or put off by a limit, has come back.
 
         Not when the breaker closes: the first item that works closes it, others are not back yet.
         """
-        return self._now_s() > self._trouble_until
+        put_off_until = self.turns.put_off_until if self.turns else 0.0
+        return self._now_s() > max(self._trouble_until, put_off_until)
 
     def stop_handing_over(self) -> None:
         """Planned stop: what is not on the wire yet stays queued."""
@@ -134,10 +165,11 @@ class SenderRole:
             self._beats.cancel()
             await asyncio.gather(self._beats, return_exceptions=True)
         await self._close_lanes()
+        if self.turns:
+            await self.turns.shares.give_up()
         with contextlib.suppress(StorageError):  # then it runs out by itself
-            lease = await leases.holder(self.storage.tables, self._lease, now=self.clock.now())
-            if lease:
-                await leases.give_up(self.storage.tables, lease)
+            if self._held:
+                await leases.give_up(self.storage.tables, self._held)
 
     async def _close_lanes(self) -> None:
         for slot in self._free:
@@ -155,20 +187,82 @@ class SenderRole:
     async def _keep_beating(self) -> None:
         while True:
             await self.clock.sleep(self.lease_s / 3)
-            try:
-                await self._beat()
-            except StorageError as error:
-                log.warning("lease_not_renewed", error=type(error).__name__)
+            if not self.is_idle:
+                await self._try_to_beat(self.lease_s)
+                await self._renew_shares()
+            elif not self._has_long_lease():  # nobody waits for the death of who has nothing
+                await self._try_to_beat(self.lease_s * IDLE_LEASES)
 
-    async def _beat(self) -> None:
+    async def _wake(self, claims: Sequence[Claim]) -> None:
+        """Back to a short lease: if we die with an item in hand, others need not wait longer."""
+        if claims and self._has_long_lease():
+            await self._try_to_beat(self.lease_s)
+
+    def _has_long_lease(self) -> bool:
+        ends = self.clock.now() + timedelta(seconds=self.lease_s)
+        return self._held is not None and self._held.expires_at > ends
+
+    async def _try_to_beat(self, lease_s: float) -> None:
+        try:
+            await self._beat(lease_s)
+        except StorageError as error:
+            log.warning("lease_not_renewed", error=type(error).__name__)
+
+    async def _beat(self, lease_s: float) -> None:
         """Our own view of the lease ends a little earlier than everybody else's."""
-        now = self.clock.now()
-        owner = self.sender.right.owner
-        lease = await leases.hold(
-            self.storage.tables, self._lease, owner, now=now, lease_s=self.lease_s
+        now, owner = self.clock.now(), self.sender.right.owner
+        self._held = await leases.hold(
+            self.storage.tables,
+            self._lease,
+            owner,
+            now=now,
+            lease_s=lease_s,
+            kept=self._held,
+            troubles=self.storage.troubles,
         )
-        if lease:
-            self.sender.right.renewed(now + timedelta(seconds=self.lease_s * 2 / 3))
+        if self._held:
+            self.sender.right.renewed(now + timedelta(seconds=lease_s - self.lease_s / 3))
+
+    # Limits
+
+    @property
+    def turns(self) -> Turns | None:
+        return self.sender.turns
+
+    async def _has_turn(self) -> bool:
+        """Whether to take items; without a share we only look whether there are any."""
+        turns = self.turns
+        if turns is None or not turns.is_limited:
+            return True
+        if turns.has_share:
+            return True
+        if await self._is_work_waiting():
+            await turns.ask()
+        else:
+            self._quiet += 1
+        return turns.has_share
+
+    async def _is_work_waiting(self) -> bool:
+        queues = self.storage.queues
+        return bool(
+            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SUBSCRIBE_QUEUE, limit=1)
+        )
+
+    async def _leave_shares_unused(self) -> None:
+        """What we do not use goes to the others; connections are closed before they are given."""
+        if self.turns is None or not self.turns.is_limited:
+            return
+        is_done = self.is_idle and not self.turns.is_in_use
+        if self.turns.has_spare_lines or (is_done and self.turns.lines_max is not None):
+            for slot in self._free:
+                await slot.lane.close()
+        if is_done and self.turns.shares.holds_any:
+            await self.turns.shares.give_up()
+
+    async def _renew_shares(self) -> None:
+        if self.turns:
+            self.turns.want()
+            await self.turns.shares.keep()
 
     # Lanes
 
@@ -176,8 +270,13 @@ class SenderRole:
         """How many items may be taken now."""
         if not self.sender.right.holds() or self.breaker.pause_s(self._now_s()):
             return 0
-        allowed = self.breaker.lanes(self.lanes) - (self.lanes - len(self._free))
+        allowed = self._lanes_allowed() - (self.lanes - len(self._free))
         return max(0, min(allowed, len(self._free), CLAIM_ITEMS_MAX))
+
+    def _lanes_allowed(self) -> int:
+        lanes = self.breaker.lanes(self.lanes)
+        lines = self.turns.lines_max if self.turns and self.turns.has_share else None
+        return lanes if lines is None else min(lanes, lines)
 
     def _start(self, work: Any) -> None:
         slot = self._free.pop()
@@ -194,6 +293,8 @@ class SenderRole:
             self._bugs.append(bug)
             self.bell.ring()
             return
+        if self.turns:
+            self.turns.end(slot.lane, ())  # also where it never came to sending
         self._free.append(slot)
         self.bell.ring()
 
@@ -213,6 +314,8 @@ class SenderRole:
 
     async def _confirm(self, claim: Claim, slot: _Slot) -> None:
         outcome: Outcome | None
+        if self.turns:
+            await self.turns.ask()
         if is_trial_item(claim.body):
             outcome = await test_mail.mail_test(self.storage, claim, slot.lane, self.renderer)
         else:

@@ -9,7 +9,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 PREFIX = "POSTROOM_"
 FILE = Path("postroom.toml")
@@ -77,7 +85,7 @@ class Settings(BaseModel):
         ge=1,
         le=100,
         description="Mails on the wire of one connection where the server offers CHUNKING: what "
-        "is in doubt if the line breaks.",
+        "is in doubt if the line breaks. Up to four times as many where it takes long to answer.",
     )
     smtp_mails_per_connection: int = Field(
         1000, ge=1, description="Mails after which a connection is replaced; relays cut long ones."
@@ -97,19 +105,30 @@ class Settings(BaseModel):
     retry_window_s: float = Field(
         86400.0, gt=0, description="Seconds after which a delivery still refused has failed."
     )
-    lease_s: float = Field(
-        30.0,
+    lease_s: float | None = Field(
+        None,
         ge=1,
-        description="Seconds a role may be silent before another takes its work over.",
+        le=600,
+        description="Seconds a role may be silent before another takes its work over. "
+        "Default: 30, and 60 on Azure, where every sign of life is a paid call.",
     )
     claim_s: float = Field(
         300.0, ge=10, description="Seconds a work item is hidden from others while it is in hand."
     )
-    poll_s: float = Field(
-        1.0,
+    poll_s: float | None = Field(
+        None,
         gt=0,
-        description="Longest pause between two looks into the queue, in seconds. Within one "
-        "machine a bell wakes the roles at once.",
+        le=600,
+        description="Longest pause between two looks for work, in seconds; short ones come first. "
+        "Within one machine a bell wakes the roles at once. Default: 1, and 15 on Azure, where "
+        "every look is a paid call.",
+    )
+    items_ahead: int = Field(
+        32,
+        ge=0,
+        le=32,
+        description="Work items waiting to be taken at which the scheduler stops queuing more. Few "
+        "let a new message begin at once beside a big one. 0: no limit.",
     )
     archive_days: int = Field(
         365, ge=1, description="Days the fate of every recipient is kept in the archive."
@@ -131,8 +150,21 @@ class Settings(BaseModel):
         description="Addresses or networks, separated by commas, that may see the admin pages. "
         "Empty: all.",
     )
+    metrics_bind: str = Field(
+        "",
+        description="Address and port where a role shows its metrics to Prometheus, such as "
+        "127.0.0.1:9464. Under `serve` the web role has this port, the scheduler the next one, the "
+        "senders those after it. Empty: nowhere.",
+    )
     stop_grace_s: float = Field(
         30.0, ge=0, description="Seconds work in hand has to finish after SIGTERM."
+    )
+    stop_notice_s: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds of the grace for which the web role goes on answering after SIGTERM, "
+        "with `/readyz` failing: as long as whoever sends it requests needs to notice. One behind "
+        "no load balancer needs none.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
 
@@ -150,10 +182,12 @@ class Settings(BaseModel):
             raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
         return value
 
-    @field_validator("bind")
+    @field_validator("bind", "metrics_bind")
     @classmethod
-    def _bind(cls, value: str) -> str:
-        if not re.fullmatch(r"[^\s]+:\d{1,5}", value) or int(value.rpartition(":")[2]) > 65535:
+    def _bind(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "metrics_bind":
+            return value
+        if not re.fullmatch(r"[^\s]+:\d{1,5}", value) or host_and_port(value)[1] > 65535:
             raise ValueError("must be an address and a port such as 127.0.0.1:8025")
         return value
 
@@ -164,6 +198,13 @@ class Settings(BaseModel):
             networks(value)
         except ValueError as error:
             raise ValueError(f"{error}; write networks such as 10.0.0.0/8, 2001:db8::/32") from None
+        return value
+
+    @field_validator("stop_notice_s")
+    @classmethod
+    def _notice(cls, value: float, info: ValidationInfo) -> float:
+        if value > info.data.get("stop_grace_s", value):
+            raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, of which it is a part")
         return value
 
     @field_validator("log_level")
@@ -233,6 +274,12 @@ def _sentence(where: tuple[int | str, ...], message: str) -> str:
     return f"{PREFIX}{field.upper()}: {message.removeprefix('Value error, ')}."
 
 
+def host_and_port(bind: str) -> tuple[str, int]:
+    """An address to listen on, without the brackets of IPv6."""
+    host, _, port = bind.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def as_markdown() -> str:
     """docs/settings.md, whole."""
     lines = [
@@ -254,5 +301,7 @@ def as_markdown() -> str:
             default = default.get_secret_value()
         if name == "senders_max":
             default = "number of cores"
+        if default is None:
+            default = "by engine"
         lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {field.description} |")
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom import wiring
-from postroom.settings import Settings
+from postroom.bell import SENDER_BELL, Bell
+from postroom.settings import PREFIX, Settings
 from postroom.storage.port import MAIL_QUEUE, StorageError
 
 log = structlog.get_logger("supervisor")
@@ -23,7 +25,9 @@ RESTART_S_FIRST = 0.2
 RESTART_S_LONGEST = 30.0
 HEALTHY_S = 30.0  # a child that lived this long starts with a clean slate
 LOOK_S = 1.0
-ITEMS_PER_SENDER = 20  # batches waiting that make another sender worth while
+# Batches waiting or in hand that make another sender worth while. The scheduler lets a few dozen
+# wait and every sender has its lanes full, so this is what a long mailing grows by.
+ITEMS_PER_SENDER = 5
 KILL_AFTER_S = 5.0  # on top of the grace that the children give themselves
 
 
@@ -46,6 +50,7 @@ class Child:
     """One role, kept running until told to stop."""
 
     role: str
+    environ: dict[str, str] = field(default_factory=dict)
     stopping: bool = False
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
@@ -77,6 +82,7 @@ class Child:
                 self.role,
                 "--supervised",
                 stdin=asyncio.subprocess.PIPE,
+                env=os.environ | self.environ,
                 start_new_session=True,  # Ctrl-C is for us; we ask the children
             )
         except OSError as error:
@@ -103,37 +109,53 @@ class Child:
 class Supervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._fixed = [Child("web"), Child("scheduler")]
+        self._fixed = [self._child("web", 0), self._child("scheduler", 1)]
         self._senders: list[Child] = []
         self._leaving: list[Child] = []
         self._stop = asyncio.Event()
+        self._bell: Bell | None = None
         self._signals = 0
+
+    def _child(self, role: str, number: int) -> Child:
+        """Each shows its metrics at a port of its own."""
+        bind = self._settings.metrics_bind
+        if not bind:
+            return Child(role)
+        host, _, port = bind.rpartition(":")
+        return Child(role, {f"{PREFIX}METRICS_BIND": f"{host}:{int(port) + number}"})
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         async with wiring.parts(self._settings) as parts:
+            self._bell = parts.bells.listen(SENDER_BELL)
             for child in self._fixed:
                 child.start()
             try:
                 while not self._stop.is_set():
-                    await self._look(parts)
+                    await self._look(parts, self._bell)
             finally:
                 await self._stop_all()
+                self._bell.close()
 
-    async def _look(self, parts: wiring.Parts) -> None:
+    async def _look(self, parts: wiring.Parts, bell: Bell) -> None:
+        """Every second while there is work; else when somebody rings for senders."""
+        items = 0
         try:
-            self._follow(await parts.storage.queues.length(MAIL_QUEUE))
+            items = await parts.storage.queues.length(MAIL_QUEUE)
+            self._follow(items)
         except StorageError as error:
             log.warning("storage_failed", error=type(error).__name__)
         await _wait(self._stop, LOOK_S)
+        if not items and not self._stop.is_set():
+            await bell.wait(max(0.0, parts.pace.poll_s - LOOK_S))
 
     def _follow(self, items: int) -> None:
         """One sender more or less at a time, so that each has its effect before the next."""
         wanted = wanted_senders(items, len(self._senders), self._settings)
         if wanted > len(self._senders):
-            child = Child("sender")
+            child = self._child("sender", len(self._fixed) + len(self._senders))
             child.start()
             self._senders.append(child)
         elif wanted < len(self._senders):
@@ -145,6 +167,8 @@ class Supervisor:
     def _on_signal(self) -> None:
         self._signals += 1
         self._stop.set()
+        if self._bell:
+            self._bell.ring()
         if self._signals > 1:
             for child in self._children():
                 child.kill()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
 from postroom.domain.errors import PostroomError
@@ -19,17 +21,21 @@ from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
+from postroom.records import migrations
 from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
+from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.settings import BadSettings, Settings, networks
-from postroom.storage.azure_account import Account, parse_account
+from postroom.settings import BadSettings, Settings, host_and_port, networks
+from postroom.storage.azure_account import Account, check_prefix, parse_account
+from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Storage, Unavailable
 from postroom.storage.sqlite import SqliteStorage
 from postroom.storage.sqlite_file import connect
 from postroom.transport import smtp_session
 from postroom.transport.outbox import OutboxTransport
+from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
 from postroom.transport.smtp import (
     SmtpConfig,
@@ -47,7 +53,42 @@ OUTBOX = "outbox:"
 AZURE = "azure:"
 PAGE_S = 10.0  # how long a call of storage may take when a person waits
 WORK_S = 60.0  # and when nobody does: a throttled minute is sat out
+WINDOW_GROWS = 4  # times, where a server takes long to answer
 TRY_S = 10.0  # how long a server may think when a person waits for the answer
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often roles look when nothing happens, in seconds."""
+
+    poll_s: float
+    lease_s: float
+    schedule_s: float  # longest pause of the scheduler
+    sweep_s: float
+    tidy_s: float
+    room_s: float  # while the queue is full
+    last_report_s: float  # while a message is about to be completed
+
+
+NEAR = Pace(
+    poll_s=1.0,
+    lease_s=30.0,
+    schedule_s=10.0,
+    sweep_s=60.0,
+    tidy_s=60.0,
+    room_s=0.05,
+    last_report_s=0.1,
+)
+# Calls are paid for: an idle role makes at most ten a minute (docs/azure.md).
+FAR = Pace(
+    poll_s=15.0,
+    lease_s=60.0,
+    schedule_s=15.0,
+    sweep_s=120.0,
+    tidy_s=600.0,
+    room_s=0.25,
+    last_report_s=1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +97,9 @@ class Parts:
 
     settings: Settings
     clock: Clock
-    storage: Storage
+    storage: CountingStorage
     bells: Bells
+    pace: Pace
 
 
 def check(settings: Settings) -> list[str]:
@@ -83,11 +125,31 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
     clock = WallClock()
     # Ours to make, unlike any other folder: one that is missing may be a disk not mounted.
     await asyncio.to_thread(_make_folder, settings.data)
+    async with opened_storage(settings, clock, storage_s=storage_s) as storage:
+        if why := await migrations.why_closed(storage.tables):
+            raise Unavailable(why)
+        bells = Bells(settings.data / "bells")
+        yield Parts(settings, clock, CountingStorage(storage), bells, _pace(settings))
+
+
+@contextlib.asynccontextmanager
+async def opened_storage(
+    settings: Settings, clock: Clock, *, storage_s: float = WORK_S
+) -> AsyncIterator[Storage]:
+    """Storage alone, also one that a migration has closed."""
     storage = await _open_storage(settings, clock, storage_s)
     try:
-        yield Parts(settings, clock, storage, Bells(settings.data / "bells"))
+        yield storage
     finally:
         await storage.close()
+
+
+def elsewhere(settings: Settings, address: str, prefix: str | None) -> Settings:
+    """The same with another storage; ValueError, which never shows the address, if it is none."""
+    prefix = settings.azure_prefix if prefix is None else check_prefix(prefix)
+    other = settings.model_copy(update={"storage": SecretStr(address), "azure_prefix": prefix})
+    _check_storage(other)
+    return other
 
 
 async def _open_storage(settings: Settings, clock: Clock, storage_s: float) -> Storage:
@@ -105,18 +167,32 @@ async def _open_storage(settings: Settings, clock: Clock, storage_s: float) -> S
     )
 
 
+def _pace(settings: Settings) -> Pace:
+    pace = NEAR if _azure_account(settings) is None else FAR
+    if settings.poll_s is not None:
+        pace = replace(pace, poll_s=settings.poll_s, schedule_s=max(settings.poll_s, 1.0))
+    if settings.lease_s is not None:
+        pace = replace(pace, lease_s=settings.lease_s)
+    return pace
+
+
 def new_owner() -> str:
     """Who holds a lease: unique, and readable in a trace."""
     return f"{socket.gethostname()[:20]}.{os.getpid()}.{secrets.token_hex(3)}".replace("/", "-")
 
 
 def scheduler(parts: Parts) -> Scheduler:
-    settings = parts.settings
+    settings, pace = parts.settings, parts.pace
     return Scheduler(
         parts.storage,
         parts.clock,
         new_owner(),
-        lease_s=settings.lease_s,
+        lease_s=pace.lease_s,
+        sweep_every_s=pace.sweep_s,
+        tidy_every_s=pace.tidy_s,
+        items_ahead=settings.items_ahead,
+        room_every_s=pace.room_s,
+        last_report_every_s=pace.last_report_s,
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
     )
@@ -125,10 +201,10 @@ def scheduler(parts: Parts) -> Scheduler:
 @contextlib.contextmanager
 def listening(settings: Settings) -> Iterator[socket.socket]:
     """The address of the web role, ours alone while it is open."""
-    host, _, port = settings.bind.rpartition(":")
+    address = host_and_port(settings.bind)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host.strip("[]"), int(port)), family=family)
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        listener = socket.create_server(address, family=family)
     except (OSError, OverflowError) as error:
         raise BadSettings(
             [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}): choose another port."]
@@ -165,18 +241,20 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
     renderer = Renderer(storage, site, clock)
     rules = RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s)
     right = Right(clock, owner)
+    lease_s = parts.pace.lease_s
+    turns = Turns(storage.tables, clock, owner, lanes=settings.lanes, lease_s=lease_s)
     return SenderRole(
         storage,
         clock,
-        Sender(storage, clock, right, journals, renderer, rules, settings.slice_size),
+        Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
         renderer,
-        transport(parts),
+        PacedTransport(transport(parts), turns, clock),
         journals,
         bell,
         lanes=settings.lanes,
-        lease_s=settings.lease_s,
+        lease_s=lease_s,
         claim_s=settings.claim_s,
-        poll_s=settings.poll_s,
+        poll_s=parts.pace.poll_s,
     )
 
 
@@ -193,6 +271,7 @@ def _smtp_config(settings: Settings) -> SmtpConfig:
     return replace(
         config,
         window=settings.smtp_window,
+        window_max=settings.smtp_window * WINDOW_GROWS,
         mails_per_connection_max=settings.smtp_mails_per_connection,
         ehlo_name=config.ehlo_name or settings.smtp_ehlo_name,
         ca_file=config.ca_file or settings.smtp_ca_file,
@@ -236,6 +315,18 @@ def describe_storage(settings: Settings) -> str:
     if account.is_emulator:
         return f"Azure's emulator at {account.table_url}"
     return f"Azure Storage at {account.table_url}"
+
+
+def name_storage(settings: Settings) -> str:
+    """As described, and so that no two have the same name."""
+    has_prefix = bool(settings.azure_prefix) and _azure_account(settings) is not None
+    prefix = f" (prefix {settings.azure_prefix})" if has_prefix else ""
+    return describe_storage(settings) + prefix
+
+
+def may_have_storage(settings: Settings) -> bool:
+    """False if opening it would only make an empty one."""
+    return _azure_account(settings) is not None or _sqlite_path(settings).exists()
 
 
 def storage_path(settings: Settings) -> Path:

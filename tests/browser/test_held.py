@@ -35,7 +35,7 @@ async def held_message(site: RunningSite, subject: str) -> str:
         deliveries.append(Delivery(at, one.key, one.address, one.guid))
     draft = Draft(list_name=name, subject=subject, html="<p>News</p>", on_doubt=OnDoubt.HOLD)
     ref = (await compose(storage, draft, now)).ref
-    await batches.write_batch(storage.tables, ref, 0, deliveries)
+    await batches.write_batches(storage.tables, ref, 0, [deliveries])
     first, last = deliveries[0].key, deliveries[-1].key
     ledger = Ledger(ref=ref, batch=0, states="h" * PEOPLE, first=first, last=last)
     await batches.insert_ledgers(storage.tables, [ledger])

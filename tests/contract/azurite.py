@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,15 +34,16 @@ CLOCK = ROOT / "tests" / "azurite" / "standing_clock.js"
 LISTENING = re.compile(r"Azurite (\w+) service is successfully listening at \S+:(\d+)")
 SERVICES = 3
 LINES_MAX = 50  # of what it says before it is ready
-OPTIONS = ("--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck")
+OPTIONS = ("--silent", "--disableTelemetry", "--skipApiVersionCheck")
+STOP_S = 60  # it writes everything down first
 
 
 class Azurite:
-    """A running emulator."""
+    """A running emulator, its clock standing still and everything in memory."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            _command(),
+            _command("--require", str(CLOCK), options=(*OPTIONS, "--inMemoryPersistence")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -64,18 +66,62 @@ class Azurite:
         self._process.communicate()
 
     def _wait_until_it_listens(self) -> Account:
-        assert self._process.stdout is not None
-        ports: dict[str, str] = {}
-        said = ""
-        for _ in range(LINES_MAX):
-            said += (line := self._process.stdout.readline())
-            if found := LISTENING.search(line):
-                ports[found[1].lower()] = found[2]
-            if len(ports) == SERVICES:
-                options = "&".join(f"{service}={port}" for service, port in ports.items())
-                return parse_account(f"emulator?{options}")
-        self.stop()
-        raise AssertionError(f"Azurite does not start: {said.strip() or 'it says nothing'}")
+        try:
+            return parse_account(_address(_ports(self._process)))
+        except AssertionError:
+            self.stop()
+            raise
+
+
+class AzuriteOnDisk:
+    """An emulator on the real clock that can be stopped and started again with what it kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ports = dict.fromkeys(("blob", "queue", "table"), "0")
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def address(self) -> str:
+        """As POSTROOM_STORAGE wants it."""
+        return f"azure:{_address(self._ports)}"
+
+    def start(self) -> None:
+        """At the ports it had before, if it had any."""
+        options = (*OPTIONS, "--location", str(self._folder))
+        self._process = subprocess.Popen(
+            _command(options=options, ports=self._ports),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=TOOLS,
+        )
+        self._ports = _ports(self._process)
+
+    def stop(self) -> None:
+        """As a planned stop of the service: it writes down what it has in memory."""
+        if self._process:
+            self._process.terminate()
+            self._process.communicate(timeout=STOP_S)
+            self._process = None
+
+
+def _ports(process: subprocess.Popen[str]) -> dict[str, str]:
+    """Where its services listen, once all do."""
+    assert process.stdout is not None
+    ports: dict[str, str] = {}
+    said = ""
+    for _ in range(LINES_MAX):
+        said += (line := process.stdout.readline())
+        if found := LISTENING.search(line):
+            ports[found[1].lower()] = found[2]
+        if len(ports) == SERVICES:
+            return ports
+    raise AssertionError(f"Azurite does not start: {said.strip() or 'it says nothing'}")
+
+
+def _address(ports: Mapping[str, str]) -> str:
+    return "emulator?" + "&".join(f"{service}={port}" for service, port in ports.items())
 
 
 @lru_cache(maxsize=1)
@@ -86,12 +132,14 @@ def azurite() -> Azurite:
     return started
 
 
-def _command() -> list[str]:
-    hosts = [f"--{service}Host=127.0.0.1" for service in ("blob", "queue", "table")]
-    ports = [f"--{service}Port=0" for service in ("blob", "queue", "table")]
+def _command(
+    *node_options: str, options: Sequence[str], ports: Mapping[str, str] | None = None
+) -> list[str]:
+    where = [f"--{service}Host=127.0.0.1" for service in ("blob", "queue", "table")]
+    where += [f"--{name}Port={(ports or {}).get(name, 0)}" for name in ("blob", "queue", "table")]
     if not PROGRAM.exists():
         raise AssertionError("Azurite is not installed: ./dev test fetches it into .tools/azurite.")
-    return [_node(), "--require", str(CLOCK), str(PROGRAM), *OPTIONS, *hosts, *ports]
+    return [_node(), *node_options, str(PROGRAM), *options, *where]
 
 
 def _node() -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from postroom.clock import Clock
 from postroom.storage.azure import AzureStorage
@@ -23,6 +24,13 @@ FILES = _MEMORY if _MEMORY.is_dir() else None
 BLOB_PAGE_NAMES = {"azure": 25}
 KEY_CHARACTERS = "".join(chr(n) for n in range(0x20, 0x7F) if chr(n) not in "/\\#?")
 PAGES_MAX = 5000  # more than any test here can need: a scan that never ends fails
+
+
+class Follows(Clock, Protocol):
+    """A clock that tells others when it is moved."""
+
+    @property
+    def followers(self) -> list[Callable[[float], None]]: ...
 
 
 class MovableClock:
@@ -44,7 +52,7 @@ class MovableClock:
         self.move(seconds)
 
 
-Engine = Callable[[MovableClock, Path], AbstractAsyncContextManager[Storage]]
+Engine = Callable[[Follows, Path], AbstractAsyncContextManager[Storage]]
 
 
 @asynccontextmanager
@@ -72,7 +80,7 @@ async def sqlite(clock: Clock, folder: Path) -> AsyncIterator[Storage]:
 
 
 @asynccontextmanager
-async def azure(clock: MovableClock, _folder: Path) -> AsyncIterator[Storage]:
+async def azure(clock: Follows, _folder: Path) -> AsyncIterator[Storage]:
     """Under names of its own: the emulator lasts longer than a test."""
     emulator = azurite()
     clock.followers.append(emulator.move)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from postroom.storage.counting import Calls, CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Insert, Within
+from postroom.storage.sqlite import SqliteStorage
 from tests.contract.engines import MovableClock
 
 
@@ -31,3 +34,15 @@ async def test_calls_are_counted_as_azure_would_bill_them(clock: MovableClock) -
     await storage.blobs.delete("a")
     assert storage.calls.blob_calls == 4
     assert storage.calls.total == 7 + 9 + 4
+
+
+async def test_commits_are_counted_where_the_engine_makes_them(
+    clock: MovableClock, tmp_path: Path
+) -> None:
+    storage = CountingStorage(await SqliteStorage.open(tmp_path / "postroom.db", clock))
+    before = storage.commits or 0
+    await storage.tables.batch("message", "p", [Insert(f"{n}", {}) for n in range(100)])
+    await storage.tables.get("message", "p", "1")
+    assert storage.commits == before + 1
+    await storage.close()
+    assert CountingStorage(MemoryStorage(clock)).commits is None

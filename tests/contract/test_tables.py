@@ -307,3 +307,26 @@ async def test_batches_in_parallel_each_apply_whole(tables: Tables) -> None:
         "same": {"by": winner},
         f"of-{winner}": {"by": winner},
     }
+
+
+async def test_batches_are_written_one_after_the_other(tables: Tables) -> None:
+    await tables.batches("message", [(f"p{n}", [Insert("k", {"n": n})]) for n in range(3)])
+    for number in range(3):
+        row = await tables.get("message", f"p{number}", "k")
+        assert row
+        assert row.properties == {"n": number}
+
+
+async def test_a_refused_batch_is_left_out_and_all_behind_it(tables: Tables) -> None:
+    await tables.insert("message", "p1", "k", {"n": -1})
+    batches = [(f"p{n}", [Insert("k", {"n": n}), Insert("l", {})]) for n in range(3)]
+    with pytest.raises(Conflict):
+        await tables.batches("message", batches)
+    assert await tables.get("message", "p0", "k")
+    assert await tables.get("message", "p0", "l")
+    assert await tables.get("message", "p1", "l") is None
+    assert await tables.get("message", "p2", "k") is None
+
+
+async def test_no_batches_are_fine(tables: Tables) -> None:
+    await tables.batches("message", [])

@@ -130,7 +130,7 @@ def transport(folder: Folder) -> dict[str, str]:
 def test_an_output_that_nobody_reads_to_its_end_ends_quietly(folder: Folder) -> None:
     folder.run("list", "create", LIST, "--from", "news@contoso.edu")
     (folder.path / "people.csv").write_text(f"email,name\n{csv_of(4000)}", encoding="utf-8")
-    folder.run("subscriber", "import", LIST, "people.csv", "--json")
+    folder.run("subscriber", "import", LIST, "people.csv", "--basis", "they asked", "--json")
     export = folder.start("subscriber", "export", LIST)
     assert export.stdout
     assert export.stderr
@@ -150,7 +150,8 @@ async def test_an_import_that_was_killed_is_finished_by_the_next(tmp_path: Path)
         whole = tmp_path / "whole.csv"
         whole.write_text(f"email,name\n{csv_of(ALL_PEOPLE)}", encoding="utf-8")
         run = importing.folder.json
-        counts = await asyncio.to_thread(run, "subscriber", "import", LIST, str(whole))
+        again = ("subscriber", "import", LIST, str(whole), "--verified")
+        counts = await asyncio.to_thread(run, *again)
         assert (counts["added"], counts["already"]) == (ALL_PEOPLE - stored, stored)
         assert await importing.stored() == ALL_PEOPLE
 

@@ -19,7 +19,7 @@ KILLS = 10
 @pytest.mark.timeout(240)
 async def test_ten_kills_in_a_fan_out_put_everybody_into_exactly_one_batch(tmp_path: Path) -> None:
     async with House(tmp_path) as house, house.parts() as parts:
-        house.overrides["POSTROOM_LEASE_S"] = "1"
+        house.overrides |= {"POSTROOM_LEASE_S": "1", "POSTROOM_ITEMS_AHEAD": "0"}
         await house.people(parts, PEOPLE)
         ref = await house.message(parts)
         for _ in range(KILLS):

@@ -41,9 +41,15 @@ async def test_another_process_can_ask_the_sink_what_it_took(port: int, tmp_path
     path = tmp_path / "mails.json"
     line, _ = await open_session(config, None)
     assert (await line.command(b"XSTAT\r\n", 5.0)).words == "250 4 2 2"
+    assert (await line.command(b"XCOUNT\r\n", 5.0)).words.startswith("250 4 ")
     assert (await line.command(b"XDUMP %b\r\n" % bytes(path), 5.0)).code == 250
     assert (await line.command(b"XRESET\r\n", 5.0)).code == 250
     assert (await line.command(b"XSTAT\r\n", 5.0)).words == "250 0 0 0"
+    assert (await line.command(b"XCOUNT\r\n", 5.0)).words == "250 0 0"
     await line.close(5.0)
     taken = [[mail.recipient, mail.message_id] for mail in (mails[0], mails[2])]
-    assert json.loads(path.read_text(encoding="utf-8")) == {"mails": taken * 2}
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert record["mails"] == taken * 2
+    assert record["bytes"] == 2 * sum(len(mail.source(eight_bit=True)) for mail in mails[::2])
+    assert [count for _, count in record["timeline"]][-1] == 4
+    assert record["timeline"] == sorted(record["timeline"])

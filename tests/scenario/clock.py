@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -21,6 +21,7 @@ class TownClock:
 
     def __init__(self) -> None:
         self._now = START
+        self.followers: list[Callable[[float], None]] = []
         self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
         self._somebody_sleeps = asyncio.Event()
         self._pauses = 0
@@ -31,6 +32,8 @@ class TownClock:
 
     def move(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+        for follow in self.followers:
+            follow(seconds)
         for until, sleeper in self._sleepers:
             if until <= self._now and not sleeper.done():
                 sleeper.set_result(None)

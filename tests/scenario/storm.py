@@ -20,6 +20,7 @@ class Storm:
         self.tables: Tables = _Exposed(self, inner.tables)  # type: ignore[assignment]
         self.queues: Queues = _Exposed(self, inner.queues)  # type: ignore[assignment]
         self.blobs: Blobs = _Exposed(self, inner.blobs)  # type: ignore[assignment]
+        self.troubles = inner.troubles
         self.writes: list[str] = []
         self._error: StorageError | None = None
         self._first = self._last = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ from postroom.flow import subscribe, sweep
 from postroom.flow.bring_in import Counts, Intake, bring_in
 from postroom.records import consents, lists, subscribers
 from postroom.records.rows import all_rows
-from postroom.storage.port import KEY_CHARS_MAX, Conflict, Within
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import KEY_CHARS_MAX, Conflict, Page, Within
 from tests.scenario.town import LIST, SITE, Town, address_of
 
 FORM = Trace(source="form", client="192.0.2.7", shown="We send you a mail with a link.")
@@ -26,7 +28,7 @@ ONE_CLICK = Trace(source="one-click", client="198.51.100.1")
 
 async def history(town: Town, name: str) -> list[Consent]:
     key = parse_address(address_of(name)).storage_key
-    return await consents.history(town.storage.tables, LIST, key)
+    return (await consents.history(town.storage.tables, LIST, key)).events
 
 
 async def events(town: Town, name: str) -> list[str]:
@@ -203,8 +205,8 @@ async def test_records_are_in_nobodys_way(town: Town) -> None:
     assert ([one.address for one in people], was_last) == (["ada@contoso.edu"], True)
     everyone = [one.address async for one in subscribers.everyone(tables, LIST)]
     assert everyone == [address_of(name) for name in ("ada", "bob", "eve")]
-    left = [guid async for _, guid in subscribers.left_since(tables, LIST, town.clock.now())]
-    assert len(left) == 1
+    left = await subscribers.left_since(tables, LIST, town.clock.now())
+    assert len(left.departures) == 1
 
 
 async def test_one_persons_record_is_not_anothers(town: Town) -> None:
@@ -225,6 +227,58 @@ async def test_only_the_latest_of_very_many_events_are_shown(
     town.clock.move(1)
     await confirm(town, "ada")
     assert await events(town, "ada") == ["asked", "confirmed"]
+
+
+@pytest.mark.parametrize(("shown_max", "has_older"), [(2, True), (3, False)])
+async def test_the_record_says_whether_there_are_older_events(
+    town: Town, monkeypatch: pytest.MonkeyPatch, shown_max: int, has_older: bool
+) -> None:
+    """Also where the oldest is the import, which has no row of its own."""
+    monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", shown_max)
+    await town.found_list()
+    await bring(town, "ada", basis="people.csv: asked at the fair")
+    town.clock.move(1)
+    await leave(town, "ada")
+    town.clock.move(1)
+    await sign_up(town, "ada")
+    key = parse_address(address_of("ada")).storage_key
+    found = await consents.history(town.storage.tables, LIST, key)
+    assert found.has_older is has_older
+    assert [each.event for each in found.events][-2:] == ["left", "asked"]
+
+
+async def test_a_look_at_a_long_record_reads_only_what_is_shown(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", 2)
+    await town.found_list()
+    tables, key, began = town.storage.tables, "ada@contoso.edu", town.clock.now()
+    for hour in range(50):
+        asked = FORM.consent(Event.ASKED, began + timedelta(hours=hour))
+        await consents.note(tables, LIST, key, asked)
+    scan, read = tables.scan, 0
+
+    async def counted(*arguments: Any, **options: Any) -> Page:
+        nonlocal read
+        page = await scan(*arguments, **options)
+        read += len(page.rows)
+        return page
+
+    monkeypatch.setattr(tables, "scan", counted)
+    found = await consents.history(tables, LIST, key)
+    assert [each.at - began for each in found.events] == [timedelta(hours=48), timedelta(hours=49)]
+    assert read == 3  # one more, to tell that there are older ones
+
+
+async def test_a_storage_that_answers_in_short_pages_hides_no_event(town: Town) -> None:
+    tables = MemoryStorage(town.clock, page_rows=2, empty_first_page=True).tables
+    asked = [
+        FORM.consent(Event.ASKED, town.clock.now() + timedelta(hours=hour)) for hour in range(5)
+    ]
+    for each in asked:
+        await consents.note(tables, LIST, "ada@contoso.edu", each)
+    found = await consents.history(tables, LIST, "ada@contoso.edu")
+    assert (found.events, found.has_older) == (asked, False)
 
 
 def test_what_is_kept_of_a_trace_is_bounded(town: Town) -> None:

@@ -65,7 +65,7 @@ async def test_the_consent_record_of_a_forgotten_sign_up_stays(town: Town) -> No
     key = (await town.subscriber("ada")).key
     town.clock.move(KEPT_DAYS * DAY_S + 1)
     await expire(town)
-    found = await consents.history(town.storage.tables, LIST, key)
+    found = (await consents.history(town.storage.tables, LIST, key)).events
     assert [consent.event for consent in found] == ["asked", "expired"]
 
 

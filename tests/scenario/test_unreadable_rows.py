@@ -230,7 +230,7 @@ STROKES = {
 async def leave_work_for_every_stroke(town: Town) -> str:
     """A lost item, a deleted list, a sender long gone and an old message; that one's ref."""
     town.scheduler.keep_archive_days = 30
-    town.scheduler.sweep_every_s = 40 * DAY_S
+    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = 40 * DAY_S
     clerk = await town.clerk()
     ref = await town.mailing("ada")
     await clerk.take()
@@ -243,7 +243,7 @@ async def leave_work_for_every_stroke(town: Town) -> str:
     await lose_all_items(town)
     await lists.start_deleting(town.storage.tables, "contoso1")
     town.clock.move(DAY_S)
-    town.scheduler.sweep_every_s = SWEEP_S
+    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = SWEEP_S
     return ref
 
 

@@ -31,9 +31,11 @@ from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import Right
 from postroom.records.rows import all_rows
+from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.storage.port import MAIL_QUEUE, Across, Claim, Storage
+from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
@@ -202,12 +204,13 @@ class Town:
         right = Right(self.clock, owner)
         journals = FileJournals(self.folder / machine, owner)
         renderer = Renderer(storage, SITE, self.clock)
+        turns = Turns(storage.tables, self.clock, owner, lanes=lanes, lease_s=LEASE_S)
         role = SenderRole(
             storage,
             self.clock,
-            Sender(storage, self.clock, right, journals, renderer, rules, slice_size),
+            Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
             renderer,
-            transport or self.transport(),
+            PacedTransport(transport or self.transport(), turns, self.clock),
             journals,
             Bells(self.folder / "bells").listen("sender"),
             lanes=lanes,

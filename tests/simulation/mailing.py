@@ -22,7 +22,7 @@ from postroom.records.leases import Right
 from postroom.scheduler import Scheduler
 from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
-from tests.simulation.world import START, Faults, Storage, Turn, World, instantly
+from tests.simulation.world import START, Clock, Disk, Faults, Storage, Turn, World, instantly
 
 LEASE_S = 30.0
 LIST = "contoso1"
@@ -43,7 +43,7 @@ def small_sizes() -> Iterator[None]:
             setattr(module, name, value)
 
 
-_SIZES = {"BATCH_DELIVERIES_MAX": 2, "GROUP_BATCHES": 2, "PAGE_BATCHES": 2, "PAGE_PEOPLE": 4}
+_SIZES = {"BATCH_DELIVERIES_MAX": 2, "GROUP_BATCHES": 2, "PAGE_BATCHES": 2}
 
 
 class Mailing:
@@ -60,8 +60,9 @@ class Mailing:
         trouble: float = 0.0,
         machines_burn: float = 0.0,
         schedulers: int = 1,
+        disk: Callable[[Clock], Disk] | None = None,
     ) -> None:
-        self.world = World(seed, faults)
+        self.world = World(seed, faults, disk)
         self.post = Post(self.world, trouble=trouble)
         self.on_doubt = on_doubt
         self.machines_burn = machines_burn
@@ -73,6 +74,7 @@ class Mailing:
         self.left: set[str] = set()
         self.on_the_wire = 0  # when their senders died
         self.slice_size = self.world.rng.choice([1, 2])
+        self.items_ahead = 1 if seed % 3 else 32
         self.cancelled = False
         self.decisions = 0  # how often somebody had the held sent again
         self.is_over = not meddle
@@ -102,7 +104,7 @@ class Mailing:
         draft = Draft(
             list_name=LIST, subject="News", text="Hello", due_at=START, on_doubt=self.on_doubt
         )
-        storage = self.world.calm_storage()
+        storage = self.world.slow_storage()
         self.ref = (await compose(storage, draft, self.world.clock.now())).ref
 
     def run(self, calm_after: int = 400) -> None:
@@ -127,6 +129,8 @@ class Mailing:
                 lease_s=LEASE_S,
                 report_every_s=0.0,
                 sweep_every_s=1e9,  # the path must settle without the broom
+                tidy_every_s=1e9,
+                items_ahead=self.items_ahead,
             )
 
             async def loop() -> None:

@@ -29,13 +29,15 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
     """Count a page on the message row, then write its batches."""
 
-    async def go_on(storage: Any, message: Message, etag: str, now: Any) -> tuple[Message, str]:
+    async def go_on(
+        storage: Any, message: Message, etag: str, now: Any, **options: Any
+    ) -> tuple[Message, str]:
         if message.walked < message.batches or message.fanned_out:
             return await right(storage, message, etag, now)
+        size = fan_out.BATCH_DELIVERIES_MAX  # type: ignore[attr-defined]
         people, was_last = await subscribers.verified_after(
-            storage.tables, message.list_name, message.cursor, limit=fan_out.PAGE_PEOPLE
+            storage.tables, message.list_name, message.cursor, limit=size * fan_out.PAGE_BATCHES
         )
-        size = fan_out.PAGE_PEOPLE // fan_out.PAGE_BATCHES
         count = message.batches + -(-len(people) // size)
         moved = msgspec.structs.replace(
             message,
@@ -87,17 +89,19 @@ def take_over_without_waiting(patch: pytest.MonkeyPatch) -> None:
 def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
     """Write a batch again with whoever is in the audience now."""
 
-    async def write_batch(tables: Any, ref: str, batch: int, deliveries: Any) -> batches.Header:
-        header = batches.Header(len(deliveries), deliveries[0].key, deliveries[-1].key)
-        rows = [Upsert(batches._HEADER, to_properties(header))]
-        rows += [Upsert(TO + one.key, to_row(one)) for one in deliveries]
-        await tables.batch(batches.LIVE, batches.partition(ref, batch), rows)
-        return header
+    async def write_batches(tables: Any, ref: str, first: int, audience: Any) -> Any:
+        headers = []
+        for number, deliveries in enumerate(audience, start=first):
+            headers.append(batches.Header(len(deliveries), deliveries[0].key, deliveries[-1].key))
+            rows = [Upsert(batches._HEADER, to_properties(headers[-1]))]
+            rows += [Upsert(TO + one.key, to_row(one)) for one in deliveries]
+            await tables.batch(batches.LIVE, batches.partition(ref, number), rows)
+        return headers
 
     async def uncounted(storage: Any, message: Message, now: Any) -> Ledger | None:
         return None
 
-    patch.setattr(batches, "write_batch", write_batch)
+    patch.setattr(batches, "write_batches", write_batches)
     patch.setattr(fan_out, "_uncounted", uncounted)
 
 
@@ -122,9 +126,9 @@ def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:
-    async def refresh(self: Any, tables: Any, now: Any) -> None:
-        async for _ in subscribers.left_since(tables, self._list_name, self._since):
-            pass
+    async def refresh(self: Any, tables: Any, now: Any) -> Any:
+        left = await subscribers.left_since(tables, self._list_name, self._since)
+        return left.mailing_list
 
     patch.setattr(departures.Departures, "refresh", refresh)
 

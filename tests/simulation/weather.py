@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.simulation.world import Faults
@@ -22,8 +23,26 @@ WEATHERS: tuple[dict[str, Any], ...] = (
 )
 
 
+# A service far away may throttle, answer late, do it and lose the answer, send empty pages.
+FAR_AWAY: dict[str, Any] = {
+    "crash": 0.01,
+    "fail": 0.02,
+    "late": 0.03,
+    "throttle": 0.004,
+    "empty_pages": True,
+    "machines_burn": 0.5,
+    "schedulers": 2,
+    "people": 7,
+}
+_FAULTS = ("crash", "stall", "fail", "late", "throttle", "empty_pages")
+
+
 def weather_of(seed: int) -> dict[str, Any]:
     """What to hand to a Mailing, with people meddling in all of them."""
-    kind = dict(WEATHERS[seed // 2 % len(WEATHERS)])
-    faults = Faults(**{name: kind.pop(name) for name in ("crash", "stall", "fail") if name in kind})
+    return of_kind(WEATHERS[seed // 2 % len(WEATHERS)])
+
+
+def of_kind(weather: Mapping[str, Any]) -> dict[str, Any]:
+    kind = dict(weather)
+    faults = Faults(**{name: kind.pop(name) for name in _FAULTS if name in kind})
     return {"faults": faults, "meddle": True, **kind}

@@ -7,14 +7,15 @@ every lease, or fail with and without having taken effect.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Blobs, Queues, Tables, Unavailable
+from postroom.storage.port import Batch, Blobs, Queues, Tables, Troubles, Unavailable
 
 T = TypeVar("T")
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -31,15 +32,31 @@ class Turn:
         yield
 
 
+class Disk(Protocol):
+    """A storage that answers at once: whatever is awaited of it does not wait."""
+
+    @property
+    def tables(self) -> Tables: ...
+    @property
+    def queues(self) -> Queues: ...
+    @property
+    def blobs(self) -> Blobs: ...
+    @property
+    def troubles(self) -> Troubles: ...
+
+
 class Clock:
     def __init__(self) -> None:
         self.time = START
+        self.followers: list[Callable[[float], None]] = []
 
     def now(self) -> datetime:
         return self.time
 
     def forward(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
+        for follow in self.followers:
+            follow(seconds)
 
     async def sleep(self, seconds: float) -> None:
         """The simulation's time moves by itself; waiting is giving others a turn."""
@@ -58,30 +75,41 @@ class Faults:
         crash: float = 0.0,
         stall: float = 0.0,
         fail: float = 0.0,
+        late: float = 0.0,
+        throttle: float = 0.0,
+        empty_pages: bool = False,
     ) -> None:
         self.crash_at = crash_at
         self.crash = crash
         self.stall = stall
-        self.fail = fail
+        self.fail = fail  # with and without having taken effect
+        self.late = late  # it took effect; the answer comes when others have gone on
+        self.throttle = throttle  # from here on everybody is refused, for some calls
+        self.empty_pages = empty_pages  # pages without rows that have a next
 
     def calm(self) -> None:
-        self.crash = self.stall = self.fail = 0.0
+        self.crash = self.stall = self.fail = self.late = self.throttle = 0.0
         self.crash_at = None
 
 
 class World:
     """Clock, disk, faults and processes; everything random comes from one seed."""
 
-    def __init__(self, seed: int, faults: Faults) -> None:
+    def __init__(
+        self, seed: int, faults: Faults, disk: Callable[[Clock], Disk] | None = None
+    ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
         self.clock = Clock()
-        self.disk = MemoryStorage(self.clock, page_rows=self.rng.choice([None, None, 2, 3]))
+        self.disk: Disk = disk(self.clock) if disk else self._memory()
         self.ios = 0
         self.running = ""
         self.lane = 0  # which coroutine has its turn
         self.crashes: Counter[str] = Counter()
         self.stalls = 0
+        self.lates = 0
+        self.refusals = 0
+        self._throttled = 0  # calls that will be refused
         self.on_crash: Callable[[str], None] = lambda process: None
 
     async def io(self, effect: Callable[[], Awaitable[T]]) -> T:
@@ -92,11 +120,18 @@ class World:
         self.running = process
         self._maybe_stall()
         self._maybe_crash(process)
+        self._maybe_refuse()
         self._maybe_fail()
         result = await effect()
         self._maybe_crash(process)
         self._maybe_fail()
+        await self._maybe_answer_late()
+        self.running = process
         return result
+
+    def _memory(self) -> MemoryStorage:
+        rows = self.rng.choice([None, None, 2, 3])
+        return MemoryStorage(self.clock, page_rows=rows, empty_first_page=self.faults.empty_pages)
 
     async def _maybe_freeze(self) -> None:
         """The process stands still while the others go on: so zombies are made."""
@@ -120,6 +155,22 @@ class World:
             self.crashes[process] += 1
             raise Crash
 
+    def _maybe_refuse(self) -> None:
+        """Too busy, for everybody alike: nothing is done."""
+        if self.faults.throttle and self.rng.random() < self.faults.throttle:
+            self._throttled = self.rng.choice([2, 10, 40])
+        if self._throttled:
+            self._throttled -= 1
+            self.refusals += 1
+            raise Unavailable("simulated: too busy")
+
+    async def _maybe_answer_late(self) -> None:
+        if self.faults.late and self.rng.random() < self.faults.late:
+            self.lates += 1
+            self.clock.forward(self.rng.choice([0, 5, 45]))
+            for _ in range(self.rng.choice([5, 50, 500])):
+                await Turn()
+
     def _maybe_fail(self) -> None:
         if self.faults.fail and self.rng.random() < self.faults.fail:
             raise Unavailable("simulated")
@@ -129,11 +180,20 @@ class World:
         await Turn()
         return await effect()
 
+    async def slow_io(self, effect: Callable[[], Awaitable[T]]) -> T:
+        """One I/O of somebody to whom nothing happens, but who is slow."""
+        for _ in range(self.rng.randrange(20)):
+            await Turn()
+        return await effect()
+
     def storage(self) -> Storage:
         return Storage(self, self.io)
 
     def calm_storage(self) -> Storage:
         return Storage(self, self.calm_io)
+
+    def slow_storage(self) -> Storage:
+        return Storage(self, self.slow_io)
 
     def run(
         self,
@@ -196,6 +256,8 @@ class _Faulty:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if name == "batches":
+            return self._batches
         method = getattr(self._inner, name)
         io = self._io
 
@@ -204,12 +266,18 @@ class _Faulty:
 
         return call
 
+    async def _batches(self, table: str, batches: Sequence[Batch]) -> None:
+        """One I/O each: the process may die between any two."""
+        for batch in batches:
+            await self._io(functools.partial(self._inner.batches, table, [batch]))
+
 
 class Storage:
     def __init__(self, world: World, io: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         self.tables: Tables = _Faulty(io, world.disk.tables)
         self.queues: Queues = _Faulty(io, world.disk.queues)
         self.blobs: Blobs = _Faulty(io, world.disk.blobs)
+        self.troubles = world.disk.troubles
 
     async def close(self) -> None:
         return

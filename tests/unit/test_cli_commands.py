@@ -13,10 +13,13 @@ import pytest
 from postroom import settings, wiring
 from postroom.cli.storage import HIDDEN, masked
 from postroom.storage.port import Row
+from postroom.web.api import lists as api_lists
+from postroom.web.api import message_shown
 from tests.unit.typed import Postroom
 
 FUTURE = "2120-01-01T09:00+01:00"
 BOOKS = ("queued", "sending", "sent", "failed", "held", "skipped")
+BASIS = "they asked for it"
 
 
 def message(postroom: Postroom, *options: str) -> str:
@@ -89,7 +92,7 @@ def test_those_who_left_can_be_exported_and_do_not_join_elsewhere(contoso1: Post
 
 def test_refused_rows_are_reported_with_line_value_and_reason(contoso1: Postroom) -> None:
     Path("people.csv").write_text("email,x\na@contoso.edu,1\nnobody,2\n=b@,3\n", encoding="utf-8")
-    arguments = ("contoso1", "people.csv", "--report", "refused.csv")
+    arguments = ("contoso1", "people.csv", "--basis", BASIS, "--report", "refused.csv")
     ran = contoso1("subscriber", "import", *arguments)
     assert ran.code == 0
     assert "1 added to contoso1" in ran.out
@@ -110,16 +113,23 @@ def test_a_dry_run_adds_nobody(contoso1: Postroom) -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "told"),
-    [("utf-8", "UTF-8"), ("utf-16", "UTF-16"), ("cp1252", "UTF-8, but 1 lines Windows-1252")],
+    [("utf-8", "UTF-8"), ("utf-16", "UTF-16"), ("cp1252", "UTF-8, but 1 line Windows-1252")],
 )
 def test_a_file_may_have_the_encoding_of_its_spreadsheet(
     contoso1: Postroom, encoding: str, told: str
 ) -> None:
     Path("people.csv").write_bytes("email,city\na@contoso.edu,Köln\n".encode(encoding))
-    counts = contoso1("subscriber", "import", "contoso1", "people.csv", "--json").json
-    assert counts["encoding"] == told
+    arguments = ("contoso1", "people.csv", "--basis", BASIS, "--json")
+    assert contoso1("subscriber", "import", *arguments).json["encoding"] == told
     shown = contoso1("subscriber", "show", "contoso1", "a@contoso.edu", "--json").json
     assert shown["attributes"] == {"city": "Köln"}
+
+
+def test_scripts_see_lists_and_messages_as_the_web_service_shows_them(contoso1: Postroom) -> None:
+    ref = message(contoso1)
+    assert list(contoso1("message", "show", ref, "--json").json) == list(message_shown.EXAMPLE)
+    [shown] = contoso1("list", "all", "--json").json
+    assert list(shown) == list(api_lists.EXAMPLE)
 
 
 def test_a_message_without_a_time_stays_a_draft_and_says_so(contoso1: Postroom) -> None:

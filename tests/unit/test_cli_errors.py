@@ -38,8 +38,8 @@ REFUSED = [
     (["subscriber", "remove", "contoso1", "a@contoso.edu"], "not on contoso1"),
     (["subscriber", "export", "nowhere"], "no list nowhere"),
     (["subscriber", "export", "contoso1", "no/such/folder.csv"], "cannot be written"),
-    (["subscriber", "import", "contoso1", "missing.csv"], "cannot be read"),
-    (["subscriber", "import", "contoso1", "."], "cannot be read"),
+    (["subscriber", "import", "contoso1", "missing.csv", "--dry-run"], "cannot be read"),
+    (["subscriber", "import", "contoso1", ".", "--dry-run"], "cannot be read"),
     (["subscriber", "import", "contoso1", "x.csv", "--column", "email"], "email=Mail"),
     (["message", "show", MISSING_REF], "no message"),
     (["message", "show", "first"], "not a message ref"),
@@ -81,6 +81,9 @@ WRONG_USAGE = [
     ["storage", "rows", "message", "--limit", "0"],
     ["storage", "rows", "message", "--limit", "many"],
     ["message", "create", "--list", "x", "--subject", "s", "--on-doubt", "pray"],
+    ["subscriber", "import", "x", "people.csv"],
+    ["subscriber", "import", "x", "people.csv", "--basis", " "],
+    ["subscriber", "import", "x", "people.csv", "--basis", "x" * 400],
 ]
 
 
@@ -181,7 +184,8 @@ def test_a_time_that_cannot_be_meant_is_told(
 def test_a_file_that_is_no_list_of_people_is_told(
     contoso1: Postroom, content: bytes, complaint: str
 ) -> None:
-    ran = contoso1("subscriber", "import", "contoso1", write("people.csv", content), "--json")
+    file = write("people.csv", content)
+    ran = contoso1("subscriber", "import", "contoso1", file, "--verified", "--json")
     assert (ran.code, ran.out) == (exit_codes.REFUSED, "")
     assert complaint in ran.err
 

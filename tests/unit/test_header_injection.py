@@ -44,6 +44,8 @@ _sharp = st.sampled_from(
     ]
 )
 hostile = st.lists(_sharp | st.text(max_size=12), max_size=6).map("".join)
+# Braces are spelt out in a template, which makes them longer.
+subjects = hostile.filter(lambda typed: len(escape_braces(typed)) <= SUBJECT_CHARS_MAX)
 examples = settings(max_examples=250, deadline=None)
 
 
@@ -115,7 +117,7 @@ def refused(typed: str) -> bool:
 
 
 @examples
-@given(hostile)
+@given(subjects)
 def test_a_subject_is_refused_or_read_as_typed(subject: str) -> None:
     try:
         sources = spliced(parts(subject=escape_braces(subject)))
@@ -128,7 +130,7 @@ def test_a_subject_is_refused_or_read_as_typed(subject: str) -> None:
 
 
 @examples
-@given(hostile)
+@given(subjects)
 def test_a_subject_holds_for_a_parser_that_decodes_by_itself(subject: str) -> None:
     if refused(subject):
         return

@@ -59,7 +59,7 @@ class NoAnswer:
 
 async def written(states: str = "qq") -> MemoryStorage:
     storage = MemoryStorage(Still())
-    header = await batches.write_batch(storage.tables, "1", 0, PEOPLE)
+    [header] = await batches.write_batches(storage.tables, "1", 0, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])
     return storage

@@ -101,11 +101,11 @@ async def test_known_and_unknown_people_are_gone_and_stay_gone(tables: SlowTable
 async def test_the_record_says_by_which_file(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     await keep_out(tables, *students(2))
-    there = await consents.history(tables, LIST, "student0@contoso.edu")
+    there = (await consents.history(tables, LIST, "student0@contoso.edu")).events
     assert [(each.event, each.source) for each in there[1:]] == [
         (Event.REMOVED, "import of no.csv: court")
     ]
-    [never] = await consents.history(tables, LIST, "student1@contoso.edu")
+    [never] = (await consents.history(tables, LIST, "student1@contoso.edu")).events
     assert (never.event, never.source) == (Event.IMPORTED, "import of no.csv: court")
 
 
@@ -121,8 +121,8 @@ async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None
 async def test_who_is_kept_out_leaves_by_a_departure_that_senders_see(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     await keep_out(tables, *students(2))
-    left = [who async for _at, who in subscribers.left_since(tables, LIST, NOW)]
-    assert len(left) == 1
+    left = await subscribers.left_since(tables, LIST, NOW)
+    assert len(left.departures) == 1
 
 
 async def test_a_rehearsal_counts_everybody_and_changes_nobody(tables: SlowTables) -> None:

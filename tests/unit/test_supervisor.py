@@ -19,9 +19,9 @@ FEW = settings.load(
     [
         (0, 0, 1),  # never fewer than the minimum
         (1, 1, 1),
-        (20, 1, 1),
-        (21, 1, 2),
-        (61, 2, 4),
+        (5, 1, 1),
+        (6, 1, 2),
+        (16, 2, 4),
         (10_000, 4, 4),  # never more than the maximum
         (5, 3, 3),  # a queue that gets short is no reason to stop one
         (0, 3, 1),  # an empty one is

@@ -44,8 +44,8 @@ async def at_work(folder: Path, role: Role) -> AsyncIterator[Worker]:
 
 
 def runs_at(worker: Worker) -> Runs:
-    guard = worker.browser._transport.app  # type: ignore[attr-defined]
-    return runs_in(guard._app)
+    spoken = worker.browser._transport.app  # type: ignore[attr-defined]
+    return runs_in(spoken._app._app)  # inside of what stands around every answer
 
 
 async def upload(

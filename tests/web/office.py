@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +12,11 @@ from typing import Any
 import httpx2
 
 from postroom.bell import Bells
+from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.texts import Language
 from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import lists, subscribers
@@ -64,14 +66,19 @@ class Office:
 
 @asynccontextmanager
 async def open_office(
-    folder: Path, url: str = "https://post.contoso.edu", **more: Any
+    folder: Path,
+    url: str = "https://post.contoso.edu",
+    spoken: Sequence[Language] = (),
+    clock: Clock | None = None,
+    **more: Any,
 ) -> AsyncIterator[Office]:
-    storage, site = MemoryStorage(Still()), Site(url, "a secret")
+    clock = clock or Still()
+    storage, site = MemoryStorage(clock), Site(url, "a secret")
     mailing_list = MailingList(
         name=LIST, description="History <b>news</b>", sender="a@contoso.edu", created_at=NOW
     )
     await lists.create(storage.tables, mailing_list)
-    app = create_app(Desk(storage, Still(), Bells(folder / "bells"), site, **more))
+    app = create_app(Desk(storage, clock, Bells(folder / "bells"), site, **more), spoken)
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as browser:
         yield Office(storage, site, browser)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx2
 
+from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
 from postroom.flow import sign_in
@@ -63,8 +64,10 @@ async def _made(office: Office, address: str, role: Role) -> User:
 
 
 @asynccontextmanager
-async def at_work(folder: Path, role: Role = Role.EDITOR) -> AsyncIterator[Worker]:
-    async with open_office(folder) as office:
+async def at_work(
+    folder: Path, role: Role = Role.EDITOR, clock: Clock | None = None
+) -> AsyncIterator[Worker]:
+    async with open_office(folder, clock=clock) as office:
         worker = await sign_in_as(office, role)
         async with worker.browser:
             yield worker

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from postroom.domain.subscriber import Gone
 from postroom.domain.user import Role
+from postroom.records import consents
 from tests.web.office import ADDRESS, LIST
 from tests.web.people import (
     NEW,
@@ -53,6 +55,17 @@ async def test_a_seal_of_one_list_opens_nothing_on_another(editor: Worker) -> No
     await join(editor, ADDRESS, name=SECOND)
     path = await path_of(editor, ADDRESS)
     assert (await editor.get(path.replace(LIST, SECOND))).status_code == 404
+
+
+async def test_a_page_that_shows_not_the_whole_record_says_so(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", 1)
+    one = await join(editor, ADDRESS)
+    path = await path_of(editor, ADDRESS)
+    assert "older ones are on record" not in (await editor.get(path)).text
+    await leave(editor, one)
+    assert "older ones are on record" in (await editor.get(path)).text
 
 
 async def edit_form(editor: Worker, address: str) -> tuple[str, dict[str, str]]:

@@ -85,6 +85,36 @@ async def test_what_was_made_for_a_list_that_is_gone_gives_the_same_answer(
     assert await notes(program) == 1 + 2  # the first call's, and two by age
 
 
+@pytest.mark.parametrize("at", [None, "now"])
+async def test_a_message_whose_list_is_gone_is_found_by_the_call_that_died_writing_it(
+    program: Program, monkeypatch: pytest.MonkeyPatch, at: str | None
+) -> None:
+    path, sent = CREATIONS["message"]
+    sent = {name: value for name, value in (sent | {"at": at}).items() if value}
+    with monkeypatch.context() as dying:
+        dying.setattr(idempotency, "finish", fail)
+        problem(await program.call("POST", path, sent, idempotency_key="one"), 503)
+    [made] = await program.pages(path)
+    await program.call("DELETE", "/lists/contoso1", if_match="*")
+    program.clock.move(TAKEN_S)
+    again = await program.make(path, sent, idempotency_key="one")
+    assert (again["ref"], again["status"]) == (made["ref"], "pending" if at else "draft")
+    assert await program.make(path, sent, idempotency_key="one") == again
+
+
+@pytest.mark.parametrize("step", ["put", "put_due"])
+async def test_a_message_that_died_half_written_needs_its_list_to_be_finished(
+    program: Program, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path, sent = CREATIONS["message"]
+    with monkeypatch.context() as dying:
+        dying.setattr(program.storage.blobs if step == "put" else messages, step, fail)
+        problem(await program.call("POST", path, sent, idempotency_key="one"), 503)
+    await program.call("DELETE", "/lists/contoso1", if_match="*")
+    program.clock.move(TAKEN_S)
+    problem(await program.call("POST", path, sent, idempotency_key="one"), 404)
+
+
 async def test_another_request_under_the_same_key_is_refused(program: Program) -> None:
     path, sent = CREATIONS["message"]
     await program.make(path, sent, idempotency_key="one")
@@ -205,7 +235,7 @@ async def test_a_ref_that_somebody_else_took_is_not_overwritten(
     path, sent = CREATIONS["message"]
     other = await program.make(path, sent | {"subject": "Other"})
     monkeypatch.setattr("postroom.web.api.messages.ref_of_call", lambda *_: other["ref"])
-    problem(await program.call("POST", path, sent, idempotency_key="one"), 503)
+    problem(await program.call("POST", path, sent, idempotency_key="one"), 409)
     assert (await program.get(f"/messages/{other['ref']}"))["subject"] == "Other"
 
 

@@ -41,6 +41,8 @@ async def test_a_name_that_is_taken_is_refused(program: Program) -> None:
         ({"from": None}, "from"),
         ({"description": "two\nlines"}, "description"),
         ({"postal_address": "x" * 301}, "postal_address"),
+        ({"public_form": "yes"}, "public_form"),
+        ({"public_form": None}, "public_form"),
         ({"colour": "red"}, "colour"),
     ],
 )
@@ -93,6 +95,18 @@ async def test_a_public_form_is_opened_and_closed(program: Program) -> None:
         sent = {"public_form": is_open}
         changed = await program.call("PATCH", "/lists/contoso1", sent, if_match="*")
         assert changed.json()["public_form"] is is_open
+        # What is not named stays as it is.
+        renamed = await program.call("PATCH", "/lists/contoso1", {"description": "x"}, if_match="*")
+        assert renamed.json()["public_form"] is is_open
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_list_is_made_with_a_public_form_or_without(
+    program: Program, is_open: bool
+) -> None:
+    made = await program.call("POST", "/lists", NEWS | {"public_form": is_open})
+    assert made.json()["public_form"] is is_open
+    assert (await program.get("/lists/news"))["public_form"] is is_open
 
 
 @pytest.mark.parametrize("named", ["*", '"other", {}', ' {} , "x"'])

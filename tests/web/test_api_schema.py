@@ -28,7 +28,7 @@ from postroom.flow.compose import Draft
 from postroom.flow.render import Site
 from postroom.records import keys, lists
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Blobs, Queues, Tables
+from postroom.storage.port import Blobs, Queues, Tables, Troubles
 from postroom.web.app import create_app
 from postroom.web.desk import Desk
 from tests.scenario.clock import START, TownClock
@@ -63,6 +63,10 @@ class Refilled:
     @property
     def blobs(self) -> Blobs:
         return self.now.blobs
+
+    @property
+    def troubles(self) -> Troubles:
+        return self.now.troubles
 
     async def close(self) -> None:
         return

@@ -11,7 +11,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.consent import Event
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
+from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
 from tests.scenario.clock import START
 from tests.web.program import ADA, BOB, Program, problem
 
@@ -48,7 +48,7 @@ async def test_nobody_is_mailed_by_an_addition_and_its_record_names_the_key(
 ) -> None:
     await program.make(PEOPLE, {"address": ADA})
     assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 0
-    [added] = await consents.history(program.storage.tables, "contoso1", ADA)
+    [added] = (await consents.history(program.storage.tables, "contoso1", ADA)).events
     assert (added.event, added.source.partition(" ")[0]) == (Event.ADDED, "key")
 
 
@@ -192,8 +192,8 @@ async def test_the_record_of_either_address_tells_of_the_other(program: Program)
     await program.make(PEOPLE, {"address": ADA})
     await program.call("PATCH", f"{PEOPLE}/{ADA}", {"address": BOB}, if_match="*")
     tables = program.storage.tables
-    [_, removed] = await consents.history(tables, "contoso1", ADA)
-    [added] = await consents.history(tables, "contoso1", BOB)
+    [_, removed] = (await consents.history(tables, "contoso1", ADA)).events
+    [added] = (await consents.history(tables, "contoso1", BOB)).events
     assert (removed.event, added.event) == (Event.REMOVED, Event.ADDED)
     assert BOB in removed.source
     assert ADA in added.source
@@ -248,3 +248,22 @@ async def test_nobody_goes_over_to_a_list_that_is_not_there(program: Program) ->
     await program.make(PEOPLE, {"address": ADA})
     problem(await program.call("PATCH", f"{PEOPLE}/{ADA}", {"list": "nolist"}, if_match="*"), 404)
     assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "unverified"
+
+
+@pytest.mark.parametrize(
+    ("step", "path", "sent"),
+    [
+        ("add", PEOPLE, {"address": ADA}),
+        ("sign_up", "/subscribe", {"list": "contoso1", "email": ADA}),
+    ],
+)
+async def test_somebody_else_who_was_faster_is_no_failure_of_storage(
+    program: Program, monkeypatch: pytest.MonkeyPatch, step: str, path: str, sent: dict[str, str]
+) -> None:
+    async def lose(*_: object, **__: object) -> None:
+        raise Conflict("row of ada in place 7")
+
+    monkeypatch.setattr(subscribe, step, lose)
+    told = problem(await program.call("POST", path, sent), 409)
+    assert "same moment" in told["detail"]
+    assert "ada" not in told["detail"]

@@ -84,7 +84,7 @@ class Doorstep:
 
     async def history(self) -> list[Consent]:
         key = parse_address(ADDRESS).storage_key
-        return await consents.history(self.storage.tables, LIST, key)
+        return (await consents.history(self.storage.tables, LIST, key)).events
 
     async def mails(self) -> int:
         return await self.storage.queues.length(SUBSCRIBE_QUEUE)

@@ -14,8 +14,10 @@ from postroom.cli import (
     doctor,
     exit_codes,
     keys,
+    limits,
     lists,
     messages,
+    migrate,
     running,
     storage,
     subscribers,
@@ -42,8 +44,10 @@ app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
 app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
+app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")
 app.add_typer(storage.app, name="storage")
+app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 
 

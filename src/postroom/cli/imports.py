@@ -14,10 +14,18 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, interruptible, work
+from postroom.domain.consent import ALL_CONFIRMED
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
+from postroom.domain.import_job import (
+    BAD_ROWS_SHOWN,
+    Purpose,
+    check_basis,
+    clean_file_name,
+    import_source,
+)
 from postroom.domain.mailing_list import check_list_name
 from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
@@ -25,13 +33,15 @@ from postroom.storage.port import StorageError
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-BAD_ROWS_SHOWN = 10
-
 
 def import_people(
     list_name: Annotated[str, typer.Argument(metavar="LIST")],
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
     verified: Annotated[bool, typer.Option("--verified", help="They have all confirmed.")] = False,
+    basis: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Why they may be mailed; stands in each one's record."),
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look and count.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write refused rows there, as CSV.")
@@ -44,17 +54,20 @@ def import_people(
 ) -> None:
     """Add everyone in a CSV file; other columns become attributes.
 
-    Who left earlier stays away. Running it again adds only who is missing, so an import that was
-    interrupted is simply started once more.
+    Say by --basis why they may be mailed, unless --verified says it. Who left earlier stays away.
+    Running it again adds only who is missing, so an import that was interrupted is simply started
+    once more.
     """
     check_list_name(list_name)
     wanted = _wanted(column or [])
+    declared = _declared(basis or (ALL_CONFIRMED if verified else ""), dry_run)
+    told = import_source(clean_file_name(file.name), declared)
 
     async def job(parts: Parts) -> _Result:
         tables, now = parts.storage.tables, parts.clock.now()
         # What comes through a pipe is stored as it comes.
         crowd = CROWD_PEOPLE if file.is_file() else BATCH_PEOPLE
-        intake = Intake(tables, list_name, verified, now, dry_run, crowd=crowd)
+        intake = Intake(tables, list_name, verified, now, dry_run, told, crowd=crowd)
         with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
             people = People(iter(source), wanted)
             with progress(f"Importing {file.name}", quiet=as_json) as tick:
@@ -151,6 +164,13 @@ class _Result:
             yield f"All refused rows are in {report}."
         elif hidden > 0:
             yield f"  and {hidden:,} more: see them all with --report FILE."
+
+
+def _declared(basis: str, dry_run: bool) -> str:
+    try:
+        return check_basis(basis, Purpose.ADD, is_rehearsal=dry_run)
+    except BadInput as error:
+        raise typer.BadParameter(str(error), param_hint="--basis") from error
 
 
 def _wanted(pairs: list[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
 from postroom.cli.session import interruptible, work
-from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.flow import keep_lists, sweep
 from postroom.records import lists
 from postroom.storage.port import Conflict
@@ -43,7 +43,7 @@ def create(
         return await keep_lists.create(parts.storage.tables, wanted, parts.clock.now())
 
     made = work(job)
-    show(_data(made), as_json, f"The list {name} is there; its mails come from {made.sender}.")
+    show(list_data(made), as_json, f"The list {name} is there; its mails come from {made.sender}.")
 
 
 @app.command("show")
@@ -56,8 +56,8 @@ def show_list(name: Name, as_json: AsJson = False) -> None:
         return await lists.read(tables, name), await census(tables, name, quiet=as_json)
 
     found, people = work(job)
-    data = _data(found) | people.data()
-    show(data, as_json, *fields(data | {"created_at": found.created_at}))
+    data = list_data(found) | people.data()
+    show(data, as_json, *fields(data))
 
 
 @app.command("all")
@@ -65,7 +65,7 @@ def all_lists(as_json: AsJson = False) -> None:
     """Show every list, by name."""
 
     async def job(parts: Parts) -> list[dict[str, Any]]:
-        return [_data(each) async for each in lists.every_list(parts.storage.tables)]
+        return [list_data(each) async for each in lists.every_list(parts.storage.tables)]
 
     found = work(job)
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
@@ -115,14 +115,3 @@ async def _delete_rows(parts: Parts, name: str, *, quiet: bool) -> tuple[int, bo
                 continue
             tick(deleted, None, f"{deleted:,} rows")
     return deleted, not interrupt.is_asked or not await lists.is_being_deleted(tables, name)
-
-
-def _data(found: MailingList) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "from": found.sender,
-        "description": found.description,
-        "postal_address": found.postal_address,
-        "public_form": found.public_form,
-        "created_at": found.created_at,
-    }

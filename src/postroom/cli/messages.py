@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from postroom.cli.output import (
@@ -23,7 +22,7 @@ from postroom.cli.session import read_message, wake_scheduler, work
 from postroom.domain.due_time import parse_due_time
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.message import Message, OnDoubt
+from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_data
 from postroom.flow import report, steer
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
@@ -31,8 +30,6 @@ from postroom.records.fates import OUTCOMES, Fate, fates
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
-
-BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
 
 app = typer.Typer(no_args_is_help=True, help="Messages to a list.")
 Ref = Annotated[str, typer.Argument(metavar="REF")]
@@ -69,7 +66,7 @@ def create(
         return message
 
     message = work(job)
-    show(_data(message), as_json, *_created(message))
+    show(message_data(message), as_json, *_created(message))
 
 
 @app.command("schedule")
@@ -87,7 +84,7 @@ def schedule(
         return await give_time(parts.storage.tables, ref, due_at, now)
 
     message = _steer(ref, act)
-    show(_data(message), as_json, *_created(message))
+    show(message_data(message), as_json, *_created(message))
 
 
 @app.command("delete")
@@ -110,7 +107,7 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
         return await report.books_of(parts.storage.tables, await read_message(parts, ref))
 
     message = work(job)
-    show(_data(message), as_json, *_lines(message))
+    show(message_data(message), as_json, *_lines(message))
 
 
 @app.command("all")
@@ -120,7 +117,7 @@ def all_messages(as_json: AsJson = False) -> None:
     async def job(parts: Parts) -> int:
         found = messages.every_message(parts.storage.tables)
         if as_json:
-            return await print_json_array(_data(message) async for message in found)
+            return await print_json_array(message_data(message) async for message in found)
         count = 0
         async for message in found:
             typer.echo(_line(message))
@@ -160,14 +157,15 @@ def people(
 def pause(ref: Ref, as_json: AsJson = False) -> None:
     """Hold a message that is going out; who is queued waits."""
     message = _steer(ref, lambda parts, _: steer.pause(parts.storage.tables, ref))
-    show(_data(message), as_json, f"Message {ref} pauses; go on with “postroom message resume”.")
+    words = f"Message {ref} pauses; go on with “postroom message resume”."
+    show(message_data(message), as_json, words)
 
 
 @app.command("resume")
 def resume(ref: Ref, as_json: AsJson = False) -> None:
     """Let a paused message go on."""
     message = _steer(ref, lambda parts, _: steer.resume(parts.storage.tables, ref))
-    show(_data(message), as_json, f"Message {ref} goes on.")
+    show(message_data(message), as_json, f"Message {ref} goes on.")
 
 
 @app.command("cancel")
@@ -176,7 +174,8 @@ def cancel(ref: Ref, as_json: AsJson = False) -> None:
     message = _steer(
         ref, lambda parts, _: steer.cancel(parts.storage.tables, ref, parts.clock.now())
     )
-    show(_data(message), as_json, f"Message {ref} is cancelled; who is still queued is skipped.")
+    words = f"Message {ref} is cancelled; who is still queued is skipped."
+    show(message_data(message), as_json, words)
 
 
 @app.command("retry")
@@ -196,7 +195,7 @@ def retry(
         return await steer.retry_failed(tables, ref, now)
 
     who = "held" if held else "failed"
-    show(_data(_steer(ref, act)), as_json, f"Message {ref} goes out again to the {who}.")
+    show(message_data(_steer(ref, act)), as_json, f"Message {ref} goes out again to the {who}.")
 
 
 @app.command("settle")
@@ -208,7 +207,7 @@ def settle(ref: Ref, as_json: AsJson = False) -> None:
         now = parts.clock.now()
         return await steer.decide_held(parts.storage.tables, ref, send_again=False, now=now)
 
-    show(_data(_steer(ref, act)), as_json, f"The held of message {ref} count as sent.")
+    show(message_data(_steer(ref, act)), as_json, f"The held of message {ref} count as sent.")
 
 
 def _steer(ref: str, act: Callable[[Parts, Message], Awaitable[Message]]) -> Message:
@@ -233,21 +232,8 @@ async def _rows(found: AsyncIterator[Fate]) -> AsyncIterator[list[object]]:
         yield [fate.address, fate.outcome, fate.at, fate.words]
 
 
-def _data(message: Message) -> dict[str, Any]:
-    return {
-        "ref": message.ref,
-        "status": message.status,
-        "list": message.list_name,
-        "subject": message.subject,
-        "audience": message.audience,
-        **msgspec.structs.asdict(message.books),
-        "due_at": message.due_at,
-        "completed_at": message.completed_at,
-    }
-
-
 def _lines(message: Message) -> list[str]:
-    data = _data(message)
+    data = message_data(message)
     if not message.books.doubts:
         del data["doubts"]
     return fields(data)

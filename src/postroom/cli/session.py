@@ -11,6 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from postroom.bell import SCHEDULER_BELL
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
 from postroom.records import messages
@@ -59,9 +60,7 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def wake_scheduler(parts: Parts) -> None:
-    from postroom import roles
-
-    parts.bells.ring(roles.SCHEDULER_BELL)
+    parts.bells.ring(SCHEDULER_BELL)
 
 
 async def read_message(parts: Parts, ref: str) -> Message:

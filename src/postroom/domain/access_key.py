@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _, pgettext
 
 ID_CHARS = 8
 NAME_CHARS_MAX = 60
@@ -30,6 +31,12 @@ class Right(StrEnum):
     READ = "read"  # see lists, subscribers, messages and outcomes
     WRITE = "write"  # change them; includes reading
 
+
+RIGHT_TEXTS = {
+    Right.SUBSCRIBE: pgettext("the right to", "subscribe"),
+    Right.READ: pgettext("the right to", "read"),
+    Right.WRITE: pgettext("the right to", "write"),
+}
 
 SAFE_RIGHTS = (Right.SUBSCRIBE,)  # what a key has unless told otherwise
 
@@ -81,7 +88,10 @@ def check_key_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
         raise BadInput(
-            f"Name the key after who uses it, in one line of 1 to {NAME_CHARS_MAX} characters."
+            _(
+                "Name the key after who uses it, in one line of 1 to {limit} characters.",
+                limit=NAME_CHARS_MAX,
+            )
         )
     return name
 
@@ -90,7 +100,12 @@ def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
     """Each once, as they were named."""
     once = tuple(dict.fromkeys(names))
     if len(once) > LISTS_MAX:
-        raise BadInput(f"A key is for at most {LISTS_MAX} lists, or without --list for every list.")
+        raise BadInput(
+            _(
+                "A key is for at most {limit} lists, or without --list for every list.",
+                limit=LISTS_MAX,
+            )
+        )
     return once
 
 

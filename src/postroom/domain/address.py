@@ -14,6 +14,8 @@ import unicodedata
 import idna
 import msgspec
 
+from postroom.domain.texts import _
+
 LOCAL_OCTETS_MAX = 64  # RFC 5321 4.5.3.1.1
 DOMAIN_OCTETS_MAX = 255  # RFC 5321 4.5.3.1.2
 ADDRESS_OCTETS_MAX = 254  # RFC 5321 4.5.3.1.3: a path of 256 with its angle brackets
@@ -100,11 +102,11 @@ def key_prefix(text: str) -> str:
     try:
         labels = [idna.encode(each, uts46=True, std3_rules=True).decode() for each in labels]
     except UnicodeError:
-        raise BadAddress("No address has such a domain; check it.") from None
+        raise BadAddress(_("No address has such a domain; check it.")) from None
     labels.append(last.lower() if last.isascii() else "xn--")
     begun = unicodedata.normalize("NFC", local).casefold() + at + ".".join(labels)
     if CONTROL.search(text) or len(_storable(begun)) > STORAGE_KEY_CHARS_MAX:
-        raise BadAddress("No address begins like that; check it.")
+        raise BadAddress(_("No address begins like that; check it."))
     return _storable(begun)
 
 
@@ -115,7 +117,7 @@ def parse_mailbox(text: str) -> Mailbox:
         return Mailbox("", parse_address(trimmed))
     found = _MAILBOX.fullmatch(trimmed)
     if found is None:
-        raise BadAddress("Write one sender, as in: History Department <news@example.org>.")
+        raise BadAddress(_("Write one sender, as in: History Department <news@example.org>."))
     return Mailbox(_display_name(found["name"].strip(_BLANKS)), parse_address(found["address"]))
 
 
@@ -149,27 +151,31 @@ def _international(text: str) -> Address:
     domain = _alabels(domain)
     typed = f"{local}@{domain}"
     if len(typed.encode()) > ADDRESS_OCTETS_MAX:
-        raise BadAddress(f"This address is longer than {ADDRESS_OCTETS_MAX} bytes; check it.")
+        raise BadAddress(
+            _("This address is longer than {limit} bytes; check it.", limit=ADDRESS_OCTETS_MAX)
+        )
     key = f"{local.casefold()}@{domain}"
     if len(_storable(key)) > STORAGE_KEY_CHARS_MAX:
-        raise BadAddress("The part before the @ is too long in this script; check the address.")
+        raise BadAddress(_("The part before the @ is too long in this script; check the address."))
     return Address(typed, key)
 
 
 def _halves(text: str) -> tuple[str, str]:
     if not text:
-        raise BadAddress("Enter an e-mail address, such as name@example.org.")
+        raise BadAddress(_("Enter an e-mail address, such as name@example.org."))
     if CONTROL.search(text):
-        raise BadAddress("The address contains a control character or line break; type it again.")
+        raise BadAddress(
+            _("The address contains a control character or line break; type it again.")
+        )
     if '"' in text or "(" in text or ")" in text:
-        raise BadAddress("Addresses with quotation marks or comments are not taken here.")
+        raise BadAddress(_("Addresses with quotation marks or comments are not taken here."))
     if "<" in text or ">" in text:
-        raise BadAddress("Enter only the address, without a name and without < and >.")
+        raise BadAddress(_("Enter only the address, without a name and without < and >."))
     local, at, domain = text.partition("@")
     if not at:
-        raise BadAddress("The address has no @; enter one such as name@example.org.")
+        raise BadAddress(_("The address has no @; enter one such as name@example.org."))
     if "@" in domain:
-        raise BadAddress("There is more than one @; enter one address only.")
+        raise BadAddress(_("There is more than one @; enter one address only."))
     return local, domain
 
 
@@ -177,35 +183,43 @@ def _checked_local(text: str) -> str:
     # Compose first: some characters compose to ASCII ones that are not allowed here.
     local = unicodedata.normalize("NFC", text)
     if not local:
-        raise BadAddress("There is nothing before the @; enter the whole address.")
+        raise BadAddress(_("There is nothing before the @; enter the whole address."))
     if len(local.encode()) > LOCAL_OCTETS_MAX:
-        raise BadAddress(f"There are more than {LOCAL_OCTETS_MAX} bytes before the @; check it.")
+        raise BadAddress(
+            _("There are more than {limit} bytes before the @; check it.", limit=LOCAL_OCTETS_MAX)
+        )
     if any(unicodedata.category(character) in _CATEGORIES_REFUSED for character in local):
-        raise BadAddress("There is a space or an invisible character before the @; remove it.")
+        raise BadAddress(_("There is a space or an invisible character before the @; remove it."))
     if not all(local.split(".")):
-        raise BadAddress("A dot before the @ stands between two other characters, never alone.")
+        raise BadAddress(_("A dot before the @ stands between two other characters, never alone."))
     for atom in local.split("."):
         if not _ATOM.fullmatch(atom):
-            raise BadAddress("Before the @ stands a character that no address has; check it.")
+            raise BadAddress(_("Before the @ stands a character that no address has; check it."))
     return local
 
 
 def _alabels(text: str) -> str:
     """The domain in lower case and, where it is not ASCII, as IDNA2008 A-labels."""
     if text.startswith("["):
-        raise BadAddress("Addresses at a bare IP number are not taken; use one with a domain name.")
+        raise BadAddress(
+            _("Addresses at a bare IP number are not taken; use one with a domain name.")
+        )
     domain = text
     if not text.isascii() or "xn--" in text.lower():
         try:
             domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
         except UnicodeError:  # idna.IDNAError is one
-            raise BadAddress(f"“{_clipped(text)}” is not a domain name; check it.") from None
+            raise BadAddress(
+                _("“{text}” is not a domain name; check it.", text=_clipped(text))
+            ) from None
     if "." not in domain:
-        raise BadAddress("The part after the @ has no dot, as in example.org; complete it.")
+        raise BadAddress(_("The part after the @ has no dot, as in example.org; complete it."))
     if len(domain) > DOMAIN_OCTETS_MAX:
-        raise BadAddress(f"The domain is longer than {DOMAIN_OCTETS_MAX} bytes; check it.")
+        raise BadAddress(
+            _("The domain is longer than {limit} bytes; check it.", limit=DOMAIN_OCTETS_MAX)
+        )
     if not _DOMAIN.fullmatch(domain):
-        raise BadAddress(f"“{_clipped(text)}” is not a domain name; check it.")
+        raise BadAddress(_("“{text}” is not a domain name; check it.", text=_clipped(text)))
     return domain.lower()
 
 
@@ -213,9 +227,11 @@ def _display_name(text: str) -> str:
     quoted = _QUOTED.fullmatch(text)
     name = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else text
     if CONTROL.search(name):
-        raise BadAddress("The name contains a control character or line break; type it again.")
+        raise BadAddress(_("The name contains a control character or line break; type it again."))
     if len(name) > NAME_CHARS_MAX:
-        raise BadAddress(f"The name is longer than {NAME_CHARS_MAX} characters; shorten it.")
+        raise BadAddress(
+            _("The name is longer than {limit} characters; shorten it.", limit=NAME_CHARS_MAX)
+        )
     return name
 
 

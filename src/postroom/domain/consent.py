@@ -5,10 +5,14 @@ Append-only. It outlives the subscription it speaks of, because that is when it 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
+
+from postroom.domain.texts import Text, _, pgettext
 
 SOURCE_CHARS_MAX = 300
 CLIENT_CHARS_MAX = 45  # an IPv6 address at its longest
@@ -27,6 +31,19 @@ class Event(StrEnum):
     LEFT = "left"
     REMOVED = "removed"  # by an administrator, a bounce or a complaint
     EXPIRED = "expired"  # never confirmed
+
+
+EVENT_TEXTS = {
+    Event.IMPORTED: pgettext("a subscriber", "came out of a file"),
+    Event.ADDED: pgettext("a subscriber was", "added by an administrator"),
+    Event.ASKED: pgettext("a subscriber", "signed up"),
+    Event.MAILED: pgettext("to a subscriber", "confirmation mailed"),
+    Event.CONFIRMED: pgettext("a subscriber", "confirmed"),
+    Event.UNCONFIRMED: pgettext("a subscriber's", "confirmation taken back"),
+    Event.LEFT: pgettext("a subscriber", "left"),
+    Event.REMOVED: pgettext("a subscriber was", "removed"),
+    Event.EXPIRED: pgettext("a subscriber", "never confirmed, forgotten"),
+}
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +74,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 COMMAND_LINE = Trace(source="command line")
+ALL_CONFIRMED = "all of them have confirmed"  # the basis of an import that only says --verified
 ORDER = {event: place for place, event in enumerate(Event)}
 
 
@@ -68,3 +86,44 @@ def by_key(key_id: str, client: str) -> Trace:
 def by_user(name: str, client: str) -> Trace:
     """An administrator on the admin pages."""
     return Trace(source=f"user {name}", client=client)
+
+
+# --- A source as people read it -----------------------------------------------------------------
+
+_SOURCES = {
+    "command line": _("command line"),
+    "confirmation mail": _("confirmation mail"),
+    "form": pgettext("a subscriber used a", "form"),
+    "import": pgettext("a subscriber came by an", "import"),
+    "link": pgettext("a subscriber used a", "link"),
+    "not confirmed in time": _("not confirmed in time"),
+    "one-click": pgettext("a subscriber left by", "one-click"),
+}
+_NAMING: list[tuple[re.Pattern[str], Callable[..., Text]]] = [
+    (re.compile("(?P<by>.+), changed to (?P<address>[^,]+)"), lambda **it: _(
+        "{by}, changed to {address}", **it)),
+    (re.compile("(?P<by>.+), changed from (?P<address>[^,]+)"), lambda **it: _(
+        "{by}, changed from {address}", **it)),
+    (re.compile("(?P<by>.+), to the list (?P<name>[^,]+)"), lambda **it: _(
+        "{by}, to the list {name}", **it)),
+    (re.compile("(?P<by>.+), from the list (?P<name>[^,]+)"), lambda **it: _(
+        "{by}, from the list {name}", **it)),
+    (re.compile("key (?P<id>[0-9a-f]+)"), lambda **it: _("key {id}", **it)),
+    (re.compile("user (?P<name>[^ ,]+)"), lambda **it: _("user {name}", **it)),
+    (re.compile(f"import of (?P<file>.+?): {ALL_CONFIRMED}"), lambda **it: _(
+        "import of {file}: all of them have confirmed", **it)),
+    (re.compile("import of (?P<file>.+?): (?P<basis>.*)"), lambda **it: _(
+        "import of {file}: {basis}", **it)),
+    (re.compile("import of (?P<file>.+)"), lambda **it: _("import of {file}", **it)),
+]  # fmt: skip
+
+
+def source_text(source: str) -> Text | str:
+    """A stored source, which is what the texts above say in English; any other as it stands."""
+    for pattern, text in _NAMING:
+        if found := pattern.fullmatch(source):
+            values: dict[str, object] = dict(found.groupdict())
+            if "by" in values:
+                values["by"] = source_text(found["by"])
+            return text(**values)
+    return _SOURCES.get(source, source)

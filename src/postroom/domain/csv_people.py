@@ -15,6 +15,7 @@ from postroom.domain.address import Address, BadAddress, parse_address
 from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import Gone, clean_attributes
+from postroom.domain.texts import Text, _
 
 EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
 # What other programs call the column; ours comes first.
@@ -78,13 +79,17 @@ class People:
         for record in self._rest:
             if isinstance(record, Record) and any(map(clean, record.cells)):
                 return [clean(cell) for cell in record.cells]
-        raise BadInput("The file is empty: it needs a header row that names the column email.")
+        raise BadInput(_("The file is empty: it needs a header row that names the column email."))
 
     def _person(self, record: Record) -> Person | BadRow:
         cells, columns = record.cells, self.columns
         if len(cells) > columns.count and any(cells[columns.count :]):
-            reason = f"{len(cells)} cells under {columns.count} columns: is a quotation mark lost?"
-            return BadRow(record.line, clipped(_cell(cells, columns.email)), reason)
+            reason = _(
+                "{cells} cells under {columns} columns: is a quotation mark lost?",
+                cells=len(cells),
+                columns=columns.count,
+            )
+            return BadRow(record.line, clipped(_cell(cells, columns.email)), str(reason))
         email = clean(_cell(cells, columns.email))
         try:
             address = parse_address(email)
@@ -138,7 +143,7 @@ def beginning(lines: Iterator[str], rows: int) -> Beginning:
     )
     first = list(islice(found, rows))
     if not first:
-        raise BadInput("There is nothing in the file: choose one with a row for each person.")
+        raise BadInput(_("There is nothing in the file: choose one with a row for each person."))
     for row in first:
         _check_width(row)
     return Beginning(records.delimiter, first)
@@ -168,7 +173,9 @@ def check_column_name(text: str) -> str:
     name = text.strip()
     clean_attributes({name: "a value"})
     if name in (SUBSCRIPTION, SINCE):
-        raise BadInput(f"“{name}” is what exports call a column of their own: take another name.")
+        raise BadInput(
+            _("“{name}” is what exports call a column of their own: take another name.", name=name)
+        )
     return name
 
 
@@ -199,8 +206,12 @@ def attribute_name(heading: str) -> str:
 def _check_width(row: Sequence[str]) -> None:
     if len(row) > COLUMNS_MAX:
         raise BadInput(
-            f"The file has {len(row):,} columns, and {COLUMNS_MAX:,} at most can be read: leave "
-            "out those that are not needed."
+            _(
+                "The file has {count:,} columns, and {limit:,} at most can be read: leave out "
+                "those that are not needed.",
+                count=len(row),
+                limit=COLUMNS_MAX,
+            )
         )
 
 
@@ -209,19 +220,26 @@ def _position(header: Sequence[str], names: Sequence[str], heading: str) -> int:
         if heading in known:
             return known.index(heading)
     columns = ", ".join(header)
-    raise BadInput(f"There is no column “{heading}”; the columns are: {clipped(columns)}.")
+    raise BadInput(
+        _(
+            "There is no column “{heading}”; the columns are: {columns}.",
+            heading=heading,
+            columns=clipped(columns),
+        )
+    )
 
 
 def _apart(name: str, taken: str) -> str:
     return f"{name}_2" if name == taken else name
 
 
-def _no_email(header: Sequence[str]) -> str:
+def _no_email(header: Sequence[str]) -> Text:
     if any("@" in heading for heading in header):
-        return "The first row must name the columns, as in email,first_name: add such a row."
-    return (
-        f"There is no column email; the columns are: {clipped(', '.join(header))}. "
-        "Say which one holds the addresses with --column email=NAME."
+        return _("The first row must name the columns, as in email,first_name: add such a row.")
+    return _(
+        "There is no column email; the columns are: {columns}. Say which one holds the addresses "
+        "with --column email=NAME.",
+        columns=clipped(", ".join(header)),
     )
 
 

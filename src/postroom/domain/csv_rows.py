@@ -16,7 +16,9 @@ from datetime import datetime
 
 import msgspec
 
-DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+from postroom.domain.texts import _
+
+DELIMITER_NAMES = {",": _("comma"), ";": _("semicolon"), "\t": _("tab"), "|": _("bar")}
 DELIMITERS = tuple(DELIMITER_NAMES)
 RECORD_CHARS_MAX = 64 * 1024  # thirty attributes of 500 characters are a quarter of it
 RECORD_LINES_MAX = 100  # of one quoted cell: an address over several lines, not a lost quote
@@ -41,7 +43,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class BadRow(msgspec.Struct, frozen=True):
-    """A row that cannot be used, and why, in a sentence."""
+    """A row that cannot be used, and why: a sentence for a report, in its writer's language."""
 
     line: int
     value: str
@@ -116,7 +118,8 @@ class Records:
             number = self._line
             if len(line) >= RECORD_CHARS_MAX and not line.endswith(_NEWLINES):
                 self._skip_rest_of_line()
-                yield BadRow(number, clipped(line), "the row is too long to be a person's")
+                reason = str(_("the row is too long to be a person's"))
+                yield BadRow(number, clipped(line), reason)
             elif '"' not in line:
                 yield Record(number, line.rstrip("\r\n").split(self.delimiter))
             else:
@@ -144,7 +147,8 @@ class Records:
         if not is_open:
             return Record(number, _cells(text, self.delimiter))
         self._give_back(more)
-        return BadRow(number, clipped(line), "a quotation mark is opened and never closed")
+        reason = str(_("a quotation mark is opened and never closed"))
+        return BadRow(number, clipped(line), reason)
 
     def _is_open(self, text: str) -> bool:
         """Whether the text ends inside a quoted cell; a mark inside an unquoted one is text."""

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from postroom.domain.csv_rows import RECORD_CHARS_MAX, mended
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _, ngettext
 
 HEAD_BYTES = 4096
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -45,7 +46,13 @@ class Source:
             return "UTF-16"
         if not self._mended:
             return "UTF-8"
-        return f"UTF-8, but {self._mended:,} lines Windows-1252"
+        return str(
+            ngettext(
+                "UTF-8, but {count:,} line Windows-1252",
+                "UTF-8, but {count:,} lines Windows-1252",
+                self._mended,
+            )
+        )
 
     @property
     def read_bytes(self) -> int:
@@ -59,7 +66,7 @@ def opened(path: Path, name: str = "") -> Iterator[Source]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise BadInput(f"{name} cannot be read: {error.strerror}.") from error
+        raise BadInput(_("{name} cannot be read: {why}.", name=name, why=error.strerror)) from error
     with file:
         head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
         _check_is_text(name, head)
@@ -68,6 +75,10 @@ def opened(path: Path, name: str = "") -> Iterator[Source]:
 
 def _check_is_text(name: str, head: bytes) -> None:
     if head.startswith(_ARCHIVE):
-        raise BadInput(f"{name} is a spreadsheet: save it as CSV, then import that file.")
+        raise BadInput(
+            _("{name} is a spreadsheet: save it as CSV, then import that file.", name=name)
+        )
     if b"\0" in head and not head.startswith(_UTF16):
-        raise BadInput(f"{name} is not text: save it as CSV in UTF-8, then import that file.")
+        raise BadInput(
+            _("{name} is not text: save it as CSV in UTF-8, then import that file.", name=name)
+        )

@@ -20,6 +20,7 @@ from postroom.domain.retry import RetryRules, retry_after_s
 BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
 GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
 FRUITLESS_TAKES_MAX = 5
+PUT_OFF_WORDS = "waits for its turn: its domain has a limit"
 DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
 
@@ -59,7 +60,7 @@ class Ended(msgspec.Struct, frozen=True):
 class Deferral(msgspec.Struct, frozen=True, array_like=True):
     """Why and until when one queued delivery waits."""
 
-    attempts: int
+    attempts: int  # 0: put off by a limit of ours, never refused
     retry_at: float  # seconds since the epoch, as all times inside a ledger
     since: float  # the first refusal: the retry window counts from here
     words: str
@@ -145,6 +146,18 @@ def skipped(ledger: Ledger, positions: Iterable[int], *, now_s: float) -> Ledger
     )
 
 
+def put_off(ledger: Ledger, until: Mapping[int, float], *, now_s: float) -> Ledger:
+    """Queued deliveries that a limit of ours lets wait: untried, and no attempt is counted."""
+    waits = {at: _put_off(ledger.deferred.get(at), late, now_s) for at, late in until.items()}
+    return msgspec.structs.replace(ledger, deferred=ledger.deferred | waits, touched_at=now_s)
+
+
+def _put_off(before: Deferral | None, until: float, now_s: float) -> Deferral:
+    if before is None:
+        return Deferral(0, until, now_s, PUT_OFF_WORDS)
+    return msgspec.structs.replace(before, retry_at=until)
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What one outcome means for its delivery."""
 
@@ -182,7 +195,7 @@ def _wait(
 ) -> Verdict:
     """Queue it again, or give up once its window is over."""
     attempts = before.attempts + 1 if before else 1
-    since = before.since if before else now_s
+    since = before.since if before and before.attempts else now_s
     retry_at = now_s + retry_after_s(attempts, rules)
     if retry_at > since + rules.window_s:
         return Verdict(State.FAILED, words, doubt=doubt)
@@ -204,6 +217,15 @@ def judged(
         fruitless=0 if fruitful else ledger.fruitless,
         touched_at=now_s,
     )
+
+
+def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Ended]:
+    """What is to be archived of a slice."""
+    return {
+        at: Ended(verdict.state, verdict.words, now)
+        for at, verdict in verdicts.items()
+        if verdict.state in FINAL
+    }
 
 
 class StillAlive(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _
 
-FORMS = "now, 2026-11-20T09:00+01:00, or “2026-11-20 09:00” with a zone such as Europe/Berlin"
+FORMS = _("now, 2026-11-20T09:00+01:00, or “2026-11-20 09:00” with a zone such as Europe/Berlin")
 LATE_BY_AT_MOST = timedelta(minutes=5)  # a script's own "now" is a little in the past
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.DOTALL)
 
@@ -24,28 +25,36 @@ def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
         return now
     due_at = _instant(_parsed(text), zone, text)
     if due_at < now - LATE_BY_AT_MOST:
-        raise BadInput(f"“{text}” is in the past: give a time to come, or say now.")
+        raise BadInput(_("“{text}” is in the past: give a time to come, or say now.", text=text))
     return due_at
 
 
 def _parsed(text: str) -> datetime:
     if not _DATE_AND_TIME.fullmatch(text):  # fromisoformat takes week dates and bare days as well
-        raise BadInput(f"“{text}” is not a date and time: write {FORMS}.")
+        raise BadInput(_("“{text}” is not a date and time: write {forms}.", text=text, forms=FORMS))
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"“{text}” is not a date and time: write {FORMS}.") from None
+        raise BadInput(
+            _("“{text}” is not a date and time: write {forms}.", text=text, forms=FORMS)
+        ) from None
 
 
 def _instant(at: datetime, zone: str, text: str) -> datetime:
     if at.tzinfo is not None and zone:
-        raise BadInput(f"“{text}” has an offset already: leave the zone {zone} out.")
+        raise BadInput(
+            _("“{text}” has an offset already: leave the zone {zone} out.", text=text, zone=zone)
+        )
     if at.tzinfo is None and not zone:
-        raise BadInput(f"“{text}” does not say in which zone: write {FORMS}.")
+        raise BadInput(
+            _("“{text}” does not say in which zone: write {forms}.", text=text, forms=FORMS)
+        )
     try:
         return (_in_zone(at, zone, text) if zone else at).astimezone(UTC)
     except OverflowError:
-        raise BadInput(f"“{text}” is too far away: write {FORMS}.") from None
+        raise BadInput(
+            _("“{text}” is too far away: write {forms}.", text=text, forms=FORMS)
+        ) from None
 
 
 def _in_zone(at: datetime, zone: str, text: str) -> datetime:
@@ -53,13 +62,26 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     try:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadZone(f"There is no time zone “{zone}”: write one such as Europe/Berlin.") from None
+        raise BadZone(
+            _("There is no time zone “{zone}”: write one such as Europe/Berlin.", zone=zone)
+        ) from None
     first, second = at.replace(tzinfo=place, fold=0), at.replace(tzinfo=place, fold=1)
     if first.astimezone(UTC).astimezone(place).replace(tzinfo=None) != at:
-        raise BadInput(f"“{text}” does not exist in {zone}: clocks are put forward over it.")
+        raise BadInput(
+            _(
+                "“{text}” does not exist in {zone}: clocks are put forward over it.",
+                text=text,
+                zone=zone,
+            )
+        )
     if first.utcoffset() != second.utcoffset():
         raise BadInput(
-            f"“{text}” comes twice in {zone}: say which with an offset, "
-            f"{first.isoformat()} or {second.isoformat()}."
+            _(
+                "“{text}” comes twice in {zone}: say which with an offset, {first} or {second}.",
+                text=text,
+                zone=zone,
+                first=first.isoformat(),
+                second=second.isoformat(),
+            )
         )
     return first

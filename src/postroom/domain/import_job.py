@@ -11,6 +11,7 @@ from postroom.domain.consent import SOURCE_CHARS_MAX
 from postroom.domain.csv_people import Columns
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.texts import _, pgettext
 
 SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
 KEPT = timedelta(days=30)
@@ -31,6 +32,15 @@ class Status(StrEnum):
     STOPPED = "stopped"  # by a person, or because its process is gone
     FAILED = "failed"
     DONE = "done"
+
+
+STATUS_TEXTS = {
+    Status.WAITING: pgettext("an import is", "waiting"),
+    Status.RUNNING: pgettext("an import is", "running"),
+    Status.STOPPED: pgettext("an import is", "stopped"),
+    Status.FAILED: pgettext("an import has", "failed"),
+    Status.DONE: pgettext("an import is", "done"),
+}
 
 
 class Refusals(msgspec.Struct, frozen=True):
@@ -93,8 +103,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """What the consent record says of everybody in it."""
-        return f"import of {self.file_name}: {self.basis}"[:SOURCE_CHARS_MAX]
+        return import_source(self.file_name, self.basis)
 
     def as_of(self, now: datetime) -> ImportJob:
         """As it really is: a run that nobody has seen for a while has stopped."""
@@ -124,9 +133,9 @@ def started(job: ImportJob, run: str, now: datetime, *, is_rehearsal: bool) -> I
     """The job at the beginning of a run; WrongState if there is nothing to run."""
     check_not_running(job)
     if not job.is_mapped:
-        raise WrongState("Choose the columns first.")
+        raise WrongState(_("Choose the columns first."))
     if not is_rehearsal and job.is_rehearsal and not job.is_rehearsed:
-        raise WrongState("Look the file over first: nobody is added before that.")
+        raise WrongState(_("Look the file over first: nobody is added before that."))
     return msgspec.structs.replace(
         job,
         status=Status.RUNNING,
@@ -148,16 +157,27 @@ def started(job: ImportJob, run: str, now: datetime, *, is_rehearsal: bool) -> I
 
 def check_not_running(job: ImportJob) -> None:
     if job.is_running:
-        raise WrongState("This import is running: stop it first.")
+        raise WrongState(_("This import is running: stop it first."))
     if job.is_finished:
-        raise WrongState("This import is done: upload the file again for another one.")
+        raise WrongState(_("This import is done: upload the file again for another one."))
 
 
-def check_basis(text: str) -> str:
+def check_basis(text: str, purpose: Purpose | None, *, is_rehearsal: bool = False) -> str:
+    """Why these people may be mailed; only who is kept off, or only looked at, needs no reason."""
     text = " ".join(text.split())
+    if not text and purpose is Purpose.ADD and not is_rehearsal:
+        raise BadInput(_("Say why these people may be mailed; it is kept with each."))
     if len(text) > BASIS_CHARS_MAX:
-        raise BadInput(f"This is longer than {BASIS_CHARS_MAX} characters: shorten it.")
+        raise BadInput(
+            _("This is longer than {limit} characters: shorten it.", limit=BASIS_CHARS_MAX)
+        )
     return text
+
+
+def import_source(file_name: str, basis: str) -> str:
+    """What the consent record says of everybody in an import."""
+    told = f"import of {file_name}"
+    return f"{told}: {basis}"[:SOURCE_CHARS_MAX] if basis else told
 
 
 def clean_file_name(text: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _
 
 NAME_CHARS_MAX = 50  # stands in keys and in List-Id (a DNS label allows 63)
 DESCRIPTION_CHARS_MAX = 200
@@ -25,11 +27,27 @@ class MailingList(msgspec.Struct, frozen=True, kw_only=True):
     public_form: bool = False  # anybody may sign up on a page of ours
 
 
+def list_data(found: MailingList) -> dict[str, Any]:
+    """What programs see of a list, on the command line as in the web service."""
+    return {
+        "name": found.name,
+        "from": found.sender,
+        "description": found.description,
+        "postal_address": found.postal_address,
+        "public_form": found.public_form,
+        "created_at": found.created_at,
+    }
+
+
 def check_list_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"“{name}” cannot be a list name: use 1 to {NAME_CHARS_MAX} letters, digits or "
-            "underscores, for example contoso1."
+            _(
+                "“{name}” cannot be a list name: use 1 to {limit} letters, digits or "
+                "underscores, for example contoso1.",
+                name=name,
+                limit=NAME_CHARS_MAX,
+            )
         )
     return name
 
@@ -37,9 +55,11 @@ def check_list_name(name: str) -> str:
 def check_description(text: str) -> str:
     text = text.strip()
     if len(text) > DESCRIPTION_CHARS_MAX:
-        raise BadInput(f"The description is longer than {DESCRIPTION_CHARS_MAX} characters.")
+        raise BadInput(
+            _("The description is longer than {limit} characters.", limit=DESCRIPTION_CHARS_MAX)
+        )
     if not text.isprintable():
-        raise BadInput("The description must be one line without control characters.")
+        raise BadInput(_("The description must be one line without control characters."))
     return text
 
 
@@ -53,6 +73,9 @@ def check_postal_address(text: str) -> str:
     text = text.strip()
     if len(text) > POSTAL_ADDRESS_CHARS_MAX or not text.isprintable():
         raise BadInput(
-            f"The postal address must be one line of at most {POSTAL_ADDRESS_CHARS_MAX} characters."
+            _(
+                "The postal address must be one line of at most {limit} characters.",
+                limit=POSTAL_ADDRESS_CHARS_MAX,
+            )
         )
     return text

@@ -5,10 +5,12 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.texts import _, pgettext
 
 TICKS_PER_S = 10_000_000
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
@@ -24,6 +26,17 @@ class Status(StrEnum):
     PAUSED = "paused"
     COMPLETED = "completed"  # nothing queued, nothing being sent
     CANCELLED = "cancelled"
+
+
+STATUS_TEXTS = {
+    Status.DRAFT: pgettext("a message is", "draft"),
+    Status.PENDING: pgettext("a message is", "pending"),
+    Status.QUEUING: pgettext("a message is", "queuing"),
+    Status.PROCESSING: pgettext("a message is", "processing"),
+    Status.PAUSED: pgettext("a message is", "paused"),
+    Status.COMPLETED: pgettext("a message is", "completed"),
+    Status.CANCELLED: pgettext("a message is", "cancelled"),
+}
 
 
 class OnDoubt(StrEnum):
@@ -93,6 +106,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str = ""  # the last address key of the last batch counted below
     batches: int = 0
     audience: int = 0
+    expected: int = 0  # how many the audience would be, as counted when queuing began
     fanned_out: bool = False  # the audience is complete
     walked: int = 0  # batches gone over (item put, revived) since queuing was last entered
     restarts: int = 0  # how often queuing was entered again: the restart flag of its items
@@ -104,9 +118,37 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     folded_books: Books = Books()
     books: Books = Books()  # as of the last report
 
+    @property
+    def is_gone_over(self) -> bool:
+        """Every batch is counted and has had its item put."""
+        return self.fanned_out and self.walked >= self.batches
+
+    @property
+    def size(self) -> int:
+        """The audience, or what it is expected to be while it is being collected."""
+        is_known = self.fanned_out or self.completed_at is not None
+        return self.audience if is_known else max(self.audience, self.expected)
+
 
 EDITABLE = frozenset({Status.DRAFT, Status.PENDING})
 GOING_OUT = frozenset({Status.QUEUING, Status.PROCESSING})
+
+
+def message_data(message: Message) -> dict[str, Any]:
+    """What programs see of a message, on the command line as in the web service."""
+    return {
+        "ref": message.ref,
+        "status": message.status,
+        "list": message.list_name,
+        "subject": message.subject,
+        "from": message.sender,
+        "on_doubt": message.on_doubt,
+        "audience": message.audience,
+        **msgspec.structs.asdict(message.books),
+        "created_at": message.created_at,
+        "due_at": message.due_at,
+        "completed_at": message.completed_at,
+    }
 
 
 def ticks(now: datetime) -> int:
@@ -125,26 +167,32 @@ def ref_of_call(call: str, begun_at: datetime) -> str:
 def check_subject(subject: str) -> str:
     subject = subject.strip()
     if not subject:
-        raise BadInput("The subject is empty: say what the message is about.")
+        raise BadInput(_("The subject is empty: say what the message is about."))
     if len(subject) > SUBJECT_CHARS_MAX:
-        raise BadInput(f"The subject is longer than {SUBJECT_CHARS_MAX} characters.")
+        raise BadInput(_("The subject is longer than {limit} characters.", limit=SUBJECT_CHARS_MAX))
     if not subject.isprintable():
-        raise BadInput("The subject must be one line without control characters.")
+        raise BadInput(_("The subject must be one line without control characters."))
     return subject
 
 
 def check_body(text: str) -> str:
     if len(text.encode(errors="surrogatepass")) > BODY_BYTES_MAX:
-        raise BadInput(f"A body has at most {BODY_BYTES_MAX // 1024**2} MiB: shorten it.")
+        raise BadInput(
+            _("A body has at most {limit} MiB: shorten it.", limit=BODY_BYTES_MAX // 1024**2)
+        )
     if "\0" in text:
-        raise BadInput("A body is text: this one has null characters in it.")
+        raise BadInput(_("A body is text: this one has null characters in it."))
     return text
 
 
 def paused(message: Message) -> Message:
     if message.status not in GOING_OUT:
         raise WrongState(
-            f"Message {message.ref} is {message.status}: only one going out can pause."
+            _(
+                "Message {ref} is {status}: only one going out can pause.",
+                ref=message.ref,
+                status=STATUS_TEXTS[message.status],
+            )
         )
     return msgspec.structs.replace(message, status=Status.PAUSED)
 
@@ -166,19 +214,29 @@ def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
 
 def resumed(message: Message) -> Message:
     if message.status is not Status.PAUSED:
-        raise WrongState(f"Message {message.ref} is {message.status}, not paused.")
+        raise WrongState(
+            _(
+                "Message {ref} is {status}, not paused.",
+                ref=message.ref,
+                status=STATUS_TEXTS[message.status],
+            )
+        )
     return requeued(message, message.revive)
 
 
 def revived(message: Message, revive: Revive) -> Message:
     if message.is_expiring:
-        raise WrongState(f"Message {message.ref} is past its age and is being deleted.")
+        raise WrongState(_("Message {ref} is past its age and is being deleted.", ref=message.ref))
     # Held ones of a cancelled message want a decision too, or it would never be archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
     may_revive = message.status in (Status.COMPLETED, Status.PROCESSING)
     if not (may_revive or (is_closed and revive is not Revive.FAILED)):
         raise WrongState(
-            f"Message {message.ref} is {message.status}: wait until it is processing or completed."
+            _(
+                "Message {ref} is {status}: wait until it is processing or completed.",
+                ref=message.ref,
+                status=STATUS_TEXTS[message.status],
+            )
         )
     return msgspec.structs.replace(requeued(message, revive), decision=message.decision + 1)
 
@@ -186,7 +244,15 @@ def revived(message: Message, revive: Revive) -> Message:
 def cancelled(message: Message) -> Message:
     """Whoever is still queued will be skipped; who was sent to, was sent to."""
     if message.status in (Status.COMPLETED, Status.CANCELLED):
-        raise WrongState(f"Message {message.ref} is {message.status} already.")
+        raise WrongState(
+            _(
+                "Message {ref} is {status} already.",
+                ref=message.ref,
+                status=STATUS_TEXTS[message.status],
+            )
+        )
     if message.status is Status.DRAFT:
-        raise WrongState(f"Message {message.ref} is a draft: nothing would be sent anyway.")
+        raise WrongState(
+            _("Message {ref} is a draft: nothing would be sent anyway.", ref=message.ref)
+        )
     return msgspec.structs.replace(requeued(message), status=Status.CANCELLED)

@@ -53,6 +53,11 @@ class Untried(msgspec.Struct, frozen=True, tag="untried"):
 Outcome = Sent | Deferred | Rejected | Unknown | Untried
 
 
+def is_fault(outcome: Outcome) -> bool:
+    """Our own provider is in trouble: nobody else's mails would fare better now."""
+    return isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER
+
+
 def clip(words: str) -> str:
     """A server's words in one printable line of bounded length."""
     line = " ".join("".join(c if c.isprintable() else " " for c in words).split())

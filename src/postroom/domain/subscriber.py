@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _, pgettext
 
 ATTRIBUTES_MAX = 30  # a subscriber, so that a delivery row stays small
 ATTRIBUTE_CHARS_MAX = 500  # a value, so that a merged line stays within SMTP's 998 octets
@@ -25,6 +26,14 @@ class Gone(StrEnum):
     REMOVED = "removed"  # by an administrator
     BOUNCED = "bounced"
     COMPLAINED = "complained"
+
+
+GONE_TEXTS = {
+    Gone.LEFT: pgettext("a subscriber has", "left"),
+    Gone.REMOVED: pgettext("a subscriber was", "removed"),
+    Gone.BOUNCED: pgettext("a subscriber's mail has", "bounced"),
+    Gone.COMPLAINED: pgettext("a subscriber has", "complained"),
+}
 
 
 class Standing(StrEnum):
@@ -48,6 +57,15 @@ class Standing(StrEnum):
                 return not is_gone and verified == (self is Standing.VERIFIED)
 
 
+STANDING_TEXTS = {
+    Standing.ALL: pgettext("subscribers", "everybody"),
+    Standing.THERE: pgettext("subscribers", "there"),
+    Standing.VERIFIED: pgettext("subscribers", "verified"),
+    Standing.UNVERIFIED: pgettext("subscribers", "not verified"),
+    Standing.GONE: pgettext("subscribers", "gone"),
+}
+
+
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
     address: str  # the spelling typed
@@ -64,7 +82,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     imported_at: datetime | None = None
 
 
-def subscription(one: Subscriber) -> str:
+def subscription(one: Subscriber) -> Gone | Standing:
     """verified, unverified, or why they are gone: what an export says, and an import reads."""
     return one.gone or (Standing.VERIFIED if one.verified else Standing.UNVERIFIED)
 
@@ -75,7 +93,7 @@ def attributes_from(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(f"“{pair}” is not an attribute: write it as name=value.")
+            raise BadInput(_("“{pair}” is not an attribute: write it as name=value.", pair=pair))
         attributes[name.strip()] = value
     return attributes
 
@@ -84,21 +102,37 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
     """Attributes as they are stored: empty values left out, names and lengths checked."""
     kept = {name: value.strip() for name, value in attributes.items() if value.strip()}
     if len(kept) > ATTRIBUTES_MAX:
-        raise BadInput(f"{len(kept)} attributes; at most {ATTRIBUTES_MAX} are kept.")
+        raise BadInput(
+            _(
+                "{count} attributes; at most {limit} are kept.",
+                count=len(kept),
+                limit=ATTRIBUTES_MAX,
+            )
+        )
     for name, value in kept.items():
         _check_attribute(name, value)
     if len(msgspec.json.encode(kept).decode()) > ATTRIBUTES_CHARS_MAX:
-        raise BadInput(f"The attributes are longer than {ATTRIBUTES_CHARS_MAX} characters in all.")
+        raise BadInput(
+            _(
+                "The attributes are longer than {limit} characters in all.",
+                limit=ATTRIBUTES_CHARS_MAX,
+            )
+        )
     return kept
 
 
 def _check_attribute(name: str, value: str) -> None:
     if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
         raise BadInput(
-            f"“{name}” cannot be an attribute: use lower-case letters, digits and underscores, "
-            "starting with a letter, and neither email nor unsubscribe_url."
+            _(
+                "“{name}” cannot be an attribute: use lower-case letters, digits and "
+                "underscores, starting with a letter, and neither email nor unsubscribe_url.",
+                name=name,
+            )
         )
     if len(value) > ATTRIBUTE_CHARS_MAX:
-        raise BadInput(f"{name} is longer than {ATTRIBUTE_CHARS_MAX} characters.")
+        raise BadInput(
+            _("{name} is longer than {limit} characters.", name=name, limit=ATTRIBUTE_CHARS_MAX)
+        )
     if not value.isprintable():
-        raise BadInput(f"{name} has a line break or a control character in it.")
+        raise BadInput(_("{name} has a line break or a control character in it.", name=name))

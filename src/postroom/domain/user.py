@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _, pgettext
 
 PASSWORD_CHARS_MIN = 10
 PASSWORD_CHARS_MAX = 200  # more would only give the hash function more to do
@@ -30,6 +31,13 @@ class Role(StrEnum):
 
     def covers(self, other: Role) -> bool:
         return self.rank >= other.rank
+
+
+ROLE_TEXTS = {
+    Role.VIEWER: pgettext("a role", "viewer"),
+    Role.EDITOR: pgettext("a role", "editor"),
+    Role.OWNER: pgettext("a role", "owner"),
+}
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +79,18 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
 def check_password(password: str, address: str) -> str:
     if len(password) < PASSWORD_CHARS_MIN:
         raise BadInput(
-            f"The password is too short: take at least {PASSWORD_CHARS_MIN} characters, "
-            "for example four words."
+            _(
+                "The password is too short: take at least {limit} characters, for example four "
+                "words.",
+                limit=PASSWORD_CHARS_MIN,
+            )
         )
     if len(password) > PASSWORD_CHARS_MAX:
-        raise BadInput(f"The password is longer than {PASSWORD_CHARS_MAX} characters.")
+        raise BadInput(
+            _("The password is longer than {limit} characters.", limit=PASSWORD_CHARS_MAX)
+        )
     if len(set(password)) < 4:
-        raise BadInput("The password repeats itself: take one that is harder to guess.")
+        raise BadInput(_("The password repeats itself: take one that is harder to guess."))
     if password.casefold() in (address.casefold(), address.casefold().partition("@")[0]):
-        raise BadInput("The password is your address: take one that nobody can guess.")
+        raise BadInput(_("The password is your address: take one that nobody can guess."))
     return password

@@ -23,7 +23,8 @@ from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber
+from postroom.domain.texts import _
 from postroom.records import counts, lists, subscribers
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
@@ -167,7 +168,9 @@ class _Door:
     async def _store(self, people: Sequence[Person]) -> None:
         tables, name = self.intake.tables, self.intake.list_name
         if await lists.find(tables, name) is None:
-            raise NotFound(f"The list {name} was deleted meanwhile: nobody else is added.")
+            raise NotFound(
+                _("The list {name} was deleted meanwhile: nobody else is added.", name=name)
+            )
         if self.intake.is_rehearsal:
             unknown = await self._unknown(people)  # first: other batches count meanwhile
             self.counts.added += len(unknown)
@@ -219,7 +222,7 @@ class _Door:
         trace = Trace(source=self.intake.basis or "import")
         consent = trace.consent(Event.REMOVED, self.intake.now)
         found: tuple[Subscriber, str] | None = known
-        for _ in range(_TRIES_MAX):
+        for _try in range(_TRIES_MAX):
             if found is None:
                 break
             if found[0].gone:
@@ -235,8 +238,11 @@ class _Door:
 
     def _gone(self, person: Person, why: str) -> None:
         self.counts.gone += 1
-        reason = f"gone ({why}): add them one by one, and only if they ask for it"
-        self.watch.refused(BadRow(person.line, person.address.typed, reason))
+        reason = _(
+            "gone ({why}): add them one by one, and only if they ask for it",
+            why=GONE_TEXTS[Gone(why)],
+        )
+        self.watch.refused(BadRow(person.line, person.address.typed, str(reason)))
 
     def _new_guids(self, count: int) -> list[str]:
         """Alike at the front and 96 random bits behind.

@@ -28,12 +28,14 @@ from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.message import (
     EDITABLE,
+    STATUS_TEXTS,
     Message,
     OnDoubt,
     Status,
     check_body,
     check_subject,
 )
+from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import BadTemplate
@@ -164,7 +166,9 @@ async def give_time(
         found = await messages.find_live(tables, ref)
         if found and found[0].due_at:  # our entry may stand in its place: same day, same key
             await messages.put_due(tables, found[0], now)
-        raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+        raise WrongState(
+            _("Message {ref} changed at this moment: look at it again.", ref=ref)
+        ) from None
     return pending
 
 
@@ -174,13 +178,15 @@ async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> N
     The row first, as the commit point: dying after it leaves bodies that belong to nobody, the
     other way round a message without bodies could be given a time.
     """
-    _, etag = await _editable(storage.tables, ref, seen_etag)
+    _message, etag = await _editable(storage.tables, ref, seen_etag)
     try:
         await messages.delete_live(storage.tables, ref, etag)  # Commit point.
     except Conflict:
         if seen_etag is not None:
             raise
-        raise WrongState(f"Message {ref} changed at this moment: look at it again.") from None
+        raise WrongState(
+            _("Message {ref} changed at this moment: look at it again.", ref=ref)
+        ) from None
     await messages.leave_directory(storage.tables, ref)
     await bodies.delete_all(storage.blobs, ref)
 
@@ -198,7 +204,11 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> t
     found = await messages.find_live(tables, ref)
     if found is None or found[0].status not in EDITABLE:
         raise WrongState(
-            f"Message {ref} is {message.status}: only a draft or a pending one can change."
+            _(
+                "Message {ref} is {status}: only a draft or a pending one can change.",
+                ref=ref,
+                status=STATUS_TEXTS[message.status],
+            )
         )
     if seen_etag is not None and seen_etag != found[1]:
         raise Conflict(f"message {ref} has changed")
@@ -216,7 +226,7 @@ async def _check(draft: Draft, sender: str) -> None:
 def check_bodies(draft: Draft, sender: str) -> None:
     """Templates and header values, exactly as the sender will read them."""
     if draft.html is None and draft.text is None:
-        raise BadInput("The message has no body: give an HTML body, a text body, or both.")
+        raise BadInput(_("The message has no body: give an HTML body, a text body, or both."))
     for body in (draft.html, draft.text, draft.markdown):
         check_body(body or "")
     try:

@@ -33,48 +33,43 @@ from postroom.domain.delivery import (
     with_states,
 )
 from postroom.domain.message import Message, Revive, Status
-from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records.subscribers import Recipient
 from postroom.storage.port import MAIL_QUEUE, Storage
 
-PAGE_BATCHES = 10  # written between two counts on the message row
-PAGE_PEOPLE = PAGE_BATCHES * BATCH_DELIVERIES_MAX
+PAGE_BATCHES = 80  # written between two counts on the message row
 
 
 async def go_on(
-    storage: Storage, message: Message, etag: str, now: datetime
+    storage: Storage, message: Message, etag: str, now: datetime, *, room: int = PAGE_BATCHES
 ) -> tuple[Message, str]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
+    At most a page, and at most `room` batches of new people, are written.
     The same ones if it has to wait for a sender that has a batch in hand. Conflict means that a
     person or another scheduler changed the message: look again.
     """
     if message.walked < message.batches:
         step = await _walk_group(storage, message, now)
     elif not message.fanned_out:
-        step = await _next_page(storage, message, now)
+        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
     else:
         step = msgspec.structs.replace(message, status=Status.PROCESSING)
-    if is_gone_over(step):
+    if step.is_gone_over:
         step = msgspec.structs.replace(step, revive=Revive.NOTHING)
     if step == message:
         return message, etag
     return step, await messages.replace(storage.tables, step, etag)
 
 
-def is_gone_over(message: Message) -> bool:
-    """Every batch is counted and has had its item put."""
-    return message.fanned_out and message.walked >= message.batches
-
-
-async def _next_page(storage: Storage, message: Message, now: datetime) -> Message:
+async def _next_page(storage: Storage, message: Message, now: datetime, room: int) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
     message = await _adopt(storage, message, now)
     if message.status is Status.CANCELLED or not await _list_is_there(storage, message):
         return msgspec.structs.replace(message, fanned_out=True)
     people, was_last = await subscribers.verified_after(
-        storage.tables, message.list_name, message.cursor, limit=PAGE_PEOPLE
+        storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
     )
     message = await _write_batches(storage, message, people, now)
     return msgspec.structs.replace(message, fanned_out=was_last)
@@ -105,14 +100,17 @@ async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledge
 
 
 async def _write_batches(
-    storage: Storage, message: Message, people: Sequence[Subscriber], now: datetime
+    storage: Storage, message: Message, people: Sequence[Recipient], now: datetime
 ) -> Message:
+    audience = [
+        _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
+        for at in range(0, len(people), BATCH_DELIVERIES_MAX)
+    ]
+    headers = await batches.write_batches(
+        storage.tables, message.ref, message.batches, audience
+    )  # Commit point, of one batch after the other. A Conflict: another scheduler is at it.
     ledgers: list[Ledger] = []
-    for at in range(0, len(people), BATCH_DELIVERIES_MAX):
-        deliveries = _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
-        header = await batches.write_batch(
-            storage.tables, message.ref, message.batches, deliveries
-        )  # Commit point. A Conflict here means that another scheduler is at it.
+    for header in headers:
         ledgers.append(_new_ledger(message, header, now))
         message = _counted(message, ledgers[-1])
     for group in _by_group(ledgers):
@@ -234,7 +232,7 @@ async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledg
     return msgspec.structs.replace(ledger, states=states, touched_at=now.timestamp())
 
 
-def _deliveries(people: Sequence[Subscriber]) -> list[Delivery]:
+def _deliveries(people: Sequence[Recipient]) -> list[Delivery]:
     return [
         Delivery(at, one.key, one.address, one.guid, one.attributes)
         for at, one in enumerate(people)

@@ -26,7 +26,8 @@ import msgspec
 from postroom.domain.address import Address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import Gone, Subscriber, clean_attributes
+from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber, clean_attributes
+from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
 from postroom.storage.port import Conflict, Tables
@@ -103,19 +104,26 @@ async def _change_list(
 async def _as_seen(tables: Tables, list_name: str, key: str, etag: str) -> Subscriber:
     found = await subscribers.find(tables, list_name, key)
     if found is None or found[0].gone:
-        raise NotFound(f"They are not on {list_name} any more.")
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
     if found[1] != etag:
         raise Conflict("the subscriber has changed")
     return found[0]
 
 
-def _check_free(known: Subscriber, _: str, to: Destination) -> None:
+def _check_free(known: Subscriber, _etag: str, to: Destination) -> None:
     if not known.gone:
-        raise AlreadyThere(f"{known.address} is on {to.list_name} already.")
+        raise AlreadyThere(
+            _("{address} is on {name} already.", address=known.address, name=to.list_name)
+        )
     if not to.bring_back:
         raise AlreadyThere(
-            f"{known.address} is gone from {to.list_name} ({known.gone}): bring them back only if "
-            "they asked for it."
+            _(
+                "{address} is gone from {name} ({gone}): bring them back only if they asked "
+                "for it.",
+                address=known.address,
+                name=to.list_name,
+                gone=GONE_TEXTS[known.gone],
+            )
         )
 
 

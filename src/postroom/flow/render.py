@@ -20,6 +20,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import SUBJECT_CHARS_MAX, Message
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.texts import _
 from postroom.domain.token import sign
 from postroom.mail.footer import with_footer
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail, format_date, message_id
@@ -131,7 +132,9 @@ class Renderer:
             parts = message_parts(message, mailing_list, html, text, self._site)
             compiled = compile_mail(parts)
         except ValueError as error:  # it was checked when it was written: somebody changed it
-            raise BadInput(f"Message {message.ref} cannot be compiled: {error}") from error
+            raise BadInput(
+                _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
+            ) from error
         sender = parts.sender.address
         return CompiledMessage(message, compiled, sender, self._site, self._clock)
 

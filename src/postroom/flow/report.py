@@ -1,8 +1,8 @@
 """Stage 7 of 7, report: the books of a message, added up from its ledgers.
 
 Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
-After: the message row has the books of this moment; a message with nobody queued and nobody being
-sent is completed, and archive.py takes it from there.
+After: the message row has the books of this moment; a message gone over with nobody queued and
+nobody being sent is completed, and archive.py takes it from there.
 Dies half-way: nothing was added up into anything; the next report counts again.
 Commit point: the message row.
 """
@@ -45,7 +45,8 @@ async def books_of(tables: Tables, message: Message) -> Message:
 async def report(tables: Tables, message: Message, etag: str, now: datetime) -> tuple[Message, str]:
     """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
-    if not counted.books.open and counted.books.total == counted.audience:
+    is_counted = counted.is_gone_over and counted.books.total == counted.audience
+    if is_counted and not counted.books.open:
         is_cancelled = message.status is Status.CANCELLED
         status = Status.CANCELLED if is_cancelled else Status.COMPLETED
         counted = msgspec.structs.replace(counted, status=status, completed_at=now)

@@ -9,14 +9,14 @@ Commit point: the message's status. A due entry only says where to look.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import msgspec
 
 from postroom.domain.message import Message, Status
-from postroom.records import messages
+from postroom.records import counts, messages
 from postroom.records.messages import DueEntry
+from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, Tables
 
 # An entry is put before the message it points to is ready, and a message may come back from the
@@ -31,11 +31,22 @@ class Due(msgspec.Struct, frozen=True):
     etag: str
 
 
-async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
-    """Entries whose time has come."""
+class Agenda(msgspec.Struct, frozen=True):
+    """What one look at the entries of today and before tells."""
+
+    due: list[DueEntry]
+    next_at: float | None  # when the next one of today is due, in seconds since the epoch
+
+
+async def look(tables: Tables, now: datetime) -> Agenda:
+    due: list[DueEntry] = []
+    later: list[float] = []
     async for entry in messages.due_entries(tables, now):
         if entry.due_at <= now.timestamp():
-            yield entry
+            due.append(entry)
+        else:
+            later.append(entry.due_at)
+    return Agenda(due, min(later, default=None))
 
 
 async def due_message(tables: Tables, entry: DueEntry, now: datetime) -> Due | None:
@@ -47,20 +58,21 @@ async def due_message(tables: Tables, entry: DueEntry, now: datetime) -> Due | N
     return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found)
 
 
-async def next_due_at(tables: Tables, now: datetime) -> float | None:
-    """When the next message of today is due, so that the scheduler sleeps no longer than that."""
-    later = [
-        entry.due_at
-        async for entry in messages.due_entries(tables, now)
-        if entry.due_at > now.timestamp()
-    ]
-    return min(later, default=None)
-
-
 async def start(tables: Tables, due: Due, now: datetime) -> Due:
     """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile."""
-    started = msgspec.structs.replace(due.message, status=Status.QUEUING, queuing_at=now)
+    expected = await _expected(tables, due.message.list_name)
+    started = msgspec.structs.replace(
+        due.message, status=Status.QUEUING, queuing_at=now, expected=expected
+    )
     return Due(started, await messages.replace(tables, started, due.etag))
+
+
+async def _expected(tables: Tables, list_name: str) -> int:
+    """For people to see, and so no reason to stop."""
+    try:
+        return (await counts.read(tables, list_name)).verified
+    except Unreadable:
+        return 0
 
 
 def _moved(message: Message, entry: DueEntry) -> bool:

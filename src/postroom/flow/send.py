@@ -21,7 +21,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
@@ -29,7 +28,6 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.domain.delivery import (
-    FINAL,
     FRUITLESS_TAKES_MAX,
     Delivery,
     Ended,
@@ -37,9 +35,9 @@ from postroom.domain.delivery import (
     Recollection,
     State,
     StillAlive,
-    Verdict,
     announced,
     due_positions,
+    ends_of,
     held_for_people,
     judge,
     judge_in_hindsight,
@@ -48,15 +46,16 @@ from postroom.domain.delivery import (
 )
 from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
-from postroom.domain.outcome import Deferred, Outcome, Scope
+from postroom.domain.outcome import Outcome, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
-from postroom.records import archive, batches, leases, lists, messages
+from postroom.records import archive, batches, leases, messages
 from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import Right
 from postroom.records.rows import Unreadable
+from postroom.records.turns import Turns
 from postroom.storage.port import (
     DEAD_LETTERS,
     MAIL_QUEUE,
@@ -69,6 +68,7 @@ from postroom.transport.port import Lane
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
+SLICES_IN_HAND_MAX = 12  # of a few seconds each under a slow limit: others have their turn, too
 RETRY_DELAY_S_MAX = 6 * 3600.0  # a claimed item's delay; below Azure's seven days
 
 
@@ -127,6 +127,7 @@ class Sender:
     renderer: Renderer
     rules: RetryRules = field(default_factory=RetryRules)
     slice_size: int = 50
+    turns: Turns | None = None  # None: no limit counts here
     _departures: ListsWatched = field(default_factory=ListsWatched)
     _takes: Iterator[int] = field(default_factory=itertools.count)
 
@@ -137,6 +138,8 @@ class Sender:
         except BadItem:
             return await self._bury(claim)
         journal.begin(item.ref, item.batch)  # from here on our successor knows what we had in hand
+        if self.turns:
+            await self.turns.ask()
         try:
             handled = await self._send_batch(claim, item, lane, journal)
         except (Lost, ClaimLost):
@@ -245,7 +248,7 @@ class Sender:
             now_s=now.timestamp(),
         )
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
-        await batch.write_settled(_ends(new, now))
+        await batch.write_settled(ends_of(new, now))
         headway = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
         settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=headway)
         await batch.record(msgspec.structs.replace(settled, owner=""))
@@ -254,9 +257,12 @@ class Sender:
         self, batch: InHand, compiled: CompiledMessage, lane: Lane, journal: Journal
     ) -> None:
         """Announce, hand over, archive; each write of the ledger also records the slice before."""
+        size = self.turns.slice_size(self.slice_size) if self.turns else self.slice_size
         due = self._due(batch)
-        for start in range(0, len(due), self.slice_size):
-            slice_ = await self._slice(batch, due, start)
+        if size < self.slice_size:  # a slow limit: no item is in hand for longer than its claim
+            due = due[: size * SLICES_IN_HAND_MAX]
+        for start in range(0, len(due), size):
+            slice_ = await self._slice(batch, due[start : start + size], lane, start == 0)
             if slice_ is None:
                 break
             if slice_:
@@ -272,13 +278,15 @@ class Sender:
             return batch.ledger.positions(State.QUEUED)
         return due_positions(batch.ledger, self.clock.now().timestamp())
 
-    async def _slice(self, batch: InHand, due: Sequence[int], start: int) -> list[int] | None:
+    async def _slice(
+        self, batch: InHand, due: Sequence[int], lane: Lane, is_first: bool
+    ) -> list[int] | None:
         """The next ones to hand over; None if no more may be."""
         try:
-            if await self._may_go_on(batch, is_first=start == 0):
-                return await self._skip_departed(batch, due[start : start + self.slice_size])
+            if await self._may_go_on(batch, is_first=is_first):
+                return await self._put_off(batch, await self._skip_departed(batch, due), lane)
         except Unreadable:
-            if start == 0:
+            if is_first:
                 raise  # nothing is announced: the item is set aside. Later, first record.
         return None
 
@@ -305,16 +313,22 @@ class Sender:
         batch.ledger = skipped(batch.ledger, gone, now_s=now.timestamp())
         return [at for at in positions if at not in set(gone)]
 
+    async def _put_off(self, batch: InHand, positions: list[int], lane: Lane) -> list[int]:
+        """Those whose domain is at its limit stay queued, untried, and come back in time."""
+        if self.turns is None or not self.turns.is_limited:
+            return positions
+        late = await self.turns.put_off(lane, [batch.deliveries[at].address for at in positions])
+        return batch.put_off({positions[place]: until for place, until in late.items()}, positions)
+
     async def _who_is_skipped(self, batch: InHand) -> tuple[str, Callable[[Delivery], bool]]:
         message, tables = batch.message, self.storage.tables
         if message.status is Status.CANCELLED:
             return "the message was cancelled", lambda _: True
-        found = await batch.surely(lambda: lists.find(tables, message.list_name))
-        if found is None or found.created_at != message.list_created_at:
-            return "the list was deleted", lambda _: True
         since = message.queuing_at or message.created_at
         known = self._departures.of(message.list_name, since)
-        await batch.surely(lambda: known.refresh(tables, self.clock.now()))
+        found = await batch.surely(lambda: known.refresh(tables, self.clock.now()))
+        if found is None or found.created_at != message.list_created_at:
+            return "the list was deleted", lambda _: True
         return "left before it was sent", lambda delivery: delivery in known
 
     async def _announce(self, batch: InHand, slice_: Sequence[int]) -> None:
@@ -335,10 +349,10 @@ class Sender:
             )
             for at, outcome in outcomes.items()
         }
-        await batch.write_ends(_ends(verdicts, now))
+        await batch.write_ends(ends_of(verdicts, now))
         batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
-        batch.fault = any(map(_is_fault, outcomes.values()))
-        batch.is_tried |= not all(map(_is_fault, outcomes.values()))
+        batch.fault = any(map(is_fault, outcomes.values()))
+        batch.is_tried |= not all(map(is_fault, outcomes.values()))
 
     async def _finish(self, claim: Claim, batch: InHand) -> Handled:
         """Delete what is final; complete the item, or give it back until something is due."""
@@ -384,15 +398,3 @@ class Sender:
     async def _give_back(self, claim: Claim, delay_s: float, handled: Handled) -> Handled:
         await self.storage.queues.release(claim, delay_s=min(delay_s, RETRY_DELAY_S_MAX))
         return handled
-
-
-def _ends(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Ended]:
-    return {
-        at: Ended(verdict.state, verdict.words, now)
-        for at, verdict in verdicts.items()
-        if verdict.state in FINAL
-    }
-
-
-def _is_fault(outcome: Outcome) -> bool:
-    return isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER

@@ -25,6 +25,7 @@ import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.texts import _
 from postroom.domain.user import (
     BROWSER_CHARS_MAX,
     INVITATION_LASTS,
@@ -134,7 +135,7 @@ async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> 
 async def change_password(tables: Tables, user: User, old: str, new: str, now: datetime) -> None:
     """Every session ends, this one too: the page begins a new one."""
     if not await _is_right(user.password, old[:PASSWORD_CHARS_MAX]):
-        raise WrongPassword("That is not your password now.")
+        raise WrongPassword(_("That is not your password now."))
     check_password(new, user.address)
     await _change(tables, user.key, password=await _hashed(new), sessions_from=now)
 
@@ -169,7 +170,9 @@ async def _another_owner(tables: Tables, user: User) -> tuple[User, str]:
     async for one, etag in users.users_with_etags(tables):
         if one.role is Role.OWNER and one.key != user.key:
             return one, etag
-    raise WrongState(f"{user.address} is the only owner: make somebody else one first.")
+    raise WrongState(
+        _("{address} is the only owner: make somebody else one first.", address=user.address)
+    )
 
 
 async def _invited(tables: Tables, invitation: Invitation) -> str:
@@ -192,7 +195,7 @@ async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: d
 
 
 async def _change(tables: Tables, key: str, **values: object) -> User:
-    for _ in range(_TRIES_MAX):
+    for _try in range(_TRIES_MAX):
         user, etag = await users.read(tables, key)
         changed = msgspec.structs.replace(user, **values)
         with contextlib.suppress(Conflict):  # somebody changed their role: look again

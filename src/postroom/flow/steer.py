@@ -14,7 +14,8 @@ import msgspec
 
 from postroom.domain import message as rules
 from postroom.domain.errors import WrongState
-from postroom.domain.message import Message, Revive
+from postroom.domain.message import STATUS_TEXTS, Message, Revive
+from postroom.domain.texts import _
 from postroom.records import messages
 from postroom.storage.port import Conflict, Tables
 
@@ -56,7 +57,7 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
     found = await messages.find_archived(tables, ref)
     archived = found[0] if found else await messages.read(tables, ref)
     if found is None or revive is not Revive.FAILED or not archived.books.failed:
-        raise WrongState(f"Message {ref} has nobody to decide on or to send to again.")
+        raise WrongState(_("Message {ref} has nobody to decide on or to send to again.", ref=ref))
     back = msgspec.structs.replace(rules.revived(archived, revive), due_at=archived.due_at or now)
     try:
         await _rejuvenate(tables, *found, now)
@@ -75,11 +76,17 @@ async def _rejuvenate(tables: Tables, archived: Message, etag: str, now: datetim
 
 
 async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]) -> Message:
-    for _ in range(_TRIES_MAX):
+    for _try in range(_TRIES_MAX):
         found = await messages.find_live(tables, ref)
         if found is None:
             archived = await messages.read(tables, ref)
-            raise WrongState(f"Message {ref} is {archived.status}: it is on nobody's way any more.")
+            raise WrongState(
+                _(
+                    "Message {ref} is {status}: it is on nobody's way any more.",
+                    ref=ref,
+                    status=STATUS_TEXTS[archived.status],
+                )
+            )
         message, etag = found
         try:
             changed = change(message)
@@ -87,4 +94,4 @@ async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]
             return changed
         except Conflict:
             continue
-    raise WrongState(f"Message {ref} changes too fast: try again.")
+    raise WrongState(_("Message {ref} changes too fast: try again.", ref=ref))

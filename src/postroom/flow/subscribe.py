@@ -23,7 +23,8 @@ import msgspec
 from postroom.domain.address import Address
 from postroom.domain.consent import COMMAND_LINE, Event, Trace
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import Gone, Subscriber, clean_attributes
+from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber, clean_attributes
+from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid, sign
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
@@ -58,7 +59,7 @@ async def sign_up(
     await lists.read(tables, list_name)
     kept = clean_attributes(attributes)
     newcomer = new_subscriber(list_name, address, kept, False, now, expires=True)
-    for _ in range(_TRIES_MAX):
+    for _try in range(_TRIES_MAX):
         with contextlib.suppress(Conflict, AlreadyThere):  # somebody was faster: look again
             known, etag = await _find_or_join(tables, newcomer, trace)
             if known.verified or _asked_lately(known, now):
@@ -93,11 +94,18 @@ async def add(
         return newcomer
     known, etag = found
     if not known.gone:
-        raise AlreadyThere(f"{address.typed} is on {list_name} already.")
+        raise AlreadyThere(
+            _("{address} is on {name} already.", address=address.typed, name=list_name)
+        )
     if not bring_back:
         raise AlreadyThere(
-            f"{address.typed} is gone from {list_name} ({known.gone}): add them again only if "
-            "they asked for it, with --bring-back."
+            _(
+                "{address} is gone from {name} ({gone}): add them again only if they asked for "
+                "it, with --bring-back.",
+                address=address.typed,
+                name=list_name,
+                gone=GONE_TEXTS[known.gone],
+            )
         )
     return (await subscribers.join_again(tables, known, newcomer, etag, added))[0]
 
@@ -121,7 +129,7 @@ async def edit(
     """
     found = await subscribers.find(tables, list_name, key)
     if found is None or found[0].gone:
-        raise NotFound(f"They are not on {list_name} any more.")
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
     known = found[0]
     kept, typed = clean_attributes(attributes), spelling or known.address
     edited = msgspec.structs.replace(known, attributes=kept, address=typed)
@@ -168,7 +176,7 @@ async def confirm(
     """Verified from here on. The token shows that the link came in our mail."""
     if not is_signed(token, secret, "confirm", list_name, guid):
         return Confirmed.UNKNOWN
-    for _ in range(_TRIES_MAX):
+    for _try in range(_TRIES_MAX):
         found = await subscribers.find_by_guid(tables, list_name, guid)
         if found is None:
             return Confirmed.UNKNOWN
@@ -199,7 +207,7 @@ async def leave(
     """From here on nobody mails them, even if they were queued before."""
     event = Event.LEFT if why is Gone.LEFT else Event.REMOVED
     consent = trace.consent(event, now)
-    for _ in range(_TRIES_MAX):
+    for _try in range(_TRIES_MAX):
         found = await subscribers.find_by_guid(tables, list_name, guid)
         if found is None:
             return Left.ALREADY
@@ -222,7 +230,7 @@ async def remove(
     await lists.read(tables, list_name)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None or found[0].gone:
-        raise NotFound(f"{address.typed} is not on {list_name}.")
+        raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
     if etag is not None:
         consent = trace.consent(Event.REMOVED, now)
         await subscribers.leave(tables, found[0], etag, why=Gone.REMOVED, consent=consent)

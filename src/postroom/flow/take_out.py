@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from postroom.domain.csv_people import EMAIL, SINCE, SUBSCRIPTION
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import Standing, subscription
+from postroom.domain.texts import _
 from postroom.records import lists, subscribers
 from postroom.storage.port import Tables
 
@@ -28,8 +29,12 @@ async def columns(tables: Tables, list_name: str, standing: Standing) -> list[st
         names.update(attributes)
         if len(names) > COLUMNS_MAX:
             raise BadInput(
-                f"{list_name} has over {COLUMNS_MAX} attributes, more than columns fit into a "
-                "file: use “postroom subscriber export --json”."
+                _(
+                    "{name} has over {limit} attributes, more than columns fit into a file: use "
+                    "“postroom subscriber export --json”.",
+                    name=list_name,
+                    limit=COLUMNS_MAX,
+                )
             )
     return [*_OURS, *sorted(names)]
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.domain.texts import _
 from postroom.mail.merge import BadTemplate, escape_braces, spans
 
 WIDTH = 78  # RFC 5322 2.1.1
@@ -75,12 +76,17 @@ _UNCLOSED = frozenset(
 def check_shape(markup: str) -> None:
     """BadTemplate if the HTML is nested or crowded beyond what a parser is quick with."""
     if sum(1 for _ in _START.finditer(markup)) > TAGS_MAX:
-        raise BadTemplate(f"The HTML has over {TAGS_MAX:,} tags; shorten it.")
+        raise BadTemplate(_("The HTML has over {limit:,} tags; shorten it.", limit=TAGS_MAX))
     if _CROWDED_TAG.search(markup):
-        raise BadTemplate(f"A tag of the HTML has over {ATTRIBUTES_MAX} attributes; remove some.")
+        raise BadTemplate(
+            _("A tag of the HTML has over {limit} attributes; remove some.", limit=ATTRIBUTES_MAX)
+        )
     if _is_deep(markup):
         raise BadTemplate(
-            f"Over {OPEN_MAX} elements of the HTML are open one within another; close them."
+            _(
+                "Over {limit} elements of the HTML are open one within another; close them.",
+                limit=OPEN_MAX,
+            )
         )
 
 

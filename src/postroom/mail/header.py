@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 
 from postroom.domain.address import CONTROL, Mailbox
+from postroom.domain.texts import _
 
 LINE_OCTETS_MAX = 998  # RFC 5322 2.1.1: must
 LINE_OCTETS_AIM = 78  # RFC 5322 2.1.1: should
@@ -63,17 +64,27 @@ def structured(name: str, value: str) -> bytes:
     check_name(name)
     check_text(name, value)
     if not value.isascii() or value != value.strip():
-        raise BadHeader(f"{name} takes plain ASCII without spaces at its ends; change its value.")
+        raise BadHeader(
+            _("{name} takes plain ASCII without spaces at its ends; change its value.", name=name)
+        )
     lines = _folded(f"{name}: {value}")
     if max(map(len, lines)) > LINE_OCTETS_MAX:
-        raise BadHeader(f"{name} has a line over {LINE_OCTETS_MAX} characters; shorten it.")
+        raise BadHeader(
+            _(
+                "{name} has a line over {limit} characters; shorten it.",
+                name=name,
+                limit=LINE_OCTETS_MAX,
+            )
+        )
     return _joined(lines)
 
 
 def mailbox(name: str, value: Mailbox) -> bytes:
     """A header with one name and address, such as From."""
     if value.address.needs_utf8:
-        raise BadHeader(f"{name} needs an address in ASCII: not every server takes another.")
+        raise BadHeader(
+            _("{name} needs an address in ASCII: not every server takes another.", name=name)
+        )
     if not value.name:
         return structured(name, value.address.typed)
     return _phrase_and_angle(name, value.name, value.address.typed)
@@ -82,7 +93,7 @@ def mailbox(name: str, value: Mailbox) -> bytes:
 def list_id(list_name: str, identifier: str) -> bytes:
     """The List-Id of a list (RFC 2919): its name for people, its identifier for filters."""
     if len(identifier) > LIST_ID_CHARS_MAX or not _LIST_ID.fullmatch(identifier):
-        raise BadHeader("A List-Id looks like weekly.lists.example.org; change it.")
+        raise BadHeader(_("A List-Id looks like weekly.lists.example.org; change it."))
     if not list_name:
         return structured("List-Id", f"<{identifier}>")
     return _phrase_and_angle("List-Id", list_name, identifier)
@@ -94,15 +105,26 @@ def check_custom_header(name: str, value: str) -> None:
     check_text(name, value)
     lowered = name.lower()
     if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
-        raise BadHeader(f"{name} is written by Postroom or by mail servers; choose another name.")
+        raise BadHeader(
+            _("{name} is written by Postroom or by mail servers; choose another name.", name=name)
+        )
     if len(value) > CUSTOM_VALUE_CHARS_MAX:
-        raise BadHeader(f"{name} is longer than {CUSTOM_VALUE_CHARS_MAX} characters; shorten it.")
+        raise BadHeader(
+            _(
+                "{name} is longer than {limit} characters; shorten it.",
+                name=name,
+                limit=CUSTOM_VALUE_CHARS_MAX,
+            )
+        )
 
 
 def check_name(name: str) -> None:
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BadHeader(
-            f"A header's name has up to {NAME_CHARS_MAX} ASCII characters without spaces or colons."
+            _(
+                "A header's name has up to {limit} ASCII characters without spaces or colons.",
+                limit=NAME_CHARS_MAX,
+            )
         )
 
 
@@ -111,8 +133,13 @@ def check_text(name: str, value: str) -> None:
     found = CONTROL.search(value)
     if found:
         raise BadHeader(
-            f"{name} contains a line break or control character (U+{ord(found[0]):04X}) "
-            f"at position {found.start() + 1}; remove it."
+            _(
+                "{name} contains a line break or control character (U+{code:04X}) at position "
+                "{position}; remove it.",
+                name=name,
+                code=ord(found[0]),
+                position=found.start() + 1,
+            )
         )
 
 

@@ -12,6 +12,7 @@ import re
 
 from markdown_it import MarkdownIt
 
+from postroom.domain.texts import _
 from postroom.mail.merge import BadTemplate, spans
 
 MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail cuts off what is over 102 kB
@@ -67,14 +68,19 @@ def html_from_markdown(source: str) -> str:
 
 def _check_size(source: str) -> None:
     if len(source) > MARKDOWN_CHARS_MAX:
-        raise BadTemplate(f"Markdown has at most {MARKDOWN_CHARS_MAX:,} characters: shorten it.")
+        raise BadTemplate(
+            _("Markdown has at most {limit:,} characters: shorten it.", limit=MARKDOWN_CHARS_MAX)
+        )
     lines = source.splitlines()
     marks = len(lines) + len(_SIGNS.findall(source)) + _cells(lines)
     marks += len(_UNSEEN_ENDS.findall(source)) * len(source) // _SCANNED_CHARS
     if marks > MARKS_MAX:
         raise BadTemplate(
-            f"This Markdown has over {MARKS_MAX:,} lines, signs and table cells: shorten it, or "
-            "write it as HTML."
+            _(
+                "This Markdown has over {limit:,} lines, signs and table cells: shorten it, or "
+                "write it as HTML.",
+                limit=MARKS_MAX,
+            )
         )
 
 

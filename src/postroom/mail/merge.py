@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.domain.address import CONTROL
+from postroom.domain.texts import _
 from postroom.mail.place import HtmlScanner, Place
 
 VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped in a mail
@@ -89,7 +90,12 @@ def compile_html(template: str) -> list[Segment]:
         place = scanner.place()
         if not isinstance(place, Place):
             raise BadTemplate(
-                f"Line {scanner.line}: the field {{{{ {segment.name} }}}} {place.words}"
+                _(
+                    "Line {line}: the field {{{{ {name} }}}} {why}",
+                    line=scanner.line,
+                    name=segment.name,
+                    why=place.words,
+                )
             )
         segments.append(Field(segment.name, segment.fallback, place))
     return segments
@@ -120,7 +126,9 @@ def parse(template: str, *, is_html: bool = False) -> list[Segment]:
         literal = ""
     literal += template[position:]
     if sum(isinstance(segment, Field) for segment in segments) > FIELDS_MAX:
-        raise BadTemplate(f"There are more than {FIELDS_MAX} merge fields; use fewer.")
+        raise BadTemplate(
+            _("There are more than {limit} merge fields; use fewer.", limit=FIELDS_MAX)
+        )
     return [*segments, literal] if literal else segments
 
 
@@ -131,8 +139,12 @@ def spans(template: str) -> Iterator[Span]:
         close = template.find("}}", start + 2, start + FIELD_CHARS_MAX)
         if close < 0:
             raise BadTemplate(
-                f"Line {line_of(template, start)}: “{{{{” is never closed by “}}}}”. Close it, "
-                f"or write {escape_braces('{{')} for two plain braces."
+                _(
+                    "Line {line}: “{{{{” is never closed by “}}}}”. Close it, or write {escaped} "
+                    "for two plain braces.",
+                    line=line_of(template, start),
+                    escaped=escape_braces("{{"),
+                )
             )
         position = close + 2
         yield Span(start, position, template[start + 2 : close])
@@ -194,6 +206,10 @@ def _said(template: str, span: Span, inner: str) -> Segment:
         return text[1] or text[2] or ""
     quoted = " ".join(template[span.start : span.stop].split())
     raise BadTemplate(
-        f"Line {line_of(template, span.start)}: “{quoted[:80]}” is not a merge field. Write "
-        '{{ name }} or {{ name | default("friend") }}.'
+        _(
+            "Line {line}: “{quoted}” is not a merge field. Write {{{{ name }}}} or {{{{ "
+            'name | default("friend") }}}}.',
+            line=line_of(template, span.start),
+            quoted=quoted[:80],
+        )
     )

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 import msgspec
 
 from postroom.domain.address import Address, Mailbox
+from postroom.domain.texts import _
 from postroom.mail import header, quoted_printable
 from postroom.mail.body import check_shape, text_from_html
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
@@ -220,7 +221,7 @@ class _EightBit:
 def message_id(secret: bytes, ref: str, key: str, domain: str) -> str:
     """The same Message-ID whenever the same message goes to the same address (standards F2)."""
     if not _DOMAIN.fullmatch(domain):
-        raise BadHeader("The right side of a Message-ID is a domain in ASCII; change it.")
+        raise BadHeader(_("The right side of a Message-ID is a domain in ASCII; change it."))
     digest = hmac.digest(secret, f"{ref}\0{key}".encode(), "sha256")
     return f"<{digest[:16].hex()}@{domain}>"
 
@@ -252,8 +253,11 @@ def _own_headers(
         lines += _ONE_CLICK if one_click and unsubscribe_url.startswith("https:") else ""
     if not _OWN_HEADERS.fullmatch(lines):
         raise BadHeader(
-            "The address, the Message-ID, the Date or the unsubscribe URL (http or https, "
-            f"up to {URL_CHARS_MAX} ASCII characters) cannot stand in a header."
+            _(
+                "The address, the Message-ID, the Date or the unsubscribe URL (http or https, "
+                "up to {limit} ASCII characters) cannot stand in a header.",
+                limit=URL_CHARS_MAX,
+            )
         )
     return lines.encode()
 
@@ -281,7 +285,7 @@ def _custom_headers(headers: Iterable[tuple[str, str]]) -> list[bytes]:
     for name, value in headers:
         header.check_custom_header(name, value)
         if name.lower() in seen:
-            raise BadHeader(f"{name} is given twice; a mail has each header once.")
+            raise BadHeader(_("{name} is given twice; a mail has each header once.", name=name))
         seen.add(name.lower())
         lines.append(header.unstructured(name, value))
     return lines
@@ -290,7 +294,9 @@ def _custom_headers(headers: Iterable[tuple[str, str]]) -> list[bytes]:
 def _check_subject(template: str) -> None:
     header.check_text("Subject", template)
     if len(template) > SUBJECT_CHARS_MAX:
-        raise BadTemplate(f"The subject is over {SUBJECT_CHARS_MAX} characters; shorten it.")
+        raise BadTemplate(
+            _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
+        )
 
 
 def _subject_line(subject: list[Segment], known: Mapping[str, str]) -> bytes:
@@ -301,7 +307,7 @@ def _bodies(parts: MailParts) -> tuple[_Body, ...]:
     """The texts of the mail, plainest first (RFC 2046 5.1.4)."""
     if parts.html is None:
         if parts.text is None:
-            raise BadTemplate("The message has no body; write one.")
+            raise BadTemplate(_("The message has no body; write one."))
         return (_Body("plain", compile_text(_canonical(parts.text))),)
     check_shape(parts.html)
     rich = _Body("html", compile_html(_canonical(parts.html)))
@@ -314,9 +320,13 @@ def _canonical(template: str) -> str:
     refused = _UNCARRIED.search(template)
     if refused:
         line = line_of(template, refused.start())
-        raise BadTemplate(f"Line {line}: there is a character that no mail can carry; remove it.")
+        raise BadTemplate(
+            _("Line {line}: there is a character that no mail can carry; remove it.", line=line)
+        )
     if len(template.encode()) > BODY_BYTES_MAX:
-        raise BadTemplate(f"The body is over {BODY_BYTES_MAX >> 20} MiB; shorten it.")
+        raise BadTemplate(
+            _("The body is over {limit} MiB; shorten it.", limit=BODY_BYTES_MAX >> 20)
+        )
     lines = _LINE_END.sub("\r\n", template)
     return lines if lines.endswith("\r\n") else lines + "\r\n"
 

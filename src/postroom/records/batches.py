@@ -44,15 +44,26 @@ class Header(msgspec.Struct, frozen=True):
     last: str
 
 
-async def write_batch(
-    tables: Tables, ref: str, batch: int, deliveries: Sequence[Delivery]
-) -> Header:
-    """All rows of a batch or none; Conflict if the batch was written before."""
-    header = Header(len(deliveries), deliveries[0].key, deliveries[-1].key)
-    changes: list[Change] = [Insert(_HEADER, to_properties(header))]
-    changes += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
-    await tables.batch(LIVE, partition(ref, batch), changes)
-    return header
+async def write_batches(
+    tables: Tables, ref: str, first: int, batches: Sequence[Sequence[Delivery]]
+) -> list[Header]:
+    """All rows of each batch or none, from number `first` on, and none without those before it.
+
+    Conflict if one was written before.
+    """
+    headers = [Header(len(each), each[0].key, each[-1].key) for each in batches]
+    rows = [
+        (partition(ref, first + number), _rows_of(header, deliveries))
+        for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True))
+    ]
+    await tables.batches(LIVE, rows)
+    return headers
+
+
+def _rows_of(header: Header, deliveries: Sequence[Delivery]) -> list[Change]:
+    rows: list[Change] = [Insert(_HEADER, to_properties(header))]
+    rows += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+    return rows
 
 
 async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:

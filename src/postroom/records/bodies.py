@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
+from postroom.domain.texts import _
 from postroom.storage.port import Blobs
 
 HTML, TEXT, MARKDOWN = "htm", "txt", "md"
@@ -62,7 +63,9 @@ async def delete_all(blobs: Blobs, ref: str) -> None:
 async def _load(blobs: Blobs, message: Message, ending: str) -> str:
     content = await blobs.get(_name(message, ending))
     if content is None:
-        raise NotFound(f"The body {_name(message, ending)} is missing from the storage.")
+        raise NotFound(
+            _("The body {name} is missing from the storage.", name=_name(message, ending))
+        )
     return content.decode(errors="replace")
 
 

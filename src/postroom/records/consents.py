@@ -1,34 +1,44 @@
 """The consent record as rows of the list's partition.
 
-consent:<address key>:<time>-<nonce>    one event; never changed, deleted only with the list
+consent:<address key>:<falling time>-<nonce>    one event; never changed, goes with its list only
 
-An event is written in the batch of the change it records, so that neither is there without the
-other. Nothing that mails people reads these rows. An import writes none: that would be one more
-row for each of a million people, so its declared basis stands on the subscriber's own row.
+The latest comes first: somebody may be asked again and again for years, and a look at them must
+cost no more than a page. An event is written in the batch of the change it records, so that neither
+is there without the other. Nothing that mails people reads these rows. An import writes none: that
+would be one more row for each of a million people, so its declared basis stands on the subscriber's
+own row.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections import deque
+
+import msgspec
 
 from postroom.domain.consent import ORDER, Consent, Event
 from postroom.domain.subscriber import Subscriber
-from postroom.records.rows import all_rows, from_properties, to_properties
-from postroom.records.stamps import stamp
+from postroom.records.rows import first_rows, from_properties, to_properties
+from postroom.records.stamps import falling_stamp
 from postroom.storage.port import Insert, Tables, Within
 
-EVENTS_SHOWN_MAX = 1000  # the latest; somebody may be asked again and again for years
+EVENTS_SHOWN_MAX = 1000  # the latest; nobody reads more of them on a page
 _TABLE = "mailinglist"
 _CONSENT, _EMAIL = "consent:", "email:"
 _END = "~"
 _NONCE_BYTES = 3  # for events of one address in one millisecond; the key must stay within 512
 
 
+class History(msgspec.Struct, frozen=True):
+    """The latest events of one address on one list, oldest first."""
+
+    events: list[Consent]
+    has_older: bool  # which are on record, too
+
+
 def noted(key: str, consent: Consent) -> Insert:
     """The row of one event, for the batch of the change it records."""
     nonce = secrets.token_hex(_NONCE_BYTES)
-    return Insert(f"{_CONSENT}{key}:{stamp(consent.at)}-{nonce}", to_properties(consent))
+    return Insert(f"{_CONSENT}{key}:{falling_stamp(consent.at)}-{nonce}", to_properties(consent))
 
 
 async def note(tables: Tables, list_name: str, key: str, consent: Consent) -> None:
@@ -37,13 +47,14 @@ async def note(tables: Tables, list_name: str, key: str, consent: Consent) -> No
     await tables.insert(_TABLE, list_name, row.key, row.properties)
 
 
-async def history(tables: Tables, list_name: str, key: str) -> list[Consent]:
-    """What is known of one address on one list, oldest first, whether they are there or gone."""
-    found = deque(await _imported(tables, list_name, key), maxlen=EVENTS_SHOWN_MAX)
+async def history(tables: Tables, list_name: str, key: str) -> History:
+    """What is known of one address on one list, whether they are there or gone."""
     keys = Within(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
-    async for row in all_rows(tables, _TABLE, keys):
-        found.append(from_properties(row.properties, Consent))
-    return sorted(found, key=lambda consent: (consent.at, ORDER[consent.event]))
+    rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
+    found = [from_properties(row.properties, Consent) for row in rows]
+    found += await _imported(tables, list_name, key)
+    found.sort(key=lambda consent: (consent.at, ORDER[consent.event]))
+    return History(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)
 
 
 async def _imported(tables: Tables, list_name: str, key: str) -> list[Consent]:

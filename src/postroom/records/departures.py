@@ -1,10 +1,11 @@
-"""Who left since a message was queued, learned by one small range query a slice."""
+"""Who left since a message was queued, and whether its list is still there: one query a slice."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from postroom.domain.delivery import Delivery
+from postroom.domain.mailing_list import MailingList
 from postroom.records import subscribers
 from postroom.storage.port import Tables
 
@@ -25,12 +26,14 @@ class Departures:
         self._look_from = since - FIRST_SKEW
         self._who: set[tuple[str, str]] = set()  # (GUID, address key)
 
-    async def refresh(self, tables: Tables, now: datetime) -> None:
-        newest = self._look_from
-        async for left_at, who in subscribers.left_since(tables, self._list_name, self._look_from):
+    async def refresh(self, tables: Tables, now: datetime) -> MailingList | None:
+        """Learn who left since the last look; the list, unless it was deleted."""
+        left = await subscribers.left_since(tables, self._list_name, self._look_from)
+        for left_at, who in left.departures:
             self._who.add(who)
-            newest = max(newest, min(left_at, now) - SKEW)  # a clock ahead hides nobody
-        self._look_from = newest
+            at = min(left_at, now) - SKEW  # a clock ahead hides nobody
+            self._look_from = max(self._look_from, at)
+        return left.mailing_list
 
     def covers(self, since: datetime) -> bool:
         return since >= self._since

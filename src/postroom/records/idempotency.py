@@ -57,6 +57,11 @@ class Begun(msgspec.Struct, frozen=True):
         """Tells this call from every other."""
         return f"{self.key_id}-{self.hashed}"
 
+    @property
+    def is_again(self) -> bool:
+        """An earlier try began it, and may have got anywhere."""
+        return self.note.begun_at < self.note.taken_at
+
 
 class Busy(msgspec.Struct, frozen=True):
     """Somebody is at it; when to look again."""
@@ -69,9 +74,18 @@ class Different(msgspec.Struct, frozen=True):
 
 
 async def begin(
-    tables: Tables, key_id: str, key: str, request: str, now: datetime
+    tables: Tables,
+    key_id: str,
+    key: str,
+    request: str,
+    now: datetime,
+    *,
+    taken_for: timedelta = TAKEN_FOR,
 ) -> Begun | Answer | Busy | Different:
-    """Note that the call begins; or what is known of it already."""
+    """Note that the call begins; or what is known of it already.
+
+    `taken_for` is how long a call of this kind can be at work, before it may be taken over.
+    """
     hashed = hashlib.sha256(key.encode()).hexdigest()
     row = await tables.get(_TABLE, _partition(key_id), hashed)
     fresh = Note(request=request, begun_at=now, taken_at=now)
@@ -84,8 +98,8 @@ async def begin(
         return Different()
     if known.answer.status:
         return known.answer
-    if now < known.taken_at + TAKEN_FOR:
-        return Busy(known.taken_at + TAKEN_FOR - now)
+    if now < known.taken_at + taken_for:
+        return Busy(known.taken_at + taken_for - now)
     taken = msgspec.structs.replace(known, taken_at=now)
     return await _write(tables, key_id, hashed, taken, row.etag, now)
 
@@ -112,6 +126,14 @@ async def finish(tables: Tables, begun: Begun, answer: Answer) -> None:
     with contextlib.suppress(Conflict):
         where = _partition(begun.key_id)
         await tables.replace(_TABLE, where, begun.hashed, to_properties(done), begun.etag)
+
+
+async def release(tables: Tables, begun: Begun) -> None:
+    """It failed, and nobody knows how far it came: whoever repeats it takes it over at once."""
+    over = msgspec.structs.replace(begun.note, taken_at=begun.note.begun_at - TAKEN_FOR)
+    with contextlib.suppress(Conflict):
+        where = _partition(begun.key_id)
+        await tables.replace(_TABLE, where, begun.hashed, to_properties(over), begun.etag)
 
 
 async def forget(tables: Tables, begun: Begun) -> None:

@@ -11,20 +11,20 @@ from datetime import datetime
 
 from postroom.domain.errors import NotFound
 from postroom.domain.import_job import ImportJob
+from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, from_properties, to_properties
-from postroom.records.stamps import stamp
+from postroom.records.stamps import falling_stamp
 from postroom.storage.port import Row, Tables, Within
 
 _TABLE = "service"
 _PARTITION = "import"
 _NONCE_BYTES = 8
-_LAST_STAMP = 10**15 - 1
 _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 
 def new_id(now: datetime) -> str:
-    """Counts down, so that the newest comes first; the rest nobody guesses."""
-    return f"{_LAST_STAMP - int(stamp(now)):015d}-{secrets.token_hex(_NONCE_BYTES)}"
+    """The newest comes first; the rest nobody guesses."""
+    return f"{falling_stamp(now)}-{secrets.token_hex(_NONCE_BYTES)}"
 
 
 async def create(tables: Tables, job: ImportJob) -> None:
@@ -40,7 +40,7 @@ async def read(tables: Tables, id_: str) -> tuple[ImportJob, str]:
     """The job and its row's etag; also for an id that storage could not even look for."""
     found = await find(tables, id_) if _ID.fullmatch(id_) else None
     if found is None:
-        raise NotFound("There is no such import, or not any more.")
+        raise NotFound(_("There is no such import, or not any more."))
     return found
 
 
@@ -60,8 +60,7 @@ async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
 
 async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:
     """Delete the rows of imports that were made earlier, at most so many; how many."""
-    oldest_kept = f"{_LAST_STAMP - int(stamp(before)):015d}"
-    page = await tables.scan(_TABLE, Within(_PARTITION, oldest_kept), limit=limit)
+    page = await tables.scan(_TABLE, Within(_PARTITION, falling_stamp(before)), limit=limit)
     for row in page.rows:
         await tables.delete(_TABLE, _PARTITION, row.key)
     return len(page.rows)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from postroom.clock import Clock
-from postroom.domain.delivery import Delivery, Ended, Ledger, State
+from postroom.domain.delivery import Delivery, Ended, Ledger, State, put_off
 from postroom.domain.message import Message
 from postroom.records import archive, batches
 from postroom.records.batches import BatchRows
@@ -67,6 +67,13 @@ class InHand:
             await archive.write_settled(self.tables, self.ledger, self.deliveries, ends)
         except Conflict:
             raise Lost from None
+
+    def put_off(self, until: Mapping[int, float], positions: list[int]) -> list[int]:
+        """Those that a limit lets wait stay queued, as the next write says; gives the others."""
+        if not until:
+            return positions
+        self.ledger = put_off(self.ledger, until, now_s=self.clock.now().timestamp())
+        return [at for at in positions if at not in until]
 
     async def record(self, ledger: Ledger) -> None:
         """Commit point: write the ledger, and be sure of it."""

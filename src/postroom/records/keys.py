@@ -19,6 +19,7 @@ from postroom.domain.access_key import (
     new_key,
 )
 from postroom.domain.errors import NotFound
+from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, Row, Tables, Value, Within
 
@@ -61,7 +62,7 @@ async def revoke(tables: Tables, id_: str) -> AccessKey:
             await tables.delete(_TABLE, _PARTITION, row.key)
             revoked = _access_key(row)
     if revoked is None:
-        raise NotFound(f"There is no key {id_[:40]}: “postroom key all” shows the ids.")
+        raise NotFound(_("There is no key {id}: “postroom key all” shows the ids.", id=id_[:40]))
     return revoked
 
 

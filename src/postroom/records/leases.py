@@ -6,18 +6,22 @@ may wake up and write: the fence, and the etags of whatever it writes, keep that
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from postroom.clock import Clock
 from postroom.records.rows import from_properties, readable_rows, to_properties
-from postroom.storage.port import Conflict, Tables, Unavailable, Within
+from postroom.storage.port import Conflict, Tables, Troubles, Unavailable, Within
 
 LONGEST = timedelta(hours=1)
+NO_TROUBLES = Troubles()
 FORGOTTEN_AFTER = timedelta(days=1)
 _TABLE = "service"
 _PARTITION = "lease"
+_SENDER, _SENDERS_END = "sender-", "sender."
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +29,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     fence: int  # grows by one whenever the right changes hands
     expires_at: datetime
+    troubles: Troubles = NO_TROUBLES  # of its holder with storage, for people to see
+    etag: str = ""  # as it stands in storage
 
     def is_held(self, now: datetime) -> bool:
         """One that ends further away than any lease is long was written by a wrong clock."""
@@ -32,36 +38,55 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def hold(
-    tables: Tables, name: str, owner: str, *, now: datetime, lease_s: float
+    tables: Tables,
+    name: str,
+    owner: str,
+    *,
+    now: datetime,
+    lease_s: float,
+    kept: Lease | None = None,
+    troubles: Troubles = NO_TROUBLES,
 ) -> Lease | None:
-    """Take the right or keep it; None while another owner has it, or when the race was lost."""
-    row = await tables.get(_TABLE, _PARTITION, name)
+    """Take the right or keep it; None while another owner has it, or when the race was lost.
+
+    `kept` is what the last call gave: then the row need not be read again.
+    """
+    known = kept or await _read(tables, name)
+    if known and known.owner != owner and known.is_held(now):
+        return None
+    fence = 1 if known is None else known.fence + (known.owner != owner)
     expires_at = now + timedelta(seconds=lease_s)
+    lease = Lease(name=name, owner=owner, fence=fence, expires_at=expires_at, troubles=troubles)
     try:
-        if row is None:
-            lease = Lease(name=name, owner=owner, fence=1, expires_at=expires_at)
-            await tables.insert(_TABLE, _PARTITION, name, to_properties(lease))
-            return lease
-        known = from_properties(row.properties, Lease)
-        if known.owner != owner and known.is_held(now):
-            return None
-        fence = known.fence if known.owner == owner else known.fence + 1
-        lease = Lease(name=name, owner=owner, fence=fence, expires_at=expires_at)
-        await tables.replace(_TABLE, _PARTITION, name, to_properties(lease), row.etag)
-        return lease
+        return await _write(tables, lease, known)
     except (Conflict, Unavailable):
         return None  # no answer is no right
 
 
+async def _read(tables: Tables, name: str) -> Lease | None:
+    row = await tables.get(_TABLE, _PARTITION, name)
+    if row is None:
+        return None
+    return msgspec.structs.replace(from_properties(row.properties, Lease), etag=row.etag)
+
+
+async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
+    properties = to_properties(lease)
+    if known is None:
+        etag = await tables.insert(_TABLE, _PARTITION, lease.name, properties)
+    else:
+        etag = await tables.replace(_TABLE, _PARTITION, lease.name, properties, known.etag)
+    return msgspec.structs.replace(lease, etag=etag)
+
+
 async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
     """Who has the right now."""
-    row = await tables.get(_TABLE, _PARTITION, name)
-    lease = from_properties(row.properties, Lease) if row else None
+    lease = await _read(tables, name)
     return lease if lease and lease.is_held(now) else None
 
 
 def sender_lease(owner: str) -> str:
-    return f"sender-{owner}"
+    return _SENDER + owner
 
 
 async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
@@ -69,15 +94,23 @@ async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
     return await holder(tables, sender_lease(sender), now=now) is not None
 
 
+async def living(tables: Tables, now: datetime) -> list[Lease]:
+    """The leases of all roles that are at work."""
+    found = [lease async for lease, _ in readable_rows(tables, _TABLE, Within(_PARTITION), Lease)]
+    return [lease for lease in found if lease.is_held(now)]
+
+
+def senders_among(held: Iterable[Lease]) -> int:
+    return sum(lease.name.startswith(_SENDER) for lease in held)
+
+
 async def living_senders(tables: Tables, now: datetime) -> int:
-    keys = Within(_PARTITION, "sender-", "sender.")
-    found = [lease async for lease, _ in readable_rows(tables, _TABLE, keys, Lease)]
-    return sum(lease.is_held(now) for lease in found)
+    return senders_among(await living(tables, now))
 
 
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
     """Rows of senders that are long gone: every start of a sender leaves one."""
-    keys = Within(_PARTITION, "sender-", "sender.")
+    keys = Within(_PARTITION, _SENDER, _SENDERS_END)
     async for lease, row in readable_rows(tables, _TABLE, keys, Lease):
         if lease.expires_at + FORGOTTEN_AFTER < now:
             await tables.delete(_TABLE, _PARTITION, row.key)
@@ -85,16 +118,13 @@ async def forget_long_expired(tables: Tables, now: datetime) -> None:
 
 async def give_up(tables: Tables, lease: Lease) -> None:
     """Let the next one have it at once. The row stays: it carries the fence."""
-    row = await tables.get(_TABLE, _PARTITION, lease.name)
-    if row is None or from_properties(row.properties, Lease).owner != lease.owner:
+    known = await _read(tables, lease.name)
+    if known is None or known.owner != lease.owner:
         return
-    ended = msgspec.structs.replace(
-        lease, expires_at=datetime.fromtimestamp(0, lease.expires_at.tzinfo)
-    )
-    try:
-        await tables.replace(_TABLE, _PARTITION, lease.name, to_properties(ended), row.etag)
-    except Conflict:
-        return  # somebody else has it already
+    never = datetime.fromtimestamp(0, lease.expires_at.tzinfo)
+    ended = msgspec.structs.replace(known, expires_at=never, troubles=NO_TROUBLES, etag="")
+    with contextlib.suppress(Conflict):  # somebody else has it already
+        await _write(tables, ended, known)
 
 
 class Right:

@@ -9,6 +9,7 @@ import structlog
 
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.texts import _
 from postroom.records.rows import FORMAT, Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, Tables, Within
 
@@ -26,11 +27,13 @@ async def create(tables: Tables, mailing_list: MailingList) -> None:
     with contextlib.suppress(Conflict):  # it has an entry, of a list or of a deletion
         await tables.insert(TABLE, DIRECTORY, name, {"v": FORMAT})
     if await is_being_deleted(tables, name):
-        raise AlreadyThere(f"The old list {name} is still being deleted: try again in a minute.")
+        raise AlreadyThere(
+            _("The old list {name} is still being deleted: try again in a minute.", name=name)
+        )
     try:
         await tables.insert(TABLE, name, KEY, to_properties(mailing_list))
     except Conflict:
-        raise AlreadyThere(f"There is a list {name} already.") from None
+        raise AlreadyThere(_("There is a list {name} already.", name=name)) from None
 
 
 async def find(tables: Tables, name: str) -> MailingList | None:
@@ -52,7 +55,11 @@ async def read_with_etag(tables: Tables, name: str) -> tuple[MailingList, str]:
     found = await find_with_etag(tables, name)
     if found is None:
         raise NotFound(
-            f"There is no list {name}: make it with “postroom list create {name} --from ADDRESS”."
+            _(
+                "There is no list {name}: make it with “postroom list create {name} --from "
+                "ADDRESS”.",
+                name=name,
+            )
         )
     return found
 

@@ -21,10 +21,12 @@ import structlog
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, ticks
+from postroom.domain.texts import _
 from postroom.records.rows import (
     FORMAT,
     Unreadable,
     all_rows,
+    first_rows,
     from_properties,
     readable_rows,
     to_properties,
@@ -75,18 +77,10 @@ async def newest(
 ) -> tuple[list[Message], str | None]:
     """A page of all messages, the newest first, and the ref to go on after, if there are more."""
     start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
-    refs: list[str] = []
-    going_on: str | None = None
-    while len(refs) < limit:
-        page = await tables.scan(
-            LIVE, Within(DIRECTORY, start), limit=limit - len(refs), after=going_on
-        )
-        refs += [_backwards(row.key) for row in page.rows]
-        going_on = page.next
-        if going_on is None:
-            break
+    rows, goes_on = await first_rows(tables, LIVE, Within(DIRECTORY, start), limit=limit)
+    refs = [_backwards(row.key) for row in rows]
     found = [await _find_readable(tables, ref) for ref in refs]
-    return [message for message in found if message], refs[-1] if going_on else None
+    return [message for message in found if message], refs[-1] if goes_on else None
 
 
 async def _find_readable(tables: Tables, ref: str) -> Message | None:
@@ -138,10 +132,12 @@ async def read(tables: Tables, ref: str) -> Message:
 
 async def read_with_etag(tables: Tables, ref: str) -> tuple[Message, str]:
     if not _REF.fullmatch(ref):
-        raise NotFound(f"“{ref}” is not a message ref: it is a number such as 634852858215726983.")
+        raise NotFound(
+            _("“{ref}” is not a message ref: it is a number such as 634852858215726983.", ref=ref)
+        )
     found = await find_with_etag(tables, ref)
     if found is None:
-        raise NotFound(f"There is no message {ref}.")
+        raise NotFound(_("There is no message {ref}.", ref=ref))
     return found
 
 
@@ -220,7 +216,7 @@ async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
 
 async def live_messages(tables: Tables) -> AsyncIterator[Message]:
     """Drafts and paused ones, too."""
-    async for message, _ in readable_rows(tables, LIVE, Across("m-", "m."), Message):
+    async for message, _etag in readable_rows(tables, LIVE, Across("m-", "m."), Message):
         yield message
 
 

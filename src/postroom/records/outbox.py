@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom.domain.errors import NotFound
+from postroom.domain.texts import _
 from postroom.storage.port import Row, Storage, Tables, Within
 
 TABLE, PARTITION = "outbox", "mails"
@@ -43,7 +44,7 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:
-        raise NotFound("There is no such mail in the outbox.")
+        raise NotFound(_("There is no such mail in the outbox."))
     return _of_row(row), source
 
 
@@ -62,7 +63,7 @@ async def delete_newest(storage: Storage, *, limit: int) -> int:
 
 def _checked(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise NotFound("There is no such mail in the outbox.")
+        raise NotFound(_("There is no such mail in the outbox."))
     return key
 
 

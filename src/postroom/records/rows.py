@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import msgspec
 import structlog
 
-from postroom.storage.port import Keys, Properties, Row, Tables, Value
+from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, Tables, Value
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers take this and the one before it
@@ -63,6 +63,22 @@ def check_format(properties: Properties) -> None:
             f"A row has format {number}, this program reads {_OLDEST} and {FORMAT}: "
             "start the version that wrote it, or a newer one."
         )
+
+
+async def first_rows(
+    tables: Tables, table: str, keys: Keys, *, limit: int
+) -> tuple[list[Row], bool]:
+    """The first rows of a range, at most so many, and whether it may go on after them."""
+    rows: list[Row] = []
+    after: str | None = None
+    while len(rows) < limit:
+        wanted = min(limit - len(rows), SCAN_ROWS_MAX)
+        page = await tables.scan(table, keys, limit=wanted, after=after)
+        rows += page.rows
+        after = page.next
+        if after is None:
+            break
+    return rows, after is not None
 
 
 async def all_rows(

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from postroom.domain.subscriber import Subscriber
-from postroom.records.rows import FORMAT
+from postroom.records.rows import FORMAT, first_rows
 from postroom.records.stamps import stamp
 from postroom.storage.port import BATCH_CHANGES_MAX, Delete, Tables, Upsert, Within
 
@@ -40,15 +40,8 @@ async def asked_before(
 ) -> list[Entry]:
     """The oldest entries before that time."""
     keys = Within(list_name, _ASKED, _ASKED + stamp(before))
-    found: list[Entry] = []
-    after: str | None = None
-    while len(found) < limit:
-        page = await tables.scan(_TABLE, keys, limit=limit - len(found), after=after)
-        found += [Entry(row.key, row.key.split(":", 2)[2]) for row in page.rows]
-        after = page.next
-        if after is None:
-            break
-    return found
+    rows, _more = await first_rows(tables, _TABLE, keys, limit=limit)
+    return [Entry(row.key, row.key.split(":", 2)[2]) for row in rows]
 
 
 async def forget(tables: Tables, list_name: str, entries: list[Entry]) -> None:

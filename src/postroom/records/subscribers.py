@@ -12,14 +12,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from postroom.domain.consent import Consent
 from postroom.domain.errors import AlreadyThere
+from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import Gone, Standing, Subscriber
-from postroom.records import consents, counts, sign_ups
-from postroom.records.rows import FORMAT, all_rows, from_properties, to_properties
+from postroom.domain.texts import _
+from postroom.records import consents, counts, lists, sign_ups
+from postroom.records.rows import (
+    FORMAT,
+    Unreadable,
+    all_rows,
+    check_format,
+    from_properties,
+    to_properties,
+)
 from postroom.records.stamps import moment, stamp
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
@@ -38,6 +48,7 @@ from postroom.storage.port import (
 TABLE = "mailinglist"
 LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
+_attributes = msgspec.json.Decoder(dict[str, str]).decode
 _END = "~~~~"  # sorts after every key that follows a prefix
 
 
@@ -58,7 +69,9 @@ async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = N
     try:
         return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
     except Conflict:
-        raise AlreadyThere(f"{newcomer.address} is on {newcomer.list_name} already.") from None
+        raise AlreadyThere(
+            _("{address} is on {name} already.", address=newcomer.address, name=newcomer.list_name)
+        ) from None
 
 
 async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: datetime) -> None:
@@ -220,20 +233,28 @@ def _beside(
         yield sign_ups.entry(after)
 
 
+class Recipient(NamedTuple):
+    """Of a subscriber what a delivery needs: read without the rest, for a million."""
+
+    key: str
+    address: str
+    guid: str
+    attributes: dict[str, str]
+
+
 async def verified_after(
     tables: Tables, list_name: str, after_key: str, *, limit: int
-) -> tuple[list[Subscriber], bool]:
+) -> tuple[list[Recipient], bool]:
     """The next verified subscribers in key order, and whether these were the last."""
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
     keys = Within(list_name, start, _EMAIL + _END)
-    found: list[Subscriber] = []
+    found: list[Recipient] = []
     after: str | None = None
     while True:
-        page = await tables.scan(
-            TABLE, keys, where={"verified": True}, limit=limit - len(found), after=after
-        )
-        found += map(subscriber_of, page.rows)
+        room = min(limit - len(found), SCAN_ROWS_MAX)
+        page = await tables.scan(TABLE, keys, where={"verified": True}, limit=room, after=after)
+        found += map(_recipient_of, page.rows)
         if page.next is None or len(found) == limit:
             return found, page.next is None
         after = page.next
@@ -287,6 +308,21 @@ def _stands(row: Row, standing: Standing) -> bool:
     return standing.fits(verified=verified, is_gone="gone" in row.properties)
 
 
+def _recipient_of(row: Row) -> Recipient:
+    properties = row.properties
+    check_format(properties)
+    try:
+        attributes = str(properties["attributes"])
+        return Recipient(
+            str(properties["key"]),
+            str(properties["address"]),
+            str(properties["guid"]),
+            {} if attributes == "{}" else _attributes(attributes),
+        )
+    except (KeyError, msgspec.DecodeError) as error:
+        raise Unreadable(f"A row is not a whole Subscriber: {error}.") from error
+
+
 def subscriber_of(row: Row) -> Subscriber:
     return from_properties(row.properties, Subscriber)
 
@@ -308,18 +344,29 @@ async def attributes_of_all(
             yield msgspec.json.decode(str(row.properties["attributes"]), type=dict[str, str])
 
 
-async def left_since(
-    tables: Tables, list_name: str, since: datetime
-) -> AsyncIterator[tuple[datetime, tuple[str, str]]]:
-    """When somebody left, and who: (GUID, address key).
+class Left(msgspec.Struct, frozen=True):
+    """Who left a list, and the list itself (None: deleted).
 
-    By GUID, so that somebody who came back is not meant; by address, so that who moved to another
-    one with the same GUID is not.
+    By GUID and address key: somebody who came back has another GUID, and who moved to another
+    address with the same GUID is not meant.
     """
-    keys = Within(list_name, _LEFT + stamp(since), _LEFT + _END)
+
+    mailing_list: MailingList | None
+    departures: list[tuple[datetime, tuple[str, str]]]
+
+
+async def left_since(tables: Tables, list_name: str, since: datetime) -> Left:
+    """In one range: the row of a list stands right behind its departures."""
+    found: MailingList | None = None
+    departures: list[tuple[datetime, tuple[str, str]]] = []
+    keys = Within(list_name, _LEFT + stamp(since), lists.KEY + _END)
     async for row in all_rows(tables, TABLE, keys):
-        _, left_at, key = row.key.split(":", 2)
-        yield moment(left_at), (str(row.properties["guid"]), key)
+        if row.key == lists.KEY:
+            found = from_properties(row.properties, MailingList)
+        else:
+            at = row.key.split(":", 2)
+            departures.append((moment(at[1]), (str(row.properties["guid"]), at[2])))
+    return Left(found, departures)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
 from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Change, Conflict, Delete, Replace, Tables, Within
@@ -36,7 +37,7 @@ async def add(tables: Tables, user: User) -> None:
     try:
         await tables.insert(_TABLE, _USER, user.key, to_properties(user))
     except Conflict:
-        raise AlreadyThere(f"{user.address} is a user already.") from None
+        raise AlreadyThere(_("{address} is a user already.", address=user.address)) from None
 
 
 async def find(tables: Tables, key: str) -> tuple[User, str] | None:
@@ -47,7 +48,7 @@ async def find(tables: Tables, key: str) -> tuple[User, str] | None:
 async def read(tables: Tables, key: str) -> tuple[User, str]:
     found = await find(tables, key)
     if found is None:
-        raise NotFound("There is no such user.")
+        raise NotFound(_("There is no such user."))
     return found
 
 
@@ -81,7 +82,7 @@ async def delete_beside(tables: Tables, key: str, etag: str, other: User, other_
 
 
 async def every_user(tables: Tables) -> AsyncIterator[User]:
-    async for user, _ in users_with_etags(tables):
+    async for user, _etag in users_with_etags(tables):
         yield user
 
 

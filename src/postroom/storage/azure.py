@@ -24,7 +24,7 @@ from postroom.storage.azure_line import (
     Signer,
     open_session,
 )
-from postroom.storage.azure_patience import TIMEOUT_S, Patience, Troubles
+from postroom.storage.azure_patience import TIMEOUT_S, Patience
 from postroom.storage.azure_queues import AzureQueues
 from postroom.storage.azure_services import Caller, client_options, credential_of
 from postroom.storage.azure_tables import AzureTables
@@ -88,8 +88,7 @@ class AzureStorage:
         return storage
 
     @property
-    def troubles(self) -> Troubles:
-        """How often the service was too busy or did not answer, since the start."""
+    def troubles(self) -> port.Troubles:
         return self._patience.troubles
 
     async def close(self) -> None:

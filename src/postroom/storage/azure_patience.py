@@ -20,7 +20,7 @@ import structlog
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from postroom.clock import Clock
-from postroom.storage.port import Unavailable
+from postroom.storage.port import Troubles, Unavailable
 
 TIMEOUT_S = 60.0  # of a call with all its tries, unless a person waits
 TRIES_MAX = 50
@@ -53,13 +53,6 @@ class LineBroke(aiohttp.ClientError):
     """The connection ended without an answer."""
 
 
-class Troubles(msgspec.Struct):
-    """How often something went wrong since the start."""
-
-    refused: int = 0  # too busy, or not to be reached
-    in_doubt: int = 0  # no answer, or none that tells
-
-
 class Patience:
     """One for all three services of an account. `timeout_s` bounds a call with all its tries."""
 
@@ -80,10 +73,10 @@ class Patience:
                 async with asyncio.timeout(left_s / READ_TRIES if reads and not turn else left_s):
                     return await attempt()
             except NotDone as trouble:
-                self.troubles.refused += 1
+                self._note(refused=self.troubles.refused + 1)
                 why, pause_s = str(trouble), max(self._pause_s(turn), trouble.pause_s)
             except (InDoubt, TimeoutError) as trouble:
-                self.troubles.in_doubt += 1
+                self._note(in_doubt=self.troubles.in_doubt + 1)
                 why, pause_s = str(trouble) or "no answer in time", self._pause_s(turn)
                 if not reads:
                     raise Unavailable(f"Azure Storage: {why}; it may have been done.") from trouble
@@ -92,6 +85,10 @@ class Patience:
                 break
             await self._clock.sleep(pause_s)
         raise Unavailable(f"Azure Storage: {why}, for {self._timeout_s:.0f} seconds.")
+
+    def _note(self, **counts: int) -> None:
+        now_s = self._clock.now().timestamp()
+        self.troubles = msgspec.structs.replace(self.troubles, last_at=now_s, **counts)
 
     def _pause_s(self, turn: int) -> float:
         """Doubling, and different for each caller, so that they do not come back together."""

@@ -11,6 +11,7 @@ from postroom.storage import azure_rows, limits, port
 from postroom.storage.azure_line import Answer, Line
 from postroom.storage.azure_patience import Patience, check_answer
 from postroom.storage.port import (
+    Batch,
     Change,
     Conflict,
     Delete,
@@ -90,6 +91,10 @@ class AzureTables:
 
         parts = await self._patience.call(attempt, reads=False)
         return azure_rows.etags_in(parts, changes)
+
+    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
+        for partition, changes in batches:
+            await self.batch(table, partition, changes)
 
     async def scan(
         self,

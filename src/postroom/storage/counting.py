@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from postroom.storage import port
 from postroom.storage.port import (
+    Batch,
     Blobs,
     Change,
     Claim,
@@ -24,6 +26,7 @@ from postroom.storage.port import (
     Row,
     Storage,
     Tables,
+    Troubles,
 )
 
 
@@ -41,6 +44,14 @@ class Calls(msgspec.Struct):
         return self.reads + self.writes + self.batches + self.queue_calls + self.blob_calls
 
 
+@runtime_checkable
+class Committing(Protocol):
+    """An engine that writes by commits of its own, and counts them."""
+
+    @property
+    def commits(self) -> int: ...
+
+
 class CountingStorage:
     def __init__(self, storage: Storage) -> None:
         self.calls = Calls()
@@ -48,6 +59,15 @@ class CountingStorage:
         self.queues = CountingQueues(storage.queues, self.calls)
         self.blobs = CountingBlobs(storage.blobs, self.calls)
         self._storage = storage
+
+    @property
+    def troubles(self) -> Troubles:
+        return self._storage.troubles
+
+    @property
+    def commits(self) -> int | None:
+        """Since the start; None of an engine that has no such thing."""
+        return self._storage.commits if isinstance(self._storage, Committing) else None
 
     async def close(self) -> None:
         await self._storage.close()
@@ -83,6 +103,10 @@ class CountingTables:
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         self._calls.batches += 1
         return await self._tables.batch(table, partition, changes)
+
+    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
+        self._calls.batches += len(batches)
+        await self._tables.batches(table, batches)
 
     async def scan(
         self,

@@ -110,6 +110,8 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 
 def _check_value(value: Value) -> None:
+    if type(value) is int and 0 <= value <= PROPERTY_INT_MAX:
+        return  # nearly all of them
     if not isinstance(value, str | int | float):
         raise ValueError(f"a property is a str, int, float or bool, not {type(value).__name__}")
     if isinstance(value, int) and not -PROPERTY_INT_MAX - 1 <= value <= PROPERTY_INT_MAX:

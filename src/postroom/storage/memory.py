@@ -16,6 +16,7 @@ import msgspec
 from postroom.clock import Clock
 from postroom.storage import limits, port
 from postroom.storage.port import (
+    Batch,
     Change,
     Claim,
     ClaimLost,
@@ -51,6 +52,7 @@ class MemoryStorage:
         self.tables = MemoryTables(page_rows or port.SCAN_ROWS_MAX, empty_first_page)
         self.queues = MemoryQueues(clock)
         self.blobs = MemoryBlobs(page_rows or port.BLOB_NAMES_MAX)
+        self.troubles = port.Troubles()
 
     async def close(self) -> None:
         """Nothing to do: what is in memory goes with the process."""
@@ -115,6 +117,10 @@ class MemoryTables:
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         return self._apply(table, partition, changes)
+
+    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
+        for partition, changes in batches:
+            self._apply(table, partition, changes)
 
     async def scan(
         self,

@@ -95,6 +95,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 Change = Insert | Upsert | Replace | Delete
+Batch = tuple[str, Sequence[Change]]  # partition, changes
 
 
 class Within(msgspec.Struct, frozen=True):
@@ -145,6 +146,10 @@ class Tables(Protocol):
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         """All or nothing, 1 to 100 changes, each key once. The new etags ("" for a deletion)."""
+        ...
+
+    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
+        """One batch after the other: a refusal, or a death, leaves out it and all behind it."""
         ...
 
     async def scan(
@@ -223,6 +228,14 @@ class Blobs(Protocol):
         ...
 
 
+class Troubles(msgspec.Struct, frozen=True):
+    """How often an engine far away was too busy or silent, since the start."""
+
+    refused: int = 0  # too busy, or not to be reached
+    in_doubt: int = 0  # no answer, or none that tells
+    last_at: float = 0.0  # seconds since the epoch
+
+
 class Storage(Protocol):
     """One engine, opened."""
 
@@ -232,5 +245,7 @@ class Storage(Protocol):
     def queues(self) -> Queues: ...
     @property
     def blobs(self) -> Blobs: ...
+    @property
+    def troubles(self) -> Troubles: ...
 
     async def close(self) -> None: ...

@@ -59,8 +59,13 @@ class SqliteStorage:
         self.tables = SqliteTables(writer, reader)
         self.queues = SqliteQueues(writer, reader, clock)
         self.blobs = SqliteBlobs(writer, reader)
+        self.troubles = port.Troubles()
         self.writer = writer
         self._reader = reader
+
+    @property
+    def commits(self) -> int:
+        return self.writer.commits
 
     @classmethod
     async def open(
@@ -158,14 +163,30 @@ class SqliteTables:
         await self._writer.submit(partial(delete_row, table, partition, key))
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        etag = _new_number()
+        await self._writer.submit(self._writing(table, partition, changes, etag))
+        return ["" if isinstance(change, Delete) else str(etag) for change in changes]
+
+    async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
+        """By one transaction, in which the first refusal is the end."""
+        etag = _new_number()
+        writings = [self._writing(table, *batch, etag) for batch in batches]
+
+        def write(connection: apsw.Connection) -> None:
+            for writing in writings:
+                writing(connection)
+
+        if writings:
+            await self._writer.submit(write)
+
+    def _writing(
+        self, table: str, partition: str, changes: Sequence[Change], etag: int
+    ) -> Callable[[apsw.Connection], None]:
+        """A batch, checked and encoded, to be written inside a transaction."""
         limits.check_table(table)
         limits.check_changes(partition, changes)
         encoded = limits.encode_changes(changes)
-        etag = _new_number()
-        await self._writer.submit(
-            partial(apply_changes, table, partition, tuple(changes), encoded, etag)
-        )
-        return ["" if isinstance(change, Delete) else str(etag) for change in changes]
+        return partial(apply_changes, table, partition, tuple(changes), encoded, etag)
 
     async def scan(
         self,

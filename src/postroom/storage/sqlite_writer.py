@@ -25,7 +25,8 @@ LOG_PAGES_MAX = 16_000  # 64 MiB: from here on a checkpoint waits for readers
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 """What a call does inside the transaction. It checks before it writes, or writes by a single
-statement, so that a refusal (Conflict, ClaimLost) leaves nothing behind and needs no savepoint."""
+statement, so that a refusal (Conflict, ClaimLost) leaves nothing behind and needs no savepoint; or
+it is several such in a row, and the refusal is the end of them."""
 
 
 class _Call(NamedTuple):

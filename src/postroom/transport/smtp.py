@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from time import monotonic, process_time
 
 from postroom.domain.outcome import Outcome
 from postroom.transport.port import Mail, Watch
@@ -18,6 +19,7 @@ from postroom.transport.smtp_exchange import BdatExchange, DataExchange, Exchang
 from postroom.transport.smtp_protocol import LineBroken, SmtpProtocol
 from postroom.transport.smtp_session import Unavailable, open_session, tls_context
 from postroom.transport.smtp_slice import Slice
+from postroom.transport.smtp_window import Window
 
 __all__ = ["SmtpConfig", "SmtpTransport", "Timeouts", "Tls", "parse_smtp_url"]
 
@@ -61,11 +63,15 @@ class SmtpConnection:
     def timed_out(self) -> bool:
         return self._line.timed_out
 
-    async def carry(self, slice_: Slice, mails_max: int) -> Exchange:
+    async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
         """Send what is waiting in the slice, as far as this connection goes."""
-        exchange = self._exchange(slice_, mails_max - self.carried)
+        exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
         exchange.transaction_open = self._transaction_open
+        since_s, worked_s = monotonic(), process_time()
         await self._line.carry(exchange)
+        if exchange.quickest_s is not None:
+            busy = (process_time() - worked_s) / (monotonic() - since_s)
+            window.learn(exchange.quickest_s, busy)
         self._transaction_open = exchange.transaction_open
         self.carried += exchange.taken
         return exchange
@@ -95,10 +101,10 @@ class SmtpConnection:
     def drop(self) -> None:
         self._line.hang_up("dropped by us")
 
-    def _exchange(self, slice_: Slice, room: int) -> Exchange:
+    def _exchange(self, slice_: Slice, room: int, window: int) -> Exchange:
         offers, timeouts = self._offers, self._config.timeouts
         if offers.chunking and offers.pipelining:
-            return BdatExchange(slice_, offers, timeouts, room, self._config.window)
+            return BdatExchange(slice_, offers, timeouts, room, window)
         shape = DataExchange if offers.pipelining else TurnExchange
         return shape(slice_, offers, timeouts, room)
 
@@ -111,6 +117,7 @@ class SmtpLane:
         self._context = context
         self._connection: SmtpConnection | None = None
         self._mails_max = config.mails_per_connection_max
+        self._window = Window(config)
 
     async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
         slice_ = Slice(mails, watch)
@@ -137,7 +144,7 @@ class SmtpLane:
                 slice_.defer_waiting(str(trouble))
                 return
             answered = slice_.answered
-            exchange = await connection.carry(slice_, self._mails_max)
+            exchange = await connection.carry(slice_, self._mails_max, self._window)
             if not connection.broken:
                 continue
             self._learn(connection, exchange)
@@ -166,7 +173,7 @@ class SmtpLane:
         """
         if exchange.cut_after is not None:
             carried = connection.carried - exchange.taken + exchange.cut_after
-            self._mails_max = min(self._mails_max, max(carried, self._config.window))
+            self._mails_max = min(self._mails_max, max(carried, self._window.mails))
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -59,6 +59,7 @@ class SmtpConfig:
     ca_file: str = ""  # empty: the certificate authorities of the system
     mails_per_connection_max: int = MAILS_PER_CONNECTION_MAX
     window: int = WINDOW
+    window_max: int = 0  # up to which it may grow where the server is slow to answer
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from enum import IntEnum
+from time import monotonic
 from typing import Protocol
 
 from postroom.transport.smtp_config import Timeouts
@@ -56,6 +57,7 @@ class Exchange(ABC):
         self.done = False
         self.transaction_open = False  # the server may still hold one that led to nothing
         self.cut_after: int | None = None  # mails carried when the server answered MAIL with 421
+        self.quickest_s: float | None = None  # an answer, of those that were timed
 
     def begin(self, line: Line) -> None:
         self._line = line
@@ -139,6 +141,7 @@ class BdatExchange(Exchange):
         self._step = 0  # of the mail at the head
         self._heard = b""  # its replies, until `_usual` is known
         self._usual = b""  # what this server says to RSET, MAIL and RCPT that it accepts
+        self._timed = (-1, 0.0)  # the mail whose answer is timed, and when it went out
 
     @property
     def patience_s(self) -> float:
@@ -156,9 +159,18 @@ class BdatExchange(Exchange):
             if newline < 0 or not buffer.startswith(b"250 ", content):
                 break
             text = buffer[content:newline]
-            self._answer(self._in_flight.popleft(), 250, text, Stage.CONTENT)
+            self._content_answered(250, text)
             start = newline + 1
         return start
+
+    def _content_answered(self, code: int, text: Text) -> None:
+        index = self._in_flight.popleft()
+        timed, since = self._timed
+        if index == timed:
+            took_s = monotonic() - since
+            self.quickest_s = min(took_s, self.quickest_s or took_s)
+            self._timed = (-1, 0.0)
+        self._answer(index, code, text, Stage.CONTENT)
 
     def replied(self, code: int, text: Text) -> None:
         step = self._step
@@ -168,7 +180,7 @@ class BdatExchange(Exchange):
         self._step = (step + 1) % len(self.STAGES)
         if step == self.CONTENT:
             self._learn_usual()
-            self._answer(self._in_flight.popleft(), code, text, Stage.CONTENT)
+            self._content_answered(code, text)
         elif code == 250:
             self._heard += text + b"\n"
         elif code == CLOSING or (code >= 400 and step > 0):  # a refused RSET decides nothing
@@ -186,8 +198,11 @@ class BdatExchange(Exchange):
     def _go_on(self) -> None:
         if self.done or not self._line.writable:
             return
+        had = len(self._in_flight)
         block, positions = self._next_block()
         if block:
+            if self._timed[0] < 0:
+                self._timed = (self._in_flight[had], monotonic())
             self._slice.watch.handing_over(positions)
             self._line.write(b"".join(block))
         self.done = not self._in_flight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import traceback
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
@@ -19,27 +19,33 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
+from postroom.domain.texts import Language, Text, _
 from postroom.records.rows import Unreadable
-from postroom.storage.port import StorageError
+from postroom.storage.port import Conflict, StorageError
 from postroom.web import admin, api, public, public_form
 from postroom.web.admin import import_runs
 from postroom.web.desk import Desk, desk_of
+from postroom.web.kept import Kept, kept_of
+from postroom.web.language import Spoken, languages
+from postroom.web.once import UnderWay
 from postroom.web.pages import part, show_bare
 from postroom.web.security import Guard, TooLarge
-from postroom.web.texts import gettext as _
-from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst
+from postroom.web.server import stopping_of
+from postroom.web.throttles import throttles_in
+from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst, cookie_name
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
 OURS = str(Path(__file__).parent.parent)  # where our own code is
 READY_S_MAX = 2.0
-RETRY_AFTER_S = "10"
+RETRY = {"Retry-After": "10"}
 DETAILS = {  # of a problem, for programs
-    404: "There is no such resource; /api/v1/openapi.json lists them.",
-    405: "This resource does not take that method; see /api/v1/openapi.json.",
-    413: "The body is too large; send a smaller one.",
-    500: "Something went wrong here; look whether it was done, then try again.",
-    503: "Storage does not answer in time; try again a little later.",
+    404: _("There is no such resource; /api/v1/openapi.json lists them."),
+    405: _("This resource does not take that method; see /api/v1/openapi.json."),
+    409: _("Somebody else changed it at the same moment: look at it, and try again."),
+    413: _("The body is too large; send a smaller one."),
+    500: _("Something went wrong here; look whether it was done, then try again."),
+    503: _("Storage does not answer in time; try again a little later."),
 }
 
 # Title and sentence for administrators; whoever reads mail has pages of their own.
@@ -71,6 +77,29 @@ NOT_UNDERSTOOD = (
     _("That was not understood"),
     _("Nothing changed: go back, load the page again, and use its buttons."),
 )
+# For whoever sent a form: the page has what they typed, and a button to send it again.
+SLOW = (
+    _("Please try again"),
+    _(
+        "Storage does not answer in time. What you sent is still here: wait a little, "
+        "and try again."
+    ),
+)
+CHANGED = (
+    _("Somebody else changed this meanwhile"),
+    _("Nothing was overwritten: look how it stands now, and try again."),
+)
+UNDER_WAY = (
+    _("This is being done already"),
+    _("The same form was sent a moment ago, and is at work: wait a little, and try again."),
+)
+SIGNED_OUT = (
+    _("Sign in again"),
+    _(
+        "You are not signed in any more. What you sent is still here: sign in on another page, "
+        "come back to this one, and try again."
+    ),
+)
 PUBLIC_PAGES = {
     404: "nothing_here.html",
     405: "nothing_here.html",
@@ -79,7 +108,8 @@ PUBLIC_PAGES = {
 }
 
 
-def create_app(desk: Desk) -> ASGIApp:
+def create_app(desk: Desk, spoken: Sequence[Language] = ()) -> ASGIApp:
+    """All of it; `spoken` are languages to answer in, if not those that there are."""
     app = FastAPI(
         title="Postroom",
         description="The web service of an e-mail list service.",
@@ -101,6 +131,8 @@ def create_app(desk: Desk) -> ASGIApp:
     app.add_exception_handler(HTTPException, no_page)
     for failure in (StorageError, Unreadable, TimeoutError):
         app.add_exception_handler(failure, try_again)
+    app.add_exception_handler(Conflict, changed_meanwhile)
+    app.add_exception_handler(UnderWay, under_way)
     app.add_exception_handler(TooLarge, too_large)
     app.add_exception_handler(NotFound, not_there)
     for refusal in (AlreadyThere, WrongState):
@@ -108,13 +140,17 @@ def create_app(desk: Desk) -> ASGIApp:
     app.add_exception_handler(SignInFirst, sign_in_first)
     app.add_exception_handler(NotAllowed, not_allowed)
     app.add_middleware(LastResort)
-    return Guard(app, is_https=desk.is_https, too_late=too_late)
+    guarded = Guard(app, is_https=desk.is_https, too_late=too_late)
+    return Spoken(guarded, spoken or languages())
 
 
 @contextlib.asynccontextmanager
 async def in_service(app: FastAPI) -> AsyncIterator[None]:
     """While the server runs; imports under way stop with it, before storage is closed."""
+    telling = asyncio.create_task(throttles_in(app).keep_telling())
     yield
+    telling.cancel()
+    await asyncio.wait([telling])
     await import_runs.runs_in(app).stop_all()
 
 
@@ -124,7 +160,9 @@ async def healthy() -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Storage answers."""
+    """Storage answers, and the server goes on: nobody new is to be sent to one that stops."""
+    if stopping_of(request).is_set():
+        return JSONResponse({"status": "stopping"}, status_code=503)
     try:
         async with asyncio.timeout(READY_S_MAX):
             await desk_of(request).storage.tables.get("service", "secret", "installation")
@@ -152,6 +190,10 @@ async def sign_in_first(request: Request, error: Exception) -> Response:
     """Back to where they wanted to go, after signing in; a part of a page reloads the whole."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
+    if cookie_name(desk_of(request)) in request.cookies:  # somebody was signed in here
+        kept = await kept_of(request)
+        if kept and kept.fields:
+            return _given_back(HTTPStatus.FORBIDDEN, *SIGNED_OUT, kept, is_signed_out=True)
     where = ADMIN
     if request.method in SAFE_METHODS:
         where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -165,15 +207,31 @@ async def not_allowed(request: Request, error: Exception) -> Response:
 
 async def try_again(request: Request, error: Exception) -> Response:
     log.warning("storage_failed", error=type(error).__name__)
-    return too_late(request.url.path)
+    return await too_late(request.scope, request.receive)
+
+
+async def changed_meanwhile(request: Request, error: Exception) -> Response:
+    """On a page for subscribers nothing is typed: the next try decides anew."""
+    if not _is_admin(request.url.path):
+        return await try_again(request, error)
+    return _given_back(HTTPStatus.CONFLICT, *CHANGED, await kept_of(request))
+
+
+async def under_way(request: Request, error: Exception) -> Response:
+    """The same form was sent before, and is not done yet."""
+    return _given_back(HTTPStatus.CONFLICT, *UNDER_WAY, await kept_of(request))
 
 
 async def too_large(request: Request, error: Exception) -> Response:
     return _failed(request.url.path, 413)
 
 
-def too_late(path: str) -> Response:
-    return _failed(path, 503, {"Retry-After": RETRY_AFTER_S})
+async def too_late(scope: Scope, receive: Receive) -> Response:
+    """Whoever sent a form gets it back as it was."""
+    kept = await kept_of(Request(scope, receive)) if "app" in scope else None
+    if kept:
+        return _given_back(HTTPStatus.SERVICE_UNAVAILABLE, *SLOW, kept, RETRY)
+    return _failed(scope["path"], HTTPStatus.SERVICE_UNAVAILABLE, RETRY)
 
 
 class LastResort:
@@ -222,11 +280,35 @@ def _failed(
 ) -> Response:
     """A page for people, problem+json (RFC 9457) for programs."""
     if path.startswith("/api/"):
-        detail = sentence or DETAILS.get(status, "This could not be done.")
+        detail = sentence or DETAILS.get(status, _("This could not be done."))
         return api.Refused(HTTPStatus(status), detail, headers or {}).response()
-    if path == ADMIN or path.startswith(f"{ADMIN}/"):
+    if _is_admin(path):
         title, words = ADMIN_PAGES.get(status, NOT_UNDERSTOOD)
-        page = part("failed.html", notice="", title=title, sentence=sentence or words)
-    else:
-        page = public.render(PUBLIC_PAGES.get(status, "not_understood.html"), list_title="")
+        return _given_back(status, title, sentence or words, None, headers)
+    page = public.render(PUBLIC_PAGES.get(status, "not_understood.html"), list_title="")
     return HTMLResponse(page, status, headers)
+
+
+def _given_back(
+    status: int,
+    title: Text,
+    sentence: Text | str,
+    kept: Kept | None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    is_signed_out: bool = False,
+) -> Response:
+    """A page for administrators, with what they sent, if that can be sent again."""
+    page = part(
+        "failed.html",
+        notice="",
+        title=title,
+        sentence=sentence,
+        kept=kept,
+        is_signed_out=is_signed_out,
+    )
+    return HTMLResponse(page, status, headers)
+
+
+def _is_admin(path: str) -> bool:
+    return path == ADMIN or path.startswith(f"{ADMIN}/")

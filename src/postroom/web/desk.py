@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
+from typing import ParamSpec, TypeVar, cast
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 
-from postroom.bell import Bells
+from postroom.bell import SCHEDULER_BELL, SENDER_BELL, Bells
 from postroom.clock import Clock
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
 
-SENDER_BELL, SCHEDULER_BELL = "sender", "scheduler"
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are looked at
 # An address as proxies write it: some add the port, and then bracket one that has colons itself.
 _FORWARDED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,16 @@ class Desk:
 def desk_of(request: Request) -> Desk:
     desk: Desk = request.app.state.desk
     return desk
+
+
+def one_per_app(app: Starlette, make: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """What `make` made for this application, at the first call."""
+    if not hasattr(app.state, "made"):
+        app.state.made = {}
+    made: dict[Callable[P, T], object] = app.state.made
+    if make not in made:
+        made[make] = make(*args, **named)
+    return cast(T, made[make])
 
 
 def client_of(request: Request) -> str:

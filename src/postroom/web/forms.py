@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,9 +19,10 @@ from starlette.requests import Request
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
-from postroom.web.texts import gettext as _
+from postroom.domain.texts import Text, _
 
 T = TypeVar("T")
+ONCE = "once"  # the field with the token of a form that acts once (once.py)
 FIELDS_MAX = 100
 FIELD_BYTES_MAX = 64 * 1024
 URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
@@ -32,9 +34,9 @@ class Form:
     """A form as it goes back to the page: nothing typed is lost."""
 
     values: dict[str, str] = field(default_factory=dict)
-    mistakes: dict[str, str] = field(default_factory=dict)  # a sentence beside the field
+    mistakes: dict[str, Text | str] = field(default_factory=dict)  # a sentence beside the field
     others: dict[str, str] = field(default_factory=dict)  # what stands there now, by somebody else
-    mistake: str = ""  # about the whole
+    mistake: Text | str = ""  # about the whole
 
     def value(self, name: str) -> str:
         return self.values.get(name, "")
@@ -97,8 +99,10 @@ async def opened(
 ) -> AsyncIterator[Sent]:
     """The one reader of forms: a urlencoded or multipart body; one that is neither has no fields.
 
-    Lines end in a line feed, as they do where they are stored, whatever browsers make of them.
+    Lines end in a line feed, as they do where they are stored, whatever browsers make of them. The
+    request remembers what was sent, for kept.py.
     """
+    asked = request
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind not in (URLENCODED, MULTIPART):
         yield Sent()
@@ -114,6 +118,7 @@ async def opened(
                 sent.files[name] = value
             else:
                 sent.fields[name] = value.replace("\r\n", "\n")
+        asked.state.sent = Sent(dict(sent.fields), dict(sent.files))
         yield sent
 
 
@@ -128,6 +133,11 @@ def _in_utf_8(request: Request, boundary: bytes) -> Request:
     others = [each for each in request.scope["headers"] if each[0] != b"content-type"]
     scope = {**request.scope, "headers": [*others, (b"content-type", kind)]}
     return Request(scope, request.receive)
+
+
+def new_token() -> str:
+    """For a form that acts once, made when it is shown."""
+    return secrets.token_urlsafe(18)
 
 
 def list_named(name: str) -> str:

@@ -11,10 +11,14 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from postroom.domain.consent import source_text
+from postroom.domain.subscriber import subscription
+from postroom.domain.texts import Text, _
 from postroom.web.desk import desk_of
-from postroom.web.texts import gettext as _
+from postroom.web.forms import new_token
 from postroom.web.texts import pages
 from postroom.web.visitor import Visitor
+from postroom.web.words import STATES, size, word
 
 # What a page says after a form was sent: the address carries the word, never the sentence.
 NOTICES = {
@@ -44,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One line of the side bar."""
 
     path: str
-    title: str
+    title: Text
     icon: str
     role: str = "viewer"
 
@@ -132,4 +136,6 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 
 
 _pages.filters |= {"number": number, "moment": moment}
-_pages.globals |= {"share": share, "polyline": polyline}
+_pages.filters |= {"size": size, "source_text": source_text, "word": word}
+_pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
+_pages.globals |= {"STATES": STATES, "subscription": subscription}

@@ -20,6 +20,7 @@ from postroom.domain.address import Address, BadAddress, parse_address
 from postroom.domain.consent import Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import is_signed, sign
 from postroom.flow import subscribe
@@ -27,8 +28,7 @@ from postroom.records import lists
 from postroom.web.desk import Desk, client_of, desk_of
 from postroom.web.forms import list_named
 from postroom.web.public import form_fields, render, title_of, words
-from postroom.web.texts import gettext as _
-from postroom.web.throttles import network_of, sign_ups_of
+from postroom.web.throttles import ADDRESSES_TYPED, NETWORKS, network_of, throttles_of
 
 router = APIRouter(include_in_schema=False)
 TRAP = "homepage"  # as in join.html; people do not see it
@@ -60,12 +60,13 @@ async def sign_up(request: Request, list_name: str) -> Response:
     if fields.get(TRAP) or (age is not None and age < QUICKEST):
         return await _thanks(list_name, thanked_at)
     if age is None:  # open since yesterday, or not our form at all
-        return _form_again(desk, mailing_list, typed, _("Press the button once more, please."))
+        again = str(_("Press the button once more, please."))
+        return _form_again(desk, mailing_list, typed, again)
     try:
         address = parse_address(typed)
     except BadAddress as error:
         return _form_again(desk, mailing_list, typed, str(error))
-    wait = sign_ups_of(request).networks.wait(network_of(client_of(request)), now)
+    wait = throttles_of(request).wait(NETWORKS, network_of(client_of(request)), now)
     if wait > NO_WAIT:
         return _too_many(desk, mailing_list, typed, wait)
     await _take(request, mailing_list, address, now)
@@ -83,7 +84,7 @@ async def _open_list(desk: Desk, list_name: str) -> MailingList:
     """NotFound also for a list without a form: nobody learns that it is there."""
     found = await lists.find(desk.storage.tables, list_named(list_name))
     if found is None or not found.public_form:
-        raise NotFound("There is no such form.")
+        raise NotFound(_("There is no such form."))
     return found
 
 
@@ -91,7 +92,7 @@ async def _take(
     request: Request, mailing_list: MailingList, address: Address, now: datetime
 ) -> None:
     """Sign the address up; one that was tried too often lately has its mail already."""
-    if sign_ups_of(request).typed.wait(address.key, now) > NO_WAIT:
+    if throttles_of(request).wait(ADDRESSES_TYPED, address.key, now) > NO_WAIT:
         return
     desk, shown = desk_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
     trace = Trace(source="form", client=client_of(request), shown=shown)
@@ -141,9 +142,11 @@ def _form_again(
 
 def _too_many(desk: Desk, mailing_list: MailingList, typed: str, wait: timedelta) -> HTMLResponse:
     seconds = math.ceil(wait.total_seconds())
-    mistake = _("Too many sign up from your network at the moment: try again in %(minutes)s min.")
-    words_ = mistake % {"minutes": math.ceil(seconds / 60)}
-    page = _form_again(desk, mailing_list, typed, words_, HTTPStatus.TOO_MANY_REQUESTS)
+    mistake = _(
+        "Too many sign up from your network at the moment: try again in {minutes} min.",
+        minutes=math.ceil(seconds / 60),
+    )
+    page = _form_again(desk, mailing_list, typed, str(mistake), HTTPStatus.TOO_MANY_REQUESTS)
     page.headers["Retry-After"] = str(seconds)
     return page
 

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from postroom.clock import Clock
 from postroom.storage.port import StorageError
-from postroom.web.desk import desk_of
+from postroom.web.desk import desk_of, one_per_app
 from postroom.web.server import stopping_of
 from postroom.web.visitor import Visitor, find_visitor
 
@@ -148,12 +148,7 @@ class Pulses:
 
 
 def pulses_of(request: Request) -> Pulses:
-    """Those of this application, made at its first call."""
-    state = request.app.state
-    if not hasattr(state, "pulses"):
-        state.pulses = Pulses()
-    pulses: Pulses = state.pulses
-    return pulses
+    return one_per_app(request.app, Pulses)
 
 
 class News(msgspec.Struct, frozen=True):

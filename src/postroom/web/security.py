@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import msgspec
@@ -64,7 +64,11 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+_BEGUN = "is_body_begun"
 ONE_YEAR = "max-age=31536000; includeSubDomains"
+
+
+TooLate = Callable[[Scope, Receive], Awaitable[Response]]
 
 
 class TooLarge(Exception):
@@ -72,11 +76,9 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """The outermost layer; `too_late` answers for a path when the inner ones do not."""
+    """The outermost layer; `too_late` answers when the inner ones do not."""
 
-    def __init__(
-        self, app: ASGIApp, *, is_https: bool, too_late: Callable[[str], Response]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, is_https: bool, too_late: TooLate) -> None:
         self._app = app
         self._is_https = is_https
         self._too_late = too_late
@@ -94,16 +96,18 @@ class Guard:
                 self._add_headers(scope, message["status"], MutableHeaders(scope=message))
             await send(message)
 
+        room = room_for(scope["path"])
+        read = _limited(scope, receive, room.body_bytes)
         try:
-            room = room_for(scope["path"])
             async with asyncio.timeout(room.answer_s):
-                await self._app(scope, _limited(receive, room.body_bytes), send_guarded)
+                await self._app(scope, read, send_guarded)
         except ClientDisconnect:
             return  # nobody is there to answer
         except TimeoutError:
             log.warning("page_too_late")
             if not is_started:
-                await self._too_late(scope["path"])(scope, receive, send_guarded)
+                answer = await self._too_late(scope, read)
+                await answer(scope, receive, send_guarded)
 
     def _add_headers(self, scope: Scope, status: int, headers: MutableHeaders) -> None:
         if scope["path"].startswith("/admin"):
@@ -121,11 +125,18 @@ def room_for(path: str) -> Room:
     return next((room for pattern, room in ROOMS if pattern.fullmatch(path)), ORDINARY)
 
 
-def _limited(receive: Receive, room: int) -> Receive:
+def is_body_begun(scope: Scope) -> bool:
+    """Whether somebody has read of it: nobody can from its beginning any more."""
+    return _BEGUN in scope.get("state", {})
+
+
+def _limited(scope: Scope, receive: Receive, room: int) -> Receive:
     """Counts while it reads: a Content-Length may lie."""
+    state = scope.setdefault("state", {})
 
     async def limited() -> Message:
         nonlocal room
+        state[_BEGUN] = True
         message = await receive()
         room -= len(message.get("body", b""))
         if room < 0:

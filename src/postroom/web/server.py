@@ -1,24 +1,43 @@
-"""The HTTP server around the application: uvicorn, started and stopped by us."""
+"""The HTTP server around the application: uvicorn, started and stopped by us.
+
+Asked to stop, it loses no request, so that webs can be restarted in turn:
+
+    notice      /readyz fails and streams end, all else is answered, each answer with
+                “Connection: close”: whoever sends requests here learns to send them elsewhere
+    linger      nobody new can connect; who has connected is taken in and answered
+    the end     the listener is closed, open requests are finished, for what is left of the grace
+
+Killed instead, requests at work get no answer; those who sent them may repeat them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import socket
+import struct
+import sys
 from collections.abc import Iterator
 
 import uvicorn
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONNECTIONS_WAITING_MAX = 512
 CONNECTIONS_MAX = 2000  # beyond it 503 at once: each one costs memory
+LINGER_S = 0.25  # more than a handshake, and what follows it, takes on the way to a proxy
+LINGER_LOOKS = 5  # the loop takes in who is waiting at least so often
 _STOPPING = "postroom.stopping"
+_CLOSE = (b"connection", b"close")
 
 
 class WebServer:
-    def __init__(self, app: ASGIApp, grace_s: float) -> None:
+    """`notice_s` is a part of `grace_s`."""
+
+    def __init__(self, app: ASGIApp, grace_s: float, notice_s: float = 0.0) -> None:
         self._stopping = asyncio.Event()
+        self._notice_s = notice_s
         config = uvicorn.Config(
             self._telling(app),
             lifespan="on",
@@ -28,7 +47,7 @@ class WebServer:
             proxy_headers=False,
             backlog=CONNECTIONS_WAITING_MAX,
             limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=max(1, int(grace_s)),
+            timeout_graceful_shutdown=max(1, int(grace_s - notice_s)),
         )
         self._server = _Server(config)
 
@@ -37,15 +56,24 @@ class WebServer:
 
     def stop(self) -> None:
         """Open requests are finished; streams, which would never be, are told to end."""
-        self._stopping.set()
+        if not self._stopping.is_set():  # a second signal does not begin anew
+            self._stopping.set()
+            asyncio.get_running_loop().call_later(self._notice_s, self._end)
+
+    def _end(self) -> None:
         self._server.should_exit = True
 
     def _telling(self, app: ASGIApp) -> ASGIApp:
-        """Every request knows when the server is about to stop."""
+        """Every request knows when the server is about to stop, and every answer says so."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_on(message: Message) -> None:
+                if message["type"] == "http.response.start" and self._stopping.is_set():
+                    message["headers"] = [*message.get("headers", ()), _CLOSE]
+                await send(message)
+
             scope[_STOPPING] = self._stopping
-            await app(scope, receive, send)
+            await app(scope, receive, send_on)
 
         return told
 
@@ -61,3 +89,38 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are ours: the role asks the server to stop."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closing a listener resets whoever waits in its queue: first there must be nobody."""
+        for listener in sockets or []:
+            refuse_newcomers(listener)
+        for _ in range(LINGER_LOOKS):
+            await asyncio.sleep(LINGER_S / LINGER_LOOKS)
+        await super().shutdown(sockets)
+
+
+# --- Nobody new -----------------------------------------------------------------------------------
+
+_SO_ATTACH_FILTER = 26  # Linux; socket.SO_ATTACH_FILTER is missing from the standard library
+# A classic BPF program over each TCP segment that is meant for the listener (linux/filter.h): as
+# (code, jump if true, jump if false, operand).
+_DROP_SYN = (
+    (0x30, 0, 0, 13),  # load byte 13, the flags
+    (0x45, 0, 1, 0x02),  # is SYN among them?
+    (0x06, 0, 0, 0),  # yes: drop it
+    (0x06, 0, 0, 0xFFFFFFFF),  # no: the rest of a handshake that has begun
+)
+
+
+def refuse_newcomers(listener: socket.socket) -> None:
+    """Let nobody begin to connect, while who has begun is taken in (Linux; elsewhere nothing).
+
+    A SYN that is dropped is sent again a second later, and then refused: nobody had sent a request.
+    """
+    if sys.platform != "linux":
+        return
+    program = b"".join(struct.pack("=HBBI", *step) for step in _DROP_SYN)
+    kept = ctypes.create_string_buffer(program)
+    header = struct.pack("@HP", len(_DROP_SYN), ctypes.addressof(kept))
+    with contextlib.suppress(OSError):  # a kernel without filters: what is left is the notice
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, header)

@@ -1,15 +1,19 @@
-"""Texts people read go through gettext from the first line; English is what the code says."""
+"""Templates, and texts in the language of whoever reads a page.
+
+Python makes texts with `_` of domain/texts.py, and templates with {% trans %} and `_()`; both are
+put into the language of the request when the page is made. Not in a {% set %} at the top of a
+template that others import: it runs once for all readers.
+"""
 
 from __future__ import annotations
 
-from gettext import NullTranslations
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from postroom.domain.texts import language
+
 TEMPLATES = Path(__file__).parent / "templates"
-_english = NullTranslations()
-gettext = _english.gettext
 
 
 def pages() -> Environment:
@@ -22,5 +26,26 @@ def pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.install_gettext_translations(_english, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_callables(  # type: ignore[attr-defined]
+        gettext, _ngettext, newstyle=True, pgettext=_pgettext
+    )
+    environment.globals["language_tag"] = _language_tag
     return environment
+
+
+def gettext(message: str) -> str:
+    """At once, for whoever reads it now."""
+    return language().catalogue.gettext(message)
+
+
+def _ngettext(one: str, many: str, count: int) -> str:
+    return language().catalogue.ngettext(one, many, count)
+
+
+def _pgettext(context: str, message: str) -> str:
+    return language().catalogue.pgettext(context, message)
+
+
+def _language_tag() -> str:
+    """For <html lang>."""
+    return language().tag

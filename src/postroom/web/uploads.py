@@ -13,6 +13,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import _
 
 FLUSHED_BYTES = 1024 * 1024  # written by a thread: a disk may take its time
 FIELDS_MAX = 20
@@ -38,7 +39,7 @@ async def receive_file(request: Request, name: str, path: Path) -> Upload:
     """
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != MULTIPART or not options.get(b"boundary"):
-        raise BadInput("This is not a form with a file in it: open the page and try again.")
+        raise BadInput(_("This is not a form with a file in it: open the page and try again."))
     unfinished = path.with_suffix(".part")
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -59,7 +60,7 @@ async def _receive(request: Request, parts: _Parts, file: BinaryIO) -> Upload:
                 await asyncio.to_thread(file.write, parts.flushed())
         parts.finish()
     except FormParserError:
-        raise BadInput("The form came through damaged: try again.") from None
+        raise BadInput(_("The form came through damaged: try again.")) from None
     await asyncio.to_thread(file.write, parts.flushed())
     return parts.upload
 

@@ -14,7 +14,8 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.user import SESSION_LASTS, Role, Session, User
+from postroom.domain.texts import _
+from postroom.domain.user import ROLE_TEXTS, SESSION_LASTS, Role, Session, User
 from postroom.records import users
 from postroom.web.desk import Desk, client_of, desk_of, is_within
 
@@ -51,8 +52,11 @@ class AsRole:
             raise SignInFirst
         if not found.may(self.role):
             raise NotAllowed(
-                f"This needs the role {self.role.value}; yours is {found.user.role.value}: "
-                "ask an owner."
+                _(
+                    "This needs the role {wanted}; yours is {own}: ask an owner.",
+                    wanted=ROLE_TEXTS[self.role],
+                    own=ROLE_TEXTS[found.user.role],
+                )
             )
         return found
 
@@ -74,9 +78,9 @@ def check_where_from(request: Request) -> None:
     """From a network that may, and, to change anything, from our own pages alone."""
     desk = desk_of(request)
     if desk.admin_networks and not is_within(client_of(request), desk.admin_networks):
-        raise NotAllowed("The admin pages are not shown to your network.")
+        raise NotAllowed(_("The admin pages are not shown to your network."))
     if request.method not in SAFE_METHODS and not _is_own_page(request, desk):
-        raise NotAllowed("This came from another site: open the page here and try again.")
+        raise NotAllowed(_("This came from another site: open the page here and try again."))
 
 
 def _is_own_page(request: Request, desk: Desk) -> bool:

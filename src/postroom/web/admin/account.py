@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
@@ -11,15 +12,16 @@ from starlette.responses import Response
 
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput
-from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.domain.texts import _
+from postroom.domain.throttle import NO_WAIT, Rate
+from postroom.domain.token import sign
 from postroom.domain.user import User
 from postroom.flow import sign_in
 from postroom.flow.sign_in import Browser, WrongPassword
-from postroom.records import users
-from postroom.web.desk import client_of, desk_of
+from postroom.records import throttles, users
+from postroom.web.desk import Desk, client_of, desk_of, one_per_app
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show, show_bare
-from postroom.web.texts import gettext as _
 from postroom.web.throttles import network_of
 from postroom.web.visitor import (
     Anybody,
@@ -32,37 +34,61 @@ from postroom.web.visitor import (
 
 router = APIRouter()
 HOME = "/admin"
+HOUR = timedelta(hours=1)
 # So many at once and so many an hour: a person mistypes, a program tries for ever. For one address
 # they count by network, or anybody could lock anybody out.
 ADDRESS_TRIES = 10
 NETWORK_TRIES = 50
-CALLERS_MAX = 10_000
+_OF_ADDRESS = Rate(ADDRESS_TRIES, HOUR, ADDRESS_TRIES)
+_OF_NETWORK = Rate(NETWORK_TRIES, HOUR, NETWORK_TRIES)
+REFUSED_MAX = 10_000
 
 
 class Tries:
-    """How often this process was asked to let somebody in."""
+    """How often somebody asked to be let in, whichever web they asked.
 
-    def __init__(self) -> None:
-        hour = timedelta(hours=1)
-        self._of_address = Throttle(
-            ADDRESS_TRIES, hour, burst=ADDRESS_TRIES, callers_max=CALLERS_MAX
-        )
-        self._of_network = Throttle(
-            NETWORK_TRIES, hour, burst=NETWORK_TRIES, callers_max=CALLERS_MAX
-        )
+    Guesses at a password are counted one by one in storage, not told every few seconds as calls
+    are: looking at a password costs more than the row, and a round would be a gift of guesses.
+    Who has to wait is remembered here, so that trying on costs storage nothing.
+    """
 
-    def may_try(self, network: str, address: str, now: datetime) -> bool:
+    def __init__(self, desk: Desk) -> None:
+        self._tables = desk.storage.tables
+        self._secret = desk.site.secret
+        self._refused_until: OrderedDict[str, datetime] = OrderedDict()
+
+    async def may_try(self, network: str, address: str, now: datetime) -> bool:
         """Counted before the password is looked at, so that many at once are many tries."""
-        if self._of_network.wait(network, now) > NO_WAIT:
+        all_, these = self._hidden(network), self._hidden(network, address)
+        if self._is_refused(all_, now) or self._is_refused(these, now):
             return False
-        return self._of_address.wait(f"{network} {address}", now) <= NO_WAIT
+        return await self._is_counted(all_, _OF_NETWORK, now) and await self._is_counted(
+            these, _OF_ADDRESS, now
+        )
 
-    def forgive(self, network: str, address: str) -> None:
-        self._of_address.forgive(f"{network} {address}")
+    async def forgive(self, network: str, address: str) -> None:
+        await throttles.forgive_tries(self._tables, self._hidden(network, address))
+
+    async def _is_counted(self, caller: str, rate: Rate, now: datetime) -> bool:
+        wait = await throttles.count_try(self._tables, caller, rate, now)
+        if wait > NO_WAIT:
+            self._refused_until[caller] = now + wait
+            self._refused_until.move_to_end(caller)
+            if len(self._refused_until) > REFUSED_MAX:
+                self._refused_until.popitem(last=False)
+        return wait <= NO_WAIT
+
+    def _is_refused(self, caller: str, now: datetime) -> bool:
+        """Further away than an hour it was written by a wrong clock: nobody waits for that."""
+        return now < self._refused_until.get(caller, now) < now + HOUR
+
+    def _hidden(self, *caller: str) -> str:
+        return sign(self._secret, "tries", *caller)
 
 
 _BROWSERS = ("Edg", "OPR", "Firefox", "Chrome", "Safari")
 _SYSTEMS = ("Windows", "Android", "iPhone", "iPad", "Macintosh", "Linux")
+_COMMON_NAMES = {"Edg": "Edge", "OPR": "Opera", "Macintosh": "Mac"}
 
 
 @router.get("/sign-in")
@@ -78,14 +104,14 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     desk, form = desk_of(request), await posted(request)
     where = _safe(form.value("next"))
     tries, who = _tries(request), form.value("address").strip().casefold()[:320]
-    if not tries.may_try(network_of(client_of(request)), who, desk.clock.now()):
+    if not await tries.may_try(network_of(client_of(request)), who, desk.clock.now()):
         form.mistake = _("Too many tries: wait a few minutes.")
         return _door(request, form, where, status=429)
     user = await sign_in.check(desk.storage.tables, form.value("address"), form.value("password"))
     if user is None:
         form.mistake = _("The address or the password is not right.")
         return _door(request, form, where, status=422)
-    tries.forgive(network_of(client_of(request)), who)
+    await tries.forgive(network_of(client_of(request)), who)
     return await _let_in(request, user, where)
 
 
@@ -141,7 +167,7 @@ async def account_page(request: Request, visitor: Viewer) -> Response:
 async def change_password(request: Request, visitor: Viewer) -> Response:
     desk, form = desk_of(request), await posted(request)
     tables, now = desk.storage.tables, desk.clock.now()
-    if not _tries(request).may_try(visitor.session.id, visitor.user.key, now):
+    if not await _tries(request).may_try(visitor.session.id, visitor.user.key, now):
         form.mistake = _("Too many tries: wait a few minutes.")
         return await _account(request, visitor, form, status=429)
     try:
@@ -199,11 +225,7 @@ async def _let_in(request: Request, user: User, where: str) -> Response:
 
 
 def _tries(request: Request) -> Tries:
-    state = request.app.state
-    if not hasattr(state, "tries"):
-        state.tries = Tries()
-    tries: Tries = state.tries
-    return tries
+    return one_per_app(request.app, Tries, desk_of(request))
 
 
 def _safe(where: str) -> str:
@@ -212,8 +234,9 @@ def _safe(where: str) -> str:
 
 
 def _browser(agent: str) -> str:
-    """“Firefox on Linux”, as far as it says so."""
-    name = next((each for each in _BROWSERS if each in agent), _("A browser"))
-    system = next((each for each in _SYSTEMS if each in agent), _("an unknown system"))
-    name = {"Edg": "Edge", "OPR": "Opera"}.get(name, name)
-    return f"{name} · {'Mac' if system == 'Macintosh' else system}"
+    """“Firefox · Linux”, as far as it says so; empty if it says neither."""
+    found = [
+        *[each for each in _BROWSERS if each in agent][:1],
+        *[each for each in _SYSTEMS if each in agent][:1],
+    ]
+    return " · ".join(_COMMON_NAMES.get(each, each) for each in found)

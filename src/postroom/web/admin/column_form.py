@@ -17,8 +17,8 @@ from postroom.domain.csv_rows import DELIMITER_NAMES, clipped
 from postroom.domain.errors import BadInput
 from postroom.domain.import_job import ImportJob, Purpose, check_basis, mapped
 from postroom.domain.subscriber import ATTRIBUTES_MAX
+from postroom.domain.texts import Text, _
 from postroom.web.forms import Form
-from postroom.web.texts import gettext as _
 
 COLUMNS_MAX = 60  # twice as many as a person has attributes
 SAMPLES = 3
@@ -39,7 +39,7 @@ class RowsShown(msgspec.Struct, frozen=True):
     encoding: str
 
     @property
-    def delimiter(self) -> str:
+    def delimiter(self) -> Text | str:
         delimiter = self.beginning.delimiter
         return DELIMITER_NAMES.get(delimiter, delimiter)
 
@@ -71,11 +71,9 @@ def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None
     """The job with what the form says; None, and sentences in the form, if that cannot be."""
     email = form.take("email", _position_among(beginning))
     purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
-    basis = form.take("basis", check_basis)
+    basis = form.take("basis", lambda text: check_basis(text, purpose))
     if purpose is None:
         form.mistakes["purpose"] = _("Say what the file is for.")
-    elif purpose is Purpose.ADD and not basis and "basis" not in form.mistakes:
-        form.mistakes["basis"] = _("Say why these people may be mailed; it is kept with each.")
     attributes = _attributes(form, beginning, email)
     if not form.is_good or email is None or purpose is None:
         return None
@@ -113,11 +111,13 @@ def _attributes(form: Form, beginning: Beginning, email: int | None) -> dict[int
             continue
         name = form.take(field, check_column_name)
         if name in found.values():
-            form.mistakes[field] = _("Two columns cannot both be %s: rename one.") % name
+            form.mistakes[field] = _("Two columns cannot both be {name}: rename one.", name=name)
         elif name:
             found[at] = name
     if len(found) > ATTRIBUTES_MAX:
-        form.mistake = _("At most %s columns can be kept: leave some out.") % ATTRIBUTES_MAX
+        form.mistake = _(
+            "At most {limit} columns can be kept: leave some out.", limit=ATTRIBUTES_MAX
+        )
     return found
 
 

@@ -23,12 +23,12 @@ from postroom.domain.csv_rows import REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import PostroomError, WrongState
 from postroom.domain.import_job import BAD_ROWS_SHOWN, ImportJob, Refusals, Status, started
+from postroom.domain.texts import _
 from postroom.flow.bring_in import CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.records import imports
 from postroom.storage.port import Conflict, StorageError
 from postroom.web.admin.import_files import files_of
-from postroom.web.desk import Desk
-from postroom.web.texts import gettext as _
+from postroom.web.desk import Desk, one_per_app
 
 log = structlog.get_logger("imports")
 RUNS_MAX = 2  # in a process: they share its one event loop with every page
@@ -62,7 +62,7 @@ class Runs:
         job, etag = await imports.read(tables, id_)
         job = started(job.as_of(now), secrets.token_hex(8), now, is_rehearsal=is_rehearsal)
         if not files_of(self._desk).of(id_).exists():
-            raise WrongState(_("The file is not here, but on %s.") % job.machine)
+            raise WrongState(_("The file is not here, but on {machine}.", machine=job.machine))
         return Run(self._desk, job, await imports.replace(tables, job, etag))
 
     def stop(self, id_: str) -> None:
@@ -92,11 +92,7 @@ def runs_of(request: Request) -> Runs:
 
 
 def runs_in(app: FastAPI) -> Runs:
-    """Those of this application, made at its first import."""
-    if not hasattr(app.state, "imports"):
-        app.state.imports = Runs(app.state.desk)
-    runs: Runs = app.state.imports
-    return runs
+    return one_per_app(app, Runs, app.state.desk)
 
 
 class Run:
@@ -136,9 +132,9 @@ class Run:
             return Status.FAILED, str(error)
         except StorageError as error:
             log.warning("import_failed", id=self._job.id, error=type(error).__name__)
-            return Status.FAILED, _SLOW
+            return Status.FAILED, str(_SLOW)
         except OSError as error:
-            return Status.FAILED, f"{_('The disk is in trouble')}: {error.strerror}."
+            return Status.FAILED, str(_("The disk is in trouble: {why}.", why=error.strerror))
         return (Status.STOPPED if self._is_stopped else Status.DONE), ""
 
     def stop(self) -> None:

@@ -13,6 +13,7 @@ from postroom.domain.csv_source import opened
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.import_job import KEPT, ImportJob, clean_file_name
 from postroom.domain.mailing_list import check_list_name
+from postroom.domain.texts import _
 from postroom.records import imports, lists
 from postroom.storage.port import Conflict
 from postroom.web.admin.column_form import RowsShown, chosen, first_form
@@ -23,7 +24,6 @@ from postroom.web.desk import Desk, desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, part, show
 from postroom.web.security import TooLarge
-from postroom.web.texts import gettext as _
 from postroom.web.uploads import Upload, receive_file
 from postroom.web.visitor import Editor, Viewer, Visitor
 
@@ -158,7 +158,7 @@ async def report(request: Request, visitor: Viewer, id_: str) -> Response:
     job = await _read(request, id_)
     path = files_of(desk_of(request)).report(job.id)
     if not path.exists():
-        raise NotFound(f"The report is on {job.machine}.")
+        raise NotFound(_("The report is on {machine}.", machine=job.machine))
     return FileResponse(path, media_type="text/csv", filename=f"{job.list_name}-report.csv")
 
 
@@ -238,7 +238,7 @@ async def _received(request: Request, id_: str, form: Form) -> Upload | None:
     except BadInput as error:
         form.mistake = str(error)
     except OSError as error:
-        form.mistake = f"{_('The file cannot be kept here')}: {error.strerror}."
+        form.mistake = _("The file cannot be kept here: {why}.", why=error.strerror)
     return None
 
 

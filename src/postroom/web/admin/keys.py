@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -13,13 +15,15 @@ from postroom.domain.access_key import (
     check_key_name,
     check_key_rights,
 )
-from postroom.domain.errors import NotFound
+from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
+from postroom.domain.texts import _
 from postroom.records import keys, lists
+from postroom.storage.port import Tables
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Owner, Visitor
 
 router = APIRouter(prefix="/keys")
@@ -35,21 +39,55 @@ async def index(request: Request, visitor: Owner) -> Response:
     return await _index(request, visitor, Form({"right-subscribe": "yes"}))
 
 
+class Wanted(NamedTuple):
+    name: str
+    lists: tuple[str, ...]
+    rights: tuple[Right, ...]
+
+
 @router.post("/new")
 async def create(request: Request, visitor: Owner) -> Response:
     """The answer to the form shows the key, this once: it is kept nowhere."""
     desk, form = desk_of(request), await posted(request)
-    tables = desk.storage.tables
+    tables, done = desk.storage.tables, None
     name = form.take("name", check_key_name)
     names = form.take("lists", _list_names)
     rights = check_key_rights(right for right in Right if form.is_ticked(f"right-{right.value}"))
-    for each in names or ():
-        if await lists.find(tables, each) is None:
-            form.mistakes["lists"] = _("There is no list %s.") % each
-    if name is None or names is None or not form.is_good:
+    wanted = Wanted(name or "", names or (), rights)
+    try:
+        if form.is_good:
+            done = await act_once(request, visitor, form, lambda turn: _made(tables, wanted, turn))
+        else:
+            await _check_there(tables, wanted.lists)  # all that is wrong is told at once
+    except BadInput as error:
+        form.mistakes["lists"] = str(error)
+    if done is None:
         return await _index(request, visitor, form, status=422)
-    key, made = await keys.create(tables, name, names, desk.clock.now(), rights)
-    return show(request, visitor, "keys/made.html", key=key, made=made, url=desk.site.url)
+    if done.secret is None:
+        return show(request, visitor, "keys/made_before.html", name=wanted.name, id=done.what)
+    key, url = done.secret, desk.site.url
+    return show(request, visitor, "keys/made.html", key=key, made=wanted, url=url)
+
+
+async def _made(tables: Tables, wanted: Wanted, turn: Turn) -> Done:
+    await _check_there(tables, wanted.lists)
+    if turn.is_again:
+        await _revoke_unseen(tables, wanted.name, turn.at)
+    key, made = await keys.create(tables, wanted.name, wanted.lists, turn.at, wanted.rights)
+    return Done(made.id, key)
+
+
+async def _check_there(tables: Tables, names: tuple[str, ...]) -> None:
+    for name in names:
+        if await lists.find(tables, name) is None:
+            raise BadInput(_("There is no list {name}.", name=name))
+
+
+async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
+    """The key of an earlier try, which died before anybody was shown it, is of no use."""
+    async for key in keys.every_key(tables):
+        if (key.name, key.created_at, key.last_used_at) == (name, made_at, None):
+            await keys.revoke(tables, key.id)
 
 
 @router.post("/revoke")

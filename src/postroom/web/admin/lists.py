@@ -17,14 +17,15 @@ from postroom.domain.mailing_list import (
     check_postal_address,
     check_sender,
 )
+from postroom.domain.texts import _
 from postroom.flow import keep_lists
-from postroom.flow.keep_lists import Wording
+from postroom.flow.keep_lists import Wanted, Wording
 from postroom.records import counts, lists
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, list_named, posted
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
 
 router = APIRouter(prefix="/lists")
@@ -59,7 +60,7 @@ async def new_page(request: Request, visitor: Editor) -> Response:
 
 @router.post("/new")
 async def create(request: Request, visitor: Editor) -> Response:
-    desk, form = desk_of(request), await posted(request)
+    tables, form = desk_of(request).storage.tables, await posted(request)
     name = form.take("name", check_list_name)
     sender, description, postal = _checked(form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -67,14 +68,24 @@ async def create(request: Request, visitor: Editor) -> Response:
         is_open = form.is_ticked("public_form")
         wanted = keep_lists.checked(name, sender, description, postal, is_open)
         try:
-            await keep_lists.create(desk.storage.tables, wanted, desk.clock.now())
-            return go(f"/admin/lists/{name}", "created")
+            done = await act_once(request, visitor, form, lambda turn: _made(tables, wanted, turn))
+            return go(done.what, "created")
         except AlreadyThere as error:
             form.mistakes["name"] = str(error)
         except StorageError:
             form.keep_for_later()
             status = HTTPStatus.SERVICE_UNAVAILABLE
     return show(request, visitor, "lists/form.html", status, form=form, mailing_list=None)
+
+
+async def _made(tables: Tables, wanted: Wanted, turn: Turn) -> Done:
+    try:
+        await keep_lists.create(tables, wanted, turn.at)
+    except AlreadyThere:
+        known = await lists.find(tables, wanted.name) if turn.is_again else None
+        if known is None or known.created_at != turn.at:  # somebody else's
+            raise
+    return Done(f"/admin/lists/{wanted.name}")
 
 
 @router.get("/{name}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.csv_rows import csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message, Status
+from postroom.domain.texts import _
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft
 from postroom.records import bodies, fates, lists, messages
@@ -18,12 +20,13 @@ from postroom.records.fates import OUTCOMES, Fate, Place
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
 from postroom.web.admin.messages_watch import Progress, has_fresh_books, progress_of
+from postroom.web.admin.messages_write import drafted
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.letter import framed
+from postroom.web.once import act_once
 from postroom.web.pages import go, show
 from postroom.web.pulse import pulses_of
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
 
 router = APIRouter(prefix="/messages")
@@ -41,14 +44,14 @@ async def index(request: Request, visitor: Viewer) -> Response:
     wanted, after = query.get("status", ""), query.get("after", "")
     only = Status(wanted) if wanted in set(Status) else None
     if after and not _REF.fullmatch(after):
-        raise NotFound("No page begins there.")
+        raise NotFound(_("No page begins there."))
     found, next_ = await _page(tables, only, after)
     return show(
         request,
         visitor,
         "messages/index.html",
         messages=found,
-        statuses=[each.value for each in Status],
+        statuses=list(Status),
         only=only.value if only else "",
         after=after,
         next=next_,
@@ -143,7 +146,7 @@ async def mail(request: Request, visitor: Viewer, ref: str) -> Response:
     message, _etag = await read_for(request, ref)
     looked = await _look(request, message)
     if looked.letter is None or looked.letter.html is None:
-        raise NotFound("This message has no HTML.")
+        raise NotFound(_("This message has no HTML."))
     return framed(looked.letter.html)
 
 
@@ -159,11 +162,8 @@ async def _look(request: Request, message: Message) -> Looked:
     people = await sample(tables, message.list_name)
     written = Written(message, mailing_list, html, text)
     looked = await look_at(written, person, people, desk.site, desk.clock.now())
-    return (
-        Looked(person, looked.letter, [nobody, *looked.warnings], looked.mistake)
-        if nobody
-        else looked
-    )
+    warnings = [nobody, *looked.warnings] if nobody else looked.warnings
+    return msgspec.structs.replace(looked, warnings=warnings)
 
 
 # --- Who got what -----------------------------------------------------------------------------
@@ -223,8 +223,7 @@ async def _csv(people: AsyncIterator[Fate]) -> AsyncIterator[str]:
 @router.post("/{ref}/copy")
 async def copy(request: Request, visitor: Editor, ref: str) -> Response:
     """A new draft with the same words."""
-    desk = desk_of(request)
-    storage = desk.storage
+    storage, form = desk_of(request).storage, await posted(request)
     message, _etag = await read_for(request, ref)
     try:
         html, text = await bodies.load(storage.blobs, message)
@@ -236,10 +235,10 @@ async def copy(request: Request, visitor: Editor, ref: str) -> Response:
             markdown=await bodies.load_markdown(storage.blobs, message),
             on_doubt=message.on_doubt,
         )
-        made = await compose.compose(storage, draft, desk.clock.now())
-    except (NotFound, BadInput) as error:  # its list or its bodies are gone
+        done = await act_once(request, visitor, form, lambda turn: drafted(storage, draft, turn))
+    except (NotFound, BadInput, WrongState) as error:  # its list or its bodies are gone
         return await details(request, visitor, message, Form(mistake=str(error)), 409)
-    return go(f"/admin/messages/{made.ref}", "copied")
+    return go(done.what, "copied")
 
 
 @router.get("/{ref}/delete")

@@ -12,19 +12,21 @@ from datetime import datetime
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
-from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.address import Address, BadAddress, parse_address, parse_mailbox
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
+from postroom.domain.texts import Text, _, ngettext
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
 from postroom.mail.mime import compile_mail, format_date, message_id
+from postroom.mail.spam_finding import Finding
+from postroom.mail.spam_signs import Mail, spam_signs
 from postroom.records import subscribers
 from postroom.storage.port import Tables
+from postroom.web.admin.spam_sentences import Advices, advise
 from postroom.web.letter import Letter, read_letter
-from postroom.web.texts import gettext as _
 
 GMAIL_CLIPS_BYTES = 102 * 1024
 PEOPLE_SAMPLED = 200  # whose attributes are looked at: a page reads no list
-WORDS_MIN = 20  # beside pictures: filters distrust a mail that is nothing but a picture
 LINKS_SHOWN = 5
 ALWAYS_KNOWN = ("email", "unsubscribe_url")
 _MADE_UP = "student1@contoso.edu"
@@ -52,8 +54,9 @@ class Looked(msgspec.Struct, frozen=True):
 
     person: Person
     letter: Letter | None = None
-    warnings: list[str] = []
+    warnings: list[str | Text] = []
     mistake: str = ""
+    signs: list[Advices] = []  # of spam, the heaviest first
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -74,7 +77,7 @@ async def find_person(tables: Tables, list_name: str, text: str) -> tuple[Person
         return made_up(), str(error)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None or found[0].gone:
-        return made_up(), _("%s is not on this list.") % address.typed
+        return made_up(), str(_("{address} is not on this list.", address=address.typed))
     return Person(address, found[0].attributes), ""
 
 
@@ -101,17 +104,17 @@ def _look_at(written: Written, person: Person, people: Sample, site: Site, now: 
         return Looked(person)
     try:
         letter, fields = _letter(written, person, site, now)
+        signs = advise(_spam_signs(written))
     except ValueError as error:  # a template or a header that cannot be sent
         return Looked(person, mistake=str(error))
-    warnings = [
+    warnings: list[str | Text] = [
         *_about_size(letter),
-        *_about_subject(written.message.subject),
         *_about_parts(written),
         *_about_links(written.html or ""),
         *_about_pictures(written.html or ""),
         *_about_fields(fields, people),
     ]
-    return Looked(person, letter, warnings)
+    return Looked(person, letter, warnings, signs=signs)
 
 
 def _letter(
@@ -137,24 +140,31 @@ def _letter(
 # --- What is wrong with it --------------------------------------------------------------------
 
 
-def _about_size(letter: Letter) -> list[str]:
+def _spam_signs(written: Written) -> list[Finding]:
+    mail = Mail(
+        subject=written.message.subject,
+        sender_domain=parse_mailbox(written.message.sender).address.domain,
+        html=written.html,
+        text=written.text,
+        postal=written.mailing_list.postal_address if written.mailing_list else None,
+    )
+    return spam_signs(mail)
+
+
+def _about_size(letter: Letter) -> list[Text]:
     size = len((letter.html or "").encode())
     if size <= GMAIL_CLIPS_BYTES:
         return []
     return [
-        _("The HTML has %s kB: Gmail cuts off what is over 102 kB, and hides the link to leave.")
-        % (size // 1024)
+        _(
+            "The HTML has {size} kB: Gmail cuts off what is over 102 kB, and hides the link to "
+            "leave.",
+            size=size // 1024,
+        )
     ]
 
 
-def _about_subject(subject: str) -> list[str]:
-    letters = [each for each in subject if each.isalpha()]
-    if len(letters) > 5 and all(each.isupper() for each in letters):
-        return [_("The subject is all capitals, which filters take for shouting.")]
-    return [_("The subject has more than one “!”: filters count them.")] * (subject.count("!") > 1)
-
-
-def _about_parts(written: Written) -> list[str]:
+def _about_parts(written: Written) -> list[Text]:
     if written.html is None:
         return [_("There is no HTML: everybody gets the text.")]
     if written.text is None:
@@ -162,7 +172,8 @@ def _about_parts(written: Written) -> list[str]:
     return [] if written.text.strip() else [_("The text part is empty: leave it out, or write it.")]
 
 
-def _about_links(html: str) -> list[str]:
+def _about_links(html: str) -> list[Text]:
+    """Those that lead nowhere; where the others lead is a matter of spam signs."""
     hrefs = [
         (node.attributes.get("href") or "").strip()
         for node in LexborHTMLParser(html).css("a, area")
@@ -170,45 +181,51 @@ def _about_links(html: str) -> list[str]:
     ]
     literal = [href for href in hrefs if not href.startswith("{{")]
     empty = sum(href in ("", "#") for href in literal)
-    plain = [href for href in literal if href.lower().startswith("http://")]
     relative = [href for href in literal if href not in ("", "#") and ":" not in href]
-    found: list[str] = []
+    found: list[Text] = []
     if empty:
-        found.append(_("Links that lead nowhere: %s.") % empty)
-    if plain:
-        found.append(_("Links without https: %s.") % _some(plain))
+        found.append(_("Links that lead nowhere: {count}.", count=empty))
     if relative:
         found.append(
-            _("Links that are relative, and work in no mail: %s. Begin them with https://.")
-            % _some(relative)
+            _(
+                "Links that are relative, and work in no mail: {links}. Begin them with https://.",
+                links=_some(relative),
+            )
         )
     return found
 
 
-def _about_pictures(html: str) -> list[str]:
-    page = LexborHTMLParser(html)
-    pictures = page.css("img")
-    nameless = sum("alt" not in node.attributes for node in pictures)
-    found: list[str] = []
-    if nameless:
-        found.append(
-            _("Pictures without a description (alt), which many people see instead: %s.") % nameless
+def _about_pictures(html: str) -> list[Text]:
+    nameless = sum("alt" not in node.attributes for node in LexborHTMLParser(html).css("img"))
+    if not nameless:
+        return []
+    return [
+        _(
+            "Pictures without a description (alt), which many people see instead: {count}.",
+            count=nameless,
         )
-    if pictures and len((page.body.text() if page.body else "").split()) < WORDS_MIN:
-        found.append(_("There is little text beside the pictures: filters distrust that."))
-    return found
+    ]
 
 
-def _about_fields(fields: frozenset[str], people: Sample) -> list[str]:
+def _about_fields(fields: frozenset[str], people: Sample) -> list[Text]:
     unknown = sorted(fields - set(people.fields) - set(ALWAYS_KNOWN))
     if not unknown or not people.size:
         return []
     names = ", ".join(f"{{{{ {name} }}}}" for name in unknown)
     if people.is_all:
-        return [_("Nobody on the list has %s: the place stays empty, or says its default.") % names]
+        return [
+            _(
+                "Nobody on the list has {names}: the place stays empty, or says its default.",
+                names=names,
+            )
+        ]
     return [
-        _("None of the first %(size)s people of the list has %(names)s: misspelt, perhaps?")
-        % {"size": people.size, "names": names}
+        ngettext(
+            "The first person of the list has no {names}: misspelt, perhaps?",
+            "None of the first {count} people of the list has {names}: misspelt, perhaps?",
+            people.size,
+            names=names,
+        )
     ]
 
 

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from postroom.domain.due_time import BadZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message
-from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.domain.texts import _
+from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
 from postroom.flow import compose, steer, test_mail
 from postroom.records import bodies, counts, messages
@@ -20,12 +21,12 @@ from postroom.web.admin.messages import details, read_for
 from postroom.web.desk import Desk, desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
+from postroom.web.throttles import Limit, throttles_of
 from postroom.web.visitor import Editor, Visitor
 
 router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
-USERS_COUNTED_MAX = 1000
+TESTS = Limit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
 
 
 # --- When it goes out -------------------------------------------------------------------------
@@ -106,16 +107,8 @@ async def send_test(request: Request, visitor: Editor, ref: str) -> Response:
 
 
 def _may_test(request: Request, desk: Desk, visitor: Visitor) -> bool:
-    state = request.app.state
-    if not hasattr(state, "tests"):
-        state.tests = Throttle(
-            TESTS_AN_HOUR,
-            timedelta(hours=1),
-            burst=TESTS_AN_HOUR,
-            callers_max=USERS_COUNTED_MAX,
-        )
-    tests: Throttle = state.tests
-    return tests.wait(visitor.user.key, desk.clock.now()) <= NO_WAIT
+    wait = throttles_of(request).wait(TESTS, visitor.user.key, desk.clock.now())
+    return wait <= NO_WAIT
 
 
 # --- On its way -------------------------------------------------------------------------------

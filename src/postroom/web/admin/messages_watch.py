@@ -13,13 +13,13 @@ from starlette.responses import Response
 
 from postroom.clock import Clock
 from postroom.domain.message import Message, Status
+from postroom.domain.texts import Text, _
 from postroom.flow import report
 from postroom.records import messages
 from postroom.storage.port import Tables
 from postroom.web.desk import Desk, desk_of
 from postroom.web.pages import number, part
 from postroom.web.pulse import News, Pulse, Pulses, pulses_of, stream
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Viewer, Visitor
 
 router = APIRouter(prefix="/messages")
@@ -55,18 +55,21 @@ class Progress(msgspec.Struct, frozen=True):
         return number(round(self.rate)) if self.rate >= 10 else f"{self.rate:.1f}"
 
     @property
-    def left(self) -> str:
-        """As long as the rate lasts; empty while nobody can tell."""
-        if self.message is None or self.rate < SLOWEST or not self.message.books.open:
-            return ""
-        return words_for(self.message.books.open / self.rate)
+    def left(self) -> Text | None:
+        """As long as the rate lasts; None while nobody can tell."""
+        if self.message is None or self.rate < SLOWEST:
+            return None
+        open_ = self.message.books.open + self.message.size - self.message.audience
+        if not open_:
+            return None
+        return words_for(open_ / self.rate)
 
     @property
-    def took(self) -> str:
+    def took(self) -> Text | None:
         """From the first person queued to the last fate known."""
         message = self.message
         if message is None or message.completed_at is None or message.queuing_at is None:
-            return ""
+            return None
         return words_for((message.completed_at - message.queuing_at).total_seconds())
 
     @property
@@ -76,15 +79,15 @@ class Progress(msgspec.Struct, frozen=True):
         return json.dumps([[each.at for each in points], [each.rate for each in points]])
 
 
-def words_for(seconds: float) -> str:
+def words_for(seconds: float) -> Text:
     """“22 s”, “5 min”, “3 h 20 min”."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 3:
-        return _("%s s") % (minutes * 60 + rest)
+        return _("{seconds} s", seconds=minutes * 60 + rest)
     hours, minutes = divmod(minutes, 60)
     if not hours:
-        return _("%s min") % minutes
-    return _("%(hours)s h %(minutes)s min") % {"hours": hours, "minutes": minutes}
+        return _("{minutes} min", minutes=minutes)
+    return _("{hours} h {minutes} min", hours=hours, minutes=minutes)
 
 
 def _rate(samples: Sequence[Sample], over_s: float) -> float:

@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Request
-from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, Response
 
 from postroom.domain.errors import BadInput, NotFound, WrongState
-from postroom.domain.mailing_list import MailingList, check_list_name
+from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import (
-    BODY_BYTES_MAX,
     EDITABLE,
     Message,
     OnDoubt,
     Status,
-    check_subject,
+    ref_of_call,
 )
+from postroom.domain.texts import Text, _
 from postroom.flow import compose
-from postroom.flow.compose import Draft, Revision
-from postroom.mail.markdown import html_from_markdown
-from postroom.mail.merge import BadTemplate, compile_header
-from postroom.records import bodies, lists, messages
+from postroom.flow.compose import Draft, Origin, Revision
+from postroom.records import lists, messages
 from postroom.storage.port import Conflict, Storage, StorageError, Tables
 from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
+from postroom.web.admin.messages_form import (
+    Said,
+    bodies_in,
+    posted_message,
+    said_in,
+    values_of,
+)
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, list_named, opened
+from postroom.web.forms import Form, list_named
 from postroom.web.letter import framed
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, part, show
 from postroom.web.texts import TEMPLATES
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Visitor
 
 router = APIRouter(prefix="/messages")
 LISTS_OFFERED_MAX = 200
-FIELD_BYTES_MAX = 2 * BODY_BYTES_MAX  # browsers send two characters for the end of a line
 KINDS = [("html", _("HTML")), ("markdown", _("Markdown"))]
 DOUBTS = [
     (
@@ -58,8 +62,8 @@ class Named(NamedTuple):
 
 
 class Example(NamedTuple):
-    title: str
-    sentence: str
+    title: Text
+    sentence: Text
     subject: str
     kind: str
     file: Path
@@ -110,21 +114,30 @@ async def write_nothing(request: Request, visitor: Editor) -> Response:
 
 @router.post("/write")
 async def create(request: Request, visitor: Editor) -> Response:
-    desk, form = desk_of(request), await posted_message(request)
-    said, status = _said(form), HTTPStatus.UNPROCESSABLE_ENTITY
+    storage, form = desk_of(request).storage, await posted_message(request)
+    said, status = said_in(form), HTTPStatus.UNPROCESSABLE_ENTITY
     if said:
         draft = Draft(**said._asdict())
         try:
-            message = await compose.compose(desk.storage, draft, desk.clock.now())
-            return go(f"/admin/messages/{message.ref}", "created")
-        except NotFound as error:
-            form.mistakes["list"] = str(error)
-        except BadInput as error:
-            form.mistakes["body"] = str(error)
+            with _mistakes_in(form):
+                done = await act_once(
+                    request, visitor, form, lambda turn: drafted(storage, draft, turn)
+                )
+                return go(done.what, "created")
         except StorageError:
             form.keep_for_later()
             status = HTTPStatus.SERVICE_UNAVAILABLE
     return await _form(request, visitor, form, None, status)
+
+
+async def drafted(storage: Storage, draft: Draft, turn: Turn) -> Done:
+    """A new draft; that of an earlier try is found under the ref which the form's token names."""
+    origin = Origin(turn.call, ref_of_call(turn.call, turn.at)) if turn.call else None
+    try:
+        message = await compose.compose(storage, draft, turn.at, origin)
+    except Conflict:  # of this moment alone: the next try has another ref
+        raise WrongState(_("Somebody wrote a message at the same moment: save again.")) from None
+    return Done(f"/admin/messages/{message.ref}")
 
 
 @router.get("/{ref}/write")
@@ -141,7 +154,7 @@ async def edit_page(request: Request, visitor: Editor, ref: str) -> Response:
 async def edit(request: Request, visitor: Editor, ref: str) -> Response:
     """Somebody else's change in the meantime comes back beside the fields."""
     storage, form = desk_of(request).storage, await posted_message(request)
-    said = _said(form)
+    said = said_in(form)
     try:
         if said and await _save(storage, ref, said, form):
             return go(f"/admin/messages/{ref}", "saved")
@@ -160,20 +173,28 @@ async def _save(storage: Storage, ref: str, said: Said, form: Form) -> bool:
     """Whether it stands there now as the form says; if not, the form says why."""
     revision = Revision(**said._asdict())
     try:
-        await compose.edit(storage, ref, revision, form.value("etag"))
-        return True
+        with _mistakes_in(form):
+            await compose.edit(storage, ref, revision, form.value("etag"))
+            return True
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
         if found:
             return not form.show_others(await values_of(storage, found[0]), found[1])
         form.mistake = _("The message is finished: it cannot be edited any more.")
+    return False
+
+
+@contextlib.contextmanager
+def _mistakes_in(form: Form) -> Iterator[None]:
+    """A refusal ends the work within, and stands beside the field that caused it."""
+    try:
+        yield
     except WrongState as error:
         form.mistake = str(error)
     except NotFound as error:
         form.mistakes["list"] = str(error)
     except BadInput as error:
         form.mistakes["body"] = str(error)
-    return False
 
 
 async def _find(tables: Tables, ref: str) -> Message | None:
@@ -215,14 +236,14 @@ async def _look(request: Request, form: Form) -> Looked:
         tables, mailing_list.name if mailing_list else "none", form.value("as")
     )
     if mailing_list is None:
-        return Looked(person, mistake=_("Choose a list first."))
+        return Looked(person, mistake=str(_("Choose a list first.")))
     try:
-        html, text, _markdown = _bodies(form)
+        html, text, _markdown = bodies_in(form)
         message = Message(
             ref="0",
             list_name=mailing_list.name,
             list_created_at=mailing_list.created_at,
-            subject=form.value("subject").strip() or _("(no subject)"),
+            subject=form.value("subject").strip() or str(_("(no subject)")),
             sender=mailing_list.sender,
             status=Status.DRAFT,
             created_at=desk.clock.now(),
@@ -238,91 +259,6 @@ async def _look(request: Request, form: Form) -> Looked:
 
 
 # --- The form ---------------------------------------------------------------------------------
-
-
-class Said(NamedTuple):
-    """What a form says, checked; named as in Draft and Revision."""
-
-    list_name: str
-    subject: str
-    on_doubt: OnDoubt
-    html: str | None
-    text: str | None
-    markdown: str | None
-
-
-def _said(form: Form) -> Said | None:
-    list_name = form.take("list", _chosen_list)
-    subject = form.take("subject", _subject)
-    doubt = form.value("on_doubt")
-    found = form.take("body", lambda _body: _bodies(form))
-    if not form.is_good or list_name is None or subject is None or found is None:
-        return None
-    on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
-    return Said(list_name, subject, on_doubt, *found)
-
-
-def _subject(text: str) -> str:
-    subject = check_subject(text)
-    try:
-        compile_header(subject)
-    except BadTemplate as error:
-        raise BadInput(str(error)) from error
-    return subject
-
-
-def _bodies(form: Form) -> tuple[str | None, str | None, str | None]:
-    """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
-    body, text = form.value("body"), form.value("text")
-    if form.value("kind") != "markdown" or not body.strip():
-        return body if body.strip() else None, text if text.strip() else None, None
-    try:
-        return html_from_markdown(body), text if text.strip() else None, body
-    except BadTemplate as error:
-        raise BadInput(str(error)) from error
-
-
-async def posted_message(request: Request) -> Form:
-    """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
-    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
-        form = Form(sent.fields)
-        for name, field in (("html_file", "body"), ("text_file", "text")):
-            file = sent.files.get(name)
-            if file and file.filename:
-                await _take_file(form, file, name, field)
-        return form
-
-
-async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
-    content = await file.read(BODY_BYTES_MAX + 1)
-    if len(content) > BODY_BYTES_MAX:
-        form.mistakes[name] = _("The file has more than 2 MiB: shorten it.")
-        return
-    try:
-        form.values[field] = content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
-        return
-    if field == "body":
-        is_markdown = (file.filename or "").lower().endswith((".md", ".markdown"))
-        form.values["kind"] = "markdown" if is_markdown else "html"
-
-
-async def values_of(storage: Storage, message: Message) -> dict[str, str]:
-    """The fields of a stored message; one that lost its bodies can be written again."""
-    try:
-        html, text = await bodies.load(storage.blobs, message)
-    except NotFound:
-        html, text = None, None
-    markdown = await bodies.load_markdown(storage.blobs, message)
-    return {
-        "list": message.list_name,
-        "subject": message.subject,
-        "on_doubt": message.on_doubt.value,
-        "kind": "html" if markdown is None else "markdown",
-        "body": (html or "") if markdown is None else markdown,
-        "text": text or "",
-    }
 
 
 async def _form(
@@ -373,16 +309,10 @@ async def _list_of(tables: Tables, name: str) -> MailingList | None:
     return None
 
 
-def _chosen_list(name: str) -> str:
-    if not name:
-        raise BadInput(_("Choose the list it goes to."))
-    return check_list_name(name)
-
-
 async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:
     """NotFound once it goes out: there is nothing to edit at this address any more."""
     await messages.read(tables, ref)
     found = await messages.find_live(tables, ref)
     if found is None:
-        raise NotFound(f"Message {ref} is archived.")
+        raise NotFound(_("Message {ref} is archived.", ref=ref))
     return found

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.domain.errors import NotFound
+from postroom.domain.texts import _
 from postroom.records import outbox
 from postroom.web.desk import Desk, desk_of
 from postroom.web.letter import framed, read_letter, subject_of
@@ -59,10 +60,10 @@ async def mail_page(request: Request, visitor: Editor, key: str) -> Response:
 @router.get("/{key}/html")
 async def mail_html(request: Request, visitor: Editor, key: str) -> Response:
     """For the frame alone."""
-    _, source = await outbox.read(_desk(request).storage, key)
+    _kept, source = await outbox.read(_desk(request).storage, key)
     html = read_letter(source).html
     if html is None:
-        raise NotFound("This mail has no HTML.")
+        raise NotFound(_("This mail has no HTML."))
     return framed(html)
 
 
@@ -70,7 +71,7 @@ def _desk(request: Request) -> Desk:
     """There is no outbox when mails really go out."""
     desk = desk_of(request)
     if not desk.has_outbox:
-        raise NotFound("Mails do not go to the outbox here.")
+        raise NotFound(_("Mails do not go to the outbox here."))
     return desk
 
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -15,9 +16,9 @@ from starlette.responses import Response
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
 from postroom.records import leases, lists, messages
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError, Troubles
 from postroom.web.admin.messages_watch import has_fresh_books
-from postroom.web.desk import Desk, desk_of
+from postroom.web.desk import Desk, desk_of, one_per_app
 from postroom.web.pages import part, show
 from postroom.web.pulse import News, Pulse, pulses_of, stream
 from postroom.web.server import stopping_of
@@ -29,6 +30,7 @@ SHOWN_MAX = 5
 GAUGED_EVERY_S = 10.0
 GAUGED_FOR = timedelta(hours=1)  # what the charts show, and how long nobody has to look
 GAUGES_MAX = 360
+TROUBLES_SHOWN_FOR_S = 600.0
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -46,6 +48,7 @@ class Overview(msgspec.Struct, frozen=True):
     dead_letters: int
     senders: int
     first_list: str  # its name; empty: there is none yet
+    troubles: Troubles = Troubles()  # of living roles with storage, if lately
     gauges: tuple[Gauge, ...] = ()
 
     @property
@@ -56,6 +59,10 @@ class Overview(msgspec.Struct, frozen=True):
     @property
     def sender_curve(self) -> str:
         return json.dumps([[at.at for at in self.gauges], [at.senders for at in self.gauges]])
+
+    @property
+    def trouble_at(self) -> datetime:
+        return datetime.fromtimestamp(self.troubles.last_at, UTC)
 
     @property
     def has_list(self) -> bool:
@@ -129,11 +136,7 @@ async def _gauge(desk: Desk) -> Gauge:
 
 
 def _gauges_of(request: Request) -> Gauges:
-    """Those of this application, made at its first call."""
-    state = request.app.state
-    if not hasattr(state, "gauges"):
-        state.gauges = Gauges(desk_of(request))
-    gauges: Gauges = state.gauges
+    gauges = one_per_app(request.app, Gauges, desk_of(request))
     gauges.look(stopping_of(request))
     return gauges
 
@@ -144,6 +147,7 @@ async def look(desk: Desk, gauges: Gauges) -> Overview:
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTERS)
     )
+    alive = await leases.living(storage.tables, now)
     going = [each for each in found if each.status in GOING_OUT | {Status.PAUSED}]
     pending = sorted(
         (each for each in found if each.status is Status.PENDING and each.due_at),
@@ -156,10 +160,20 @@ async def look(desk: Desk, gauges: Gauges) -> Overview:
         drafts=sum(each.status is Status.DRAFT for each in found),
         waiting=waiting,
         dead_letters=dead,
-        senders=await leases.living_senders(storage.tables, now),
+        senders=leases.senders_among(alive),
         first_list=await _first_list(storage),
         gauges=gauges.taken(now),
+        troubles=_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )
+
+
+def _troubles(met: Sequence[Troubles], now: datetime) -> Troubles:
+    """Those of all roles together, unless the last one is long past."""
+    last_at = max(each.last_at for each in met)
+    if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
+        return Troubles()
+    refused, in_doubt = sum(each.refused for each in met), sum(each.in_doubt for each in met)
+    return Troubles(refused, in_doubt, last_at)
 
 
 async def _counted(storage: Storage, message: Message) -> Message:

@@ -9,6 +9,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.texts import _
 from postroom.flow import move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import consents, lists, subscribers
@@ -16,6 +17,7 @@ from postroom.storage.port import Conflict
 from postroom.web.admin.person_form import (
     attributes_typed,
     find_person,
+    is_own,
     person_path,
     trace_of,
     values_of,
@@ -23,8 +25,8 @@ from postroom.web.admin.person_form import (
 from postroom.web.admin.subscribers import list_choices
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
 
 router = APIRouter(prefix="/subscribers/{list_name}/{who}")
@@ -59,7 +61,7 @@ async def edit(request: Request, visitor: Editor, list_name: str, who: str) -> R
     if to is None:
         return await _form(request, visitor, one, form, 422)
     try:
-        await _change(request, visitor, one, to, form.value("etag"))
+        where = await _saved(request, visitor, one, to, form)
     except AlreadyThere:
         await _explain(request, to, form)
     except NotFound:
@@ -69,7 +71,7 @@ async def edit(request: Request, visitor: Editor, list_name: str, who: str) -> R
         if not form.show_others(values_of(one), etag):  # a second click on the button
             return go(person_path(desk, one.list_name, one.key), "saved")
     else:
-        return go(person_path(desk, to.list_name, to.address.storage_key), "saved")
+        return go(where, "saved")
     return await _form(request, visitor, one, form, 409)
 
 
@@ -97,14 +99,23 @@ async def remove(request: Request, visitor: Editor, list_name: str, who: str) ->
     return go(person_path(desk, list_name, one.key), "removed")
 
 
-async def _change(
-    request: Request, visitor: Visitor, one: Subscriber, to: Destination, etag: str
-) -> None:
-    desk, trace = desk_of(request), trace_of(request, visitor)
-    tables, now = desk.storage.tables, desk.clock.now()
+async def _saved(
+    request: Request, visitor: Visitor, one: Subscriber, to: Destination, form: Form
+) -> str:
+    """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
+    desk, trace, etag = desk_of(request), trace_of(request, visitor), form.value("etag")
+    tables, where = desk.storage.tables, person_path(desk, to.list_name, to.address.storage_key)
+
+    async def go_over(turn: Turn) -> Done:
+        try:
+            await move.move(tables, one.list_name, one.key, to, etag=etag, now=turn.at, trace=trace)
+        except NotFound:
+            if not await is_own(tables, turn, to.list_name, to.address):
+                raise
+        return Done(where)
+
     if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
-        await move.move(tables, one.list_name, one.key, to, etag=etag, now=now, trace=trace)
-        return
+        return (await act_once(request, visitor, form, go_over)).what
     await subscribe.edit(
         tables,
         one.list_name,
@@ -112,10 +123,11 @@ async def _change(
         verified=to.verified,
         attributes=to.attributes,
         etag=etag,
-        now=now,
+        now=desk.clock.now(),
         spelling=to.address.typed,
         trace=trace,
     )
+    return where
 
 
 async def _destination(request: Request, form: Form) -> Destination | None:
@@ -142,10 +154,13 @@ async def _explain(request: Request, to: Destination, form: Form) -> None:
     found = await subscribers.find(tables, to.list_name, key)
     if found and found[0].gone:
         form.mistakes["bring_back"] = _(
-            "This address is gone from %s: tick this if they asked to come back."
-        ) % (to.list_name)
+            "This address is gone from {name}: tick this if they asked to come back.",
+            name=to.list_name,
+        )
     else:
-        form.mistakes["address"] = _("Somebody on %s has this address already.") % to.list_name
+        form.mistakes["address"] = _(
+            "Somebody on {name} has this address already.", name=to.list_name
+        )
 
 
 async def _form(
@@ -167,5 +182,5 @@ async def _form(
 async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
     found = await find_person(desk_of(request), list_name, who)
     if found.one.gone:
-        raise NotFound(f"They are not on {list_name} any more.")
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
     return found

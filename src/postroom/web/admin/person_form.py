@@ -12,13 +12,17 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from postroom.domain.address import Address
 from postroom.domain.consent import Trace, by_user
 from postroom.domain.errors import NotFound
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, attributes_from, clean_attributes
+from postroom.domain.texts import _
 from postroom.records import subscribers
+from postroom.storage.port import Tables
 from postroom.web.desk import Desk, client_of
 from postroom.web.forms import list_named
+from postroom.web.once import Turn
 from postroom.web.visitor import Visitor
 
 _GUID = re.compile(r"[0-9a-f]{32}")
@@ -47,8 +51,14 @@ async def find_person(desk: Desk, list_name: str, who: str) -> Found:
     elif key := key_of(desk, list_name, who):
         found = await subscribers.find(tables, list_name, key)
     if found is None:
-        raise NotFound("There is nobody like that on this list.")
+        raise NotFound(_("There is nobody like that on this list."))
     return Found(*found)
+
+
+async def is_own(tables: Tables, turn: Turn, list_name: str, address: Address) -> bool:
+    """Whether an earlier try of the same form brought them there."""
+    found = await subscribers.find(tables, list_name, address.storage_key)
+    return bool(turn.is_again and found and not found[0].gone and found[0].since == turn.at)
 
 
 def trace_of(request: Request, visitor: Visitor) -> Trace:

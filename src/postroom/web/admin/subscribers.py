@@ -16,19 +16,21 @@ from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Standing, Subscriber
+from postroom.domain.texts import _
 from postroom.flow import subscribe, take_out
 from postroom.records import counts, lists, subscribers
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.person_form import (
     attributes_typed,
+    is_own,
     key_of,
     person_path,
     trace_of,
 )
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, list_named, posted
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Editor, Viewer, Visitor
 
 router = APIRouter(prefix="/subscribers")
@@ -39,12 +41,7 @@ EXPORTED_AT_A_TIME = 500  # rows
 ATTRIBUTES_CHARS_SHOWN = 80
 _AFTER = "page of people"
 _BYTE_ORDER_MARK = "\ufeff"  # or spreadsheets take the file for Windows-1252
-STANDINGS = [
-    (Standing.ALL.value, _("everybody")),
-    (Standing.VERIFIED.value, _("verified")),
-    (Standing.UNVERIFIED.value, _("not verified")),
-    (Standing.GONE.value, _("gone")),
-]
+STANDINGS = [Standing.ALL, Standing.VERIFIED, Standing.UNVERIFIED, Standing.GONE]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -112,21 +109,42 @@ async def add(request: Request, visitor: Editor) -> Response:
     address = form.take("address", parse_address)
     attributes = form.take("attributes", attributes_typed)
     if form.is_good and address:
+
+        async def join(turn: Turn) -> Done:
+            await _join(request, visitor, turn, name, address, attributes or {}, form)
+            return Done(person_path(desk, name, address.storage_key))
+
         try:
-            await subscribe.add(
-                desk.storage.tables,
-                name,
-                address,
-                attributes or {},
-                verified=form.is_ticked("verified"),
-                now=desk.clock.now(),
-                bring_back=form.is_ticked("bring_back"),
-                trace=trace_of(request, visitor),
-            )
-            return go(person_path(desk, name, address.storage_key), "added")
+            return go((await act_once(request, visitor, form, join)).what, "added")
         except (AlreadyThere, Conflict):
             gone = await _explain(desk.storage.tables, name, address, form)
     return _new(request, visitor, mailing_list, form, gone, 409 if gone else 422)
+
+
+async def _join(
+    request: Request,
+    visitor: Visitor,
+    turn: Turn,
+    name: str,
+    address: Address,
+    attributes: dict[str, str],
+    form: Form,
+) -> None:
+    tables = desk_of(request).storage.tables
+    try:
+        await subscribe.add(
+            tables,
+            name,
+            address,
+            attributes,
+            verified=form.is_ticked("verified"),
+            now=turn.at,
+            bring_back=form.is_ticked("bring_back"),
+            trace=trace_of(request, visitor),
+        )
+    except AlreadyThere:
+        if not await is_own(tables, turn, name, address):
+            raise
 
 
 async def _explain(tables: Tables, name: str, address: Address, form: Form) -> Subscriber | None:
@@ -136,7 +154,7 @@ async def _explain(tables: Tables, name: str, address: Address, form: Form) -> S
         form.mistake = _("Somebody changed this at the same moment: try again.")
         return None
     if not found[0].gone:
-        form.mistakes["address"] = _("%s is on this list already.") % address.typed
+        form.mistakes["address"] = _("{address} is on this list already.", address=address.typed)
         return None
     form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
     return found[0]

@@ -7,14 +7,15 @@ from starlette.responses import Response
 
 from postroom.domain.address import parse_address
 from postroom.domain.errors import BadInput, NotFound, WrongState
-from postroom.domain.user import INVITATION_LASTS, Role
+from postroom.domain.texts import _
+from postroom.domain.user import INVITATION_LASTS, ROLE_TEXTS, Role
 from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.port import Conflict, Tables
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
+from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.texts import gettext as _
 from postroom.web.visitor import Owner, Visitor
 
 router = APIRouter(prefix="/users")
@@ -33,10 +34,18 @@ async def invite(request: Request, visitor: Owner) -> Response:
     role = form.take("role", _role)
     if not address or not role:
         return await _index(request, visitor, form, status=422)
-    token = await sign_in.invite(desk.storage.tables, address.typed, role, desk.clock.now())
-    link = f"{desk.site.url}/admin/welcome/{token}"
-    days = INVITATION_LASTS.days
-    return show(request, visitor, "users/link.html", link=link, address=address.typed, days=days)
+
+    async def make(turn: Turn) -> Done:
+        """An earlier link is void from here on, also that of a try that died before showing it."""
+        token = await sign_in.invite(desk.storage.tables, address.typed, role, turn.at)
+        return Done("/admin/users", token)
+
+    done = await act_once(request, visitor, form, make)
+    typed, days = address.typed, INVITATION_LASTS.days
+    if done.secret is None:
+        return show(request, visitor, "users/link_before.html", address=typed, days=days)
+    link = f"{desk.site.url}/admin/welcome/{done.secret}"
+    return show(request, visitor, "users/link.html", link=link, address=typed, days=days)
 
 
 @router.post("/role")
@@ -88,7 +97,7 @@ async def _index(request: Request, visitor: Visitor, form: Form, status: int = 2
         users=[user async for user in users.every_user(desk.storage.tables)],
         invited=await users.open_invitations(desk.storage.tables, desk.clock.now()),
         form=form,
-        roles=[(role.value, role.value) for role in Role],
+        roles=[(role.value, ROLE_TEXTS[role]) for role in Role],
     )
 
 
@@ -96,7 +105,7 @@ async def _known_key(tables: Tables, form: Form) -> str:
     """One of the keys that the page showed; anything else could not even be looked for."""
     keys = [user.key async for user in users.every_user(tables)]
     if form.value("key") not in keys:
-        raise NotFound("There is no such user.")
+        raise NotFound(_("There is no such user."))
     return form.value("key")
 
 

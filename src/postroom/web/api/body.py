@@ -3,7 +3,7 @@
 A body is a struct whose members each say what they want to be:
 
     class NewList(msgspec.Struct, forbid_unknown_fields=True):
-        name: Annotated[str, Member("a text, the name of a list", check_list_name, …)]
+        name: Annotated[str, Member(_("a text, the name of a list"), check_list_name, …)]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import Text, _
 from postroom.web.api.problems import Refused
 
 BODY_BYTES_MAX = 16 * 1024  # all attributes a subscriber may have, and room
@@ -34,7 +35,7 @@ def _as_it_is(value: Any) -> Any:
 class Member(msgspec.Struct, frozen=True):
     """What one member of a body must be: for the reader, for the refusal, for the documentation."""
 
-    wanted: str  # goes on after “name” must be
+    wanted: Text  # goes on after “name” must be
     check: Callable[[Any], Any] = _as_it_is  # the value as it is used; BadInput or BadAddress
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
 
@@ -59,10 +60,10 @@ async def receive(request: Request, bytes_max: int = 0) -> bytes:
             if len(body) > bytes_max:
                 raise Refused(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"Send a body of at most {bytes_max} bytes.",
+                    _("Send a body of at most {limit} bytes.", limit=bytes_max),
                 )
     except ClientDisconnect:
-        raise Refused(HTTPStatus.BAD_REQUEST, "Send the body to its end.") from None
+        raise Refused(HTTPStatus.BAD_REQUEST, _("Send the body to its end.")) from None
     return bytes(body)
 
 
@@ -102,7 +103,7 @@ def _check_content_type(request: Request) -> None:
     if kind != "application/json":
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            "Send JSON, with the header “Content-Type: application/json”.",
+            _("Send JSON, with the header “Content-Type: application/json”."),
         )
 
 
@@ -117,12 +118,14 @@ def _members(body: bytes, kind: type[msgspec.Struct]) -> dict[str, Any]:
         raise _not_json() from None
     except RecursionError:
         raise Refused(
-            HTTPStatus.UNPROCESSABLE_ENTITY, "Send one flat JSON object: this is nested too deep."
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            _("Send one flat JSON object: this is nested too deep."),
         ) from None
     if not isinstance(members, dict):
         names = [field.encode_name for field in msgspec.structs.fields(kind)]
         raise Refused(
-            HTTPStatus.UNPROCESSABLE_ENTITY, f"Send one JSON object, with {' and '.join(names)}."
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            _("Send one JSON object, with {names}.", names=" and ".join(names)),
         )
     return members
 
@@ -131,11 +134,11 @@ def _mistakes(members: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[M
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name, field in fields.items():
         if field.required and name not in members:
-            yield Mistake(name, f"“{name}” is missing: add it.")
+            yield Mistake(name, str(_("“{name}” is missing: add it.", name=name)))
     for name, value in members.items():
         if name not in fields:
             shown = name[:MISTAKE_CHARS_MAX]
-            yield Mistake(shown, f"“{shown}” is not known: take it out.")
+            yield Mistake(shown, str(_("“{shown}” is not known: take it out.", shown=shown)))
             continue
         detail = _wrong_with(name, value, fields[name])
         if detail:
@@ -149,7 +152,7 @@ def _wrong_with(name: str, value: Any, field: msgspec.structs.FieldInfo) -> str:
         if converted is not None:
             member.check(converted)
     except msgspec.ValidationError:
-        return f"“{name}” must be {member.wanted}."
+        return str(_("“{name}” must be {wanted}.", name=name, wanted=member.wanted))
     except (BadInput, BadAddress) as error:
         return str(error)
     return ""
@@ -158,7 +161,7 @@ def _wrong_with(name: str, value: Any, field: msgspec.structs.FieldInfo) -> str:
 def _unprocessable(mistakes: list[Mistake]) -> Refused:
     told = mistakes[:MISTAKES_TOLD_MAX]
     if not told:  # a later member of the same name hid the wrong one
-        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "Name each member only once.")
+        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, _("Name each member only once."))
     detail = " ".join(mistake.detail for mistake in told)
     if len({mistake.field for mistake in told}) > 1:
         return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=told)
@@ -166,4 +169,4 @@ def _unprocessable(mistakes: list[Mistake]) -> Refused:
 
 
 def _not_json() -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, "Send the body as JSON in UTF-8: this is not.")
+    return Refused(HTTPStatus.BAD_REQUEST, _("Send the body as JSON in UTF-8: this is not."))

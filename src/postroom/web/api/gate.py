@@ -23,29 +23,27 @@ from starlette.requests import Request
 
 from postroom.domain.access_key import AccessKey, Right, key_hash
 from postroom.domain.consent import Trace, by_key
-from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.domain.texts import Text, _
+from postroom.domain.throttle import NO_WAIT
 from postroom.records import keys
 from postroom.records.rows import Unreadable
-from postroom.storage.port import StorageError, Tables
-from postroom.web.api.problems import Refused, storage_failed
-from postroom.web.desk import Desk, client_of, desk_of
+from postroom.storage.port import Conflict, StorageError, Tables
+from postroom.web.api.problems import Refused, changed_meanwhile, storage_failed
+from postroom.web.desk import Desk, client_of, desk_of, one_per_app
+from postroom.web.throttles import Limit, throttles_of
 
 STORAGE_S_MAX = 5.0  # longer than that a client's own page would not wait
 KEY_KEPT = timedelta(seconds=5)  # a revoked key works no longer than this
 KEYS_KEPT_MAX = 1000
-KEY_CALLS_PER_S = 1000
-KEY_CALLS_BURST = 2000
+KEY_CALLS = Limit("keys", 1000, timedelta(seconds=1), 2000, KEYS_KEPT_MAX)
 
 T = TypeVar("T")
 
 
 class Gate:
-    """What one process remembers of its callers: keys for seconds, and how often they called."""
+    """What one process remembers of keys, for seconds."""
 
     def __init__(self) -> None:
-        self.calls = Throttle(
-            KEY_CALLS_PER_S, timedelta(seconds=1), burst=KEY_CALLS_BURST, callers_max=KEYS_KEPT_MAX
-        )
         self._keys: OrderedDict[str, tuple[AccessKey, datetime]] = OrderedDict()
 
     async def find_key(self, tables: Tables, key: str, now: datetime) -> AccessKey | None:
@@ -65,12 +63,7 @@ class Gate:
 
 
 def gate_of(request: Request) -> Gate:
-    """The gate of this application, made at its first call."""
-    state = request.app.state
-    if not hasattr(state, "gate"):
-        state.gate = Gate()
-    gate: Gate = state.gate
-    return gate
+    return one_per_app(request.app, Gate)
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class Caller:
         if not self.key.is_for(list_name):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
-                f"This key is not for the list {list_name[:60]}: use one that is.",
+                _("This key is not for the list {name}: use one that is.", name=list_name[:60]),
                 field=field,
             )
 
@@ -113,11 +106,14 @@ def with_right(right: Right) -> Callable[..., Awaitable[Caller]]:
         desk, gate = desk_of(request), gate_of(request)
         now = desk.clock.now()
         key = await _known_key(desk, gate, bearer, now)
-        count(gate.calls, key.id, now, "This key calls too often")
+        count(request, KEY_CALLS, key.id, now, _("This key calls too often"))
         if not key.has(right):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
-                f"This key has no right to {right}: use one made with “--right {right}”.",
+                _(
+                    "This key has no right to {right}: use one made with “--right {right}”.",
+                    right=right,
+                ),
             )
         return Caller(desk, key, now, by_key(key.id, client_of(request)))
 
@@ -138,19 +134,19 @@ async def _known_key(
     if key is None:
         raise Refused(
             HTTPStatus.UNAUTHORIZED,
-            "Send a valid access key, as in “Authorization: Bearer prk_…”.",
+            _("Send a valid access key, as in “Authorization: Bearer prk_…”."),
             {"WWW-Authenticate": "Bearer"},
         )
     return key
 
 
-def count(throttle: Throttle, caller: str, now: datetime, what: str) -> None:
-    wait = throttle.wait(caller, now)
+def count(request: Request, limit: Limit, caller: str, now: datetime, what: Text) -> None:
+    wait = throttles_of(request).wait(limit, caller, now)
     if wait > NO_WAIT:
         seconds = math.ceil(wait.total_seconds())
         raise Refused(
             HTTPStatus.TOO_MANY_REQUESTS,
-            f"{what}: try again in {seconds} s.",
+            _("{what}: try again in {seconds} s.", what=what, seconds=seconds),
             {"Retry-After": str(seconds)},
         )
 
@@ -160,5 +156,7 @@ async def answered(answer: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(STORAGE_S_MAX):
             return await answer
+    except Conflict as error:
+        raise changed_meanwhile() from error
     except (StorageError, Unreadable, TimeoutError) as error:
         raise storage_failed(error) from error

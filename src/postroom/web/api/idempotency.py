@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.errors import PostroomError
+from postroom.domain.texts import _
 from postroom.records import idempotency
 from postroom.records.idempotency import Answer, Begun, Busy, Different
 from postroom.web.api.gate import Caller
@@ -57,7 +58,7 @@ async def _begin(request: Request, caller: Caller, key: str, body: bytes) -> Beg
     if not _KEY.fullmatch(key):
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "“Idempotency-Key” must be 1 to 100 printable ASCII characters.",
+            _("“Idempotency-Key” must be 1 to 100 printable ASCII characters."),
             field=HEADER,
         )
     fingerprint = _fingerprint(request, body)
@@ -65,14 +66,14 @@ async def _begin(request: Request, caller: Caller, key: str, body: bytes) -> Beg
     if isinstance(begun, Different):
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "This Idempotency-Key was used for another call: take a new one for each.",
+            _("This Idempotency-Key was used for another call: take a new one for each."),
             field=HEADER,
         )
     if isinstance(begun, Busy):
         seconds = max(1, math.ceil(begun.wait.total_seconds()))
         raise Refused(
             HTTPStatus.CONFLICT,
-            f"The same call is under way: ask again in {seconds} s.",
+            _("The same call is under way: ask again in {seconds} s.", seconds=seconds),
             {"Retry-After": str(seconds)},
         )
     return begun

@@ -21,7 +21,9 @@ from postroom.domain.mailing_list import (
     check_list_name,
     check_postal_address,
     check_sender,
+    list_data,
 )
+from postroom.domain.texts import _
 from postroom.flow import keep_lists
 from postroom.flow.keep_lists import Wording
 from postroom.records import counts, lists
@@ -46,7 +48,7 @@ from postroom.web.api.versions import Seen
 router = APIRouter(route_class=ApiRoute, tags=["lists"])
 ListName = Annotated[str, Path(description="The name of a list.", examples=["contoso1"])]
 
-_EXAMPLE: dict[str, Any] = {
+EXAMPLE: dict[str, Any] = {
     "name": "contoso1",
     "from": "History Department <donotreply@contoso.edu>",
     "description": "History Department announcements",
@@ -68,28 +70,28 @@ _COUNTED = described.named(
 _PAGE = described.page_of("ListPage", _LIST)
 
 _NAME = Member(
-    "a text, the name of the list",
+    _("a text, the name of the list"),
     check_list_name,
     {"type": "string", "pattern": f"^[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}$"},
 )
 _SENDER = Member(
-    "a text, the From of its mails",
+    _("a text, the From of its mails"),
     check_sender,
     {"type": "string", "description": "An address, or “Name <address>”."},
 )
 _DESCRIPTION = Member(
-    "a text of one line",
+    _("a text of one line"),
     check_description,
     {"type": "string", "maxLength": DESCRIPTION_CHARS_MAX},
 )
 _POSTAL_ADDRESS = Member(
-    "a text of one line",
+    _("a text of one line"),
     check_postal_address,
     {"type": "string", "maxLength": POSTAL_ADDRESS_CHARS_MAX},
 )
 
 _PUBLIC_FORM = Member(
-    "true or false",
+    _("true or false"),
     schema=TRUTH | {"description": "Whether it has a page on which anybody may sign up."},
 )
 
@@ -113,7 +115,7 @@ class ListChange(msgspec.Struct, forbid_unknown_fields=True):
     "/lists",
     summary="Mailing lists by name",
     responses=responses(
-        200, "A page of lists.", _PAGE, {"items": [_EXAMPLE], "next": None},
+        200, "A page of lists.", _PAGE, {"items": [EXAMPLE], "next": None},
         refused=(422,), headers=("Link",),
     ),
     openapi_extra={"parameters": paging.parameters()},
@@ -140,13 +142,13 @@ async def _own_lists(caller: Caller, asked: paging.Asked) -> tuple[list[MailingL
     status_code=HTTPStatus.CREATED,
     summary="Make a list",
     responses=responses(
-        201, "The list.", _LIST, _EXAMPLE,
+        201, "The list.", _LIST, EXAMPLE,
         refused=(409, *WITH_BODY), headers=("ETag", "Location"),
     ),
     openapi_extra={
         "parameters": [described.IDEMPOTENCY_KEY],
         "requestBody": described.taking(
-            NewList, {name: text for name, text in _EXAMPLE.items() if name != "created_at"}
+            NewList, {name: text for name, text in EXAMPLE.items() if name != "created_at"}
         ),
     },
 )  # fmt: skip
@@ -154,7 +156,7 @@ async def make_list(request: Request, caller: Writer) -> Response:
     """A key that is limited to lists cannot make others."""
     if not caller.key.is_for_every_list:
         raise Refused(
-            HTTPStatus.FORBIDDEN, "This key is for some lists alone: use one that is for all."
+            HTTPStatus.FORBIDDEN, _("This key is for some lists alone: use one that is for all.")
         )
     sent = await body.receive(request)
     call = body.parse(sent, NewList)
@@ -179,7 +181,7 @@ async def make_list(request: Request, caller: Writer) -> Response:
     "/lists/{name}",
     summary="A list, with how many people are on it",
     responses=responses(
-        200, "The list.", _COUNTED, _EXAMPLE | {"people": _COUNTS},
+        200, "The list.", _COUNTED, EXAMPLE | {"people": _COUNTS},
         refused=(404,), headers=("ETag",),
     ),
 )  # fmt: skip
@@ -194,7 +196,7 @@ async def show_list(caller: Reader, name: ListName) -> Response:
     "/lists/{name}",
     summary="Change what a list says",
     responses=responses(
-        200, "The list as it says now.", _LIST, _EXAMPLE,
+        200, "The list as it says now.", _LIST, EXAMPLE,
         refused=(*described.GUARDED, *WITH_BODY), headers=("ETag",),
     ),
     openapi_extra={
@@ -251,16 +253,7 @@ async def known_list(caller: Caller, name: str) -> tuple[MailingList, str]:
     except BadInput:  # a name no list has
         found = None
     if found is None:
-        raise Refused(HTTPStatus.NOT_FOUND, f"There is no list {name[:60]}: check the name.")
+        raise Refused(
+            HTTPStatus.NOT_FOUND, _("There is no list {name}: check the name.", name=name[:60])
+        )
     return found
-
-
-def list_data(found: MailingList) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "from": found.sender,
-        "description": found.description,
-        "postal_address": found.postal_address,
-        "public_form": found.public_form,
-        "created_at": found.created_at,
-    }

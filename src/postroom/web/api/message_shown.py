@@ -5,11 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Path
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, OnDoubt, Status
+from postroom.domain.texts import _
 from postroom.records import messages
 from postroom.web.api import described
 from postroom.web.api.described import NUMBER, TEXT, TIME, TIME_OR_NONE, object_of
@@ -56,25 +56,11 @@ WHOLE_EXAMPLE = EXAMPLE | {
 }
 
 
-def message_data(message: Message) -> dict[str, Any]:
-    return {
-        "ref": message.ref,
-        "status": message.status,
-        "list": message.list_name,
-        "subject": message.subject,
-        "from": message.sender,
-        "on_doubt": message.on_doubt,
-        "audience": message.audience,
-        **msgspec.structs.asdict(message.books),
-        "created_at": message.created_at,
-        "due_at": message.due_at,
-        "completed_at": message.completed_at,
-    }
-
-
 async def known_message(caller: Caller, ref: str) -> tuple[Message, str]:
     """The message and its etag; one to a list that is not the key's is not there for it."""
-    absent = Refused(HTTPStatus.NOT_FOUND, f"There is no message {ref[:40]}: check the ref.")
+    absent = Refused(
+        HTTPStatus.NOT_FOUND, _("There is no message {ref}: check the ref.", ref=ref[:40])
+    )
     try:
         message, etag = await messages.read_with_etag(caller.tables, ref)
     except NotFound:

@@ -19,10 +19,13 @@ from postroom.domain.message import (
     SUBJECT_CHARS_MAX,
     Message,
     OnDoubt,
+    Status,
     check_body,
     check_subject,
+    message_data,
     ref_of_call,
 )
+from postroom.domain.texts import _
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft, Origin, Revision
 from postroom.records import bodies, messages
@@ -41,7 +44,6 @@ from postroom.web.api.message_shown import (
     WHOLE_MESSAGE,
     Ref,
     known_message,
-    message_data,
 )
 from postroom.web.api.problems import ApiRoute, Refused
 from postroom.web.api.versions import Seen
@@ -52,23 +54,23 @@ LOOKED_AT_MAX = 500  # messages a call, when only those of some lists are wanted
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
 
 _BODY_SCHEMA = {"type": ["string", "null"], "description": "With merge fields, {{ name }}."}
-_LIST = Member("a text, the name of a list", check_list_name)
+_LIST = Member(_("a text, the name of a list"), check_list_name)
 _SUBJECT = Member(
-    "a text of one line",
+    _("a text of one line"),
     check_subject,
     {"type": "string", "minLength": 1, "maxLength": SUBJECT_CHARS_MAX},
 )
-_BODY = Member("a text, or null for none", check_body, _BODY_SCHEMA)
+_BODY = Member(_("a text, or null for none"), check_body, _BODY_SCHEMA)
 _ON_DOUBT = Member(
-    "resend or hold",
+    _("resend or hold"),
     schema={
         "type": "string",
         "enum": list(OnDoubt),
         "description": "What happens to a mail of which nobody can tell whether it went out.",
     },
 )
-AT = Member("a text, a time", schema={"type": "string", "description": f"{FORMS}."})
-ZONE = Member("a text, a time zone such as Europe/Berlin")
+AT = Member(_("a text, a time"), schema={"type": "string", "description": f"{FORMS}."})
+ZONE = Member(_("a text, a time zone such as Europe/Berlin"))
 
 
 class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
@@ -129,7 +131,7 @@ async def _newest(
     """Looks at so many and no more: a page may be short, and not be the last."""
     found: list[Message] = []
     after: str | None = asked.after or None
-    for _ in range(-(-LOOKED_AT_MAX // asked.limit)):
+    for _look in range(-(-LOOKED_AT_MAX // asked.limit)):
         room = asked.limit - len(found)
         seen, after = await messages.newest(caller.tables, limit=room, after=after)
         found += [each for each in seen if _is_shown(caller, each, wanted)]
@@ -161,17 +163,30 @@ async def write_message(request: Request, caller: Writer) -> Response:
     call = body.parse(sent, NewMessage)
 
     async def create(begun: Begun | None) -> tuple[Seen, str]:
-        storage, now = caller.desk.storage, begun.note.begun_at if begun else caller.now
-        await known_list(caller, call.list)
-        draft = _draft(call, now)
+        now = begun.note.begun_at if begun else caller.now
         origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
-        ref = (await compose.compose(storage, draft, now, origin)).ref
+        if origin and await _is_written(caller, origin, call):
+            ref = origin.ref  # an earlier try wrote it; its list may be gone since
+        else:
+            await known_list(caller, call.list)
+            draft = _draft(call, now)
+            ref = (await compose.compose(caller.desk.storage, draft, now, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
         return Seen(message_data(message), etag), f"/api/v1/messages/{ref}"
 
     made = await create_once(request, caller, sent, create)
     caller.desk.wake_scheduler()
     return made
+
+
+async def _is_written(caller: Caller, origin: Origin, call: NewMessage) -> bool:
+    """Whether an earlier try of the same call got to its end, but for the note of it."""
+    found = await messages.find(caller.tables, origin.ref)
+    if found is None or found.origin != origin.call:
+        return False
+    if call.at is not UNSET:
+        return found.status is not Status.DRAFT
+    return await _bodies(caller, found) != (None, None)
 
 
 def _draft(call: NewMessage, now: datetime) -> Draft:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.texts import _
 from postroom.records import fates
 from postroom.records.fates import OUTCOMES, Fate, Place
 from postroom.web.api import described, paging
@@ -54,10 +55,10 @@ async def show_outcomes(request: Request, caller: Reader, ref: Ref) -> Response:
     if outcome is not None and outcome not in OUTCOMES:
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"“outcome” must be one of {', '.join(OUTCOMES)}.",
+            _("“outcome” must be one of {outcomes}.", outcomes=", ".join(OUTCOMES)),
             field="outcome",
         )
-    message, _ = await known_message(caller, ref)
+    message, _etag = await known_message(caller, ref)
     found, following = await fates.page(
         caller.tables,
         message,

@@ -19,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.texts import Text, _
 from postroom.domain.token import is_signed, sign
 from postroom.web.api.gate import Caller
 from postroom.web.api.problems import Refused
@@ -95,11 +96,25 @@ def _parameters(request: Request, known: set[str]) -> dict[str, str]:
     for name, value in request.query_params.multi_items():
         shown = name[:60]
         if name not in known:
-            raise _wrong(shown, f"“{shown}” is not known here: use {' or '.join(sorted(known))}.")
+            raise _wrong(
+                shown,
+                _(
+                    "“{shown}” is not known here: use {known}.",
+                    shown=shown,
+                    known=" or ".join(sorted(known)),
+                ),
+            )
         if name in sent:
-            raise _wrong(shown, f"“{shown}” stands there twice: name it once.")
+            raise _wrong(shown, _("“{shown}” stands there twice: name it once.", shown=shown))
         if len(value) > VALUE_CHARS_MAX:
-            raise _wrong(shown, f"“{shown}” is longer than {VALUE_CHARS_MAX} characters.")
+            raise _wrong(
+                shown,
+                _(
+                    "“{shown}” is longer than {limit} characters.",
+                    shown=shown,
+                    limit=VALUE_CHARS_MAX,
+                ),
+            )
         sent[name] = value
     return sent
 
@@ -109,7 +124,7 @@ def _limit(text: str) -> int:
         limit = int(text)
         if 1 <= limit <= LIMIT_MAX:
             return limit
-    raise _wrong("limit", f"“limit” must be a number from 1 to {LIMIT_MAX}.")
+    raise _wrong("limit", _("“limit” must be a number from 1 to {limit}.", limit=LIMIT_MAX))
 
 
 def _closed(after: str, caller: Caller, asked: Asked) -> str:
@@ -140,10 +155,12 @@ def _veiled(text: bytes, caller: Caller, token: str) -> bytes:
 def _no_cursor() -> Refused:
     return _wrong(
         "cursor",
-        "“cursor” must be the “next” of a page of this collection, with the same filters: "
-        "begin anew without it.",
+        _(
+            "“cursor” must be the “next” of a page of this collection, with the same "
+            "filters: begin anew without it."
+        ),
     )
 
 
-def _wrong(field: str, detail: str) -> Refused:
+def _wrong(field: str, detail: Text) -> Refused:
     return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=field)

@@ -18,8 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound, WrongState
+from postroom.domain.texts import Text, _
 from postroom.records.rows import Unreadable
-from postroom.storage.port import StorageError
+from postroom.storage.port import Conflict, StorageError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_STORAGE_S = 5
@@ -40,16 +41,20 @@ class Refused(Exception):
     """The call ends here, with a problem as its answer."""
 
     def __init__(
-        self, status: HTTPStatus, detail: str, headers: Mapping[str, str] = {}, **members: object
+        self,
+        status: HTTPStatus,
+        detail: Text | str,
+        headers: Mapping[str, str] = {},
+        **members: object,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self._headers = headers
-        self._members = {"detail": detail, **members}
+        self._members = members
 
     def response(self) -> Response:
         about = {"type": "about:blank", "title": self.status.phrase, "status": self.status}
-        content = msgspec.json.encode(about | self._members)
+        content = msgspec.json.encode(about | {"detail": str(self)} | self._members)
         return Response(content, self.status, self._headers, MEDIA_TYPE)
 
 
@@ -58,8 +63,16 @@ def storage_failed(error: BaseException) -> Refused:
     log.warning("storage_failed", error=type(error).__name__)
     return Refused(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        f"Storage does not answer: try again in {RETRY_STORAGE_S} s.",
+        _("Storage does not answer: try again in {seconds} s.", seconds=RETRY_STORAGE_S),
         {"Retry-After": str(RETRY_STORAGE_S)},
+    )
+
+
+def changed_meanwhile() -> Refused:
+    """Storage answered, and did nothing: somebody else was faster."""
+    return Refused(
+        HTTPStatus.CONFLICT,
+        _("Somebody else changed it at the same moment: look at it, and try again."),
     )
 
 
@@ -82,6 +95,8 @@ class ApiRoute(APIRoute):
                 return refused.response()
             except tuple(STATUS_OF) as error:
                 return _said(error).response()
+            except Conflict:
+                return changed_meanwhile().response()
             except (StorageError, Unreadable, TimeoutError) as error:
                 return storage_failed(error).response()
 
@@ -92,7 +107,11 @@ class ApiRoute(APIRoute):
             await super().handle(scope, receive, send)
             return
         headers = {"Allow": ", ".join(sorted(self._methods[self.path]))}
-        refused = Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {headers['Allow']} here.", headers)
+        refused = Refused(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            _("Use {methods} here.", methods=headers["Allow"]),
+            headers,
+        )
         await refused.response()(scope, receive, send)
 
 

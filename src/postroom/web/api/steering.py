@@ -16,13 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.errors import WrongState
-from postroom.domain.message import Message
+from postroom.domain.message import Message, message_data
+from postroom.domain.texts import _
 from postroom.flow import compose, report, steer
 from postroom.web.api import body, described, versions
 from postroom.web.api.body import Member
 from postroom.web.api.described import WITH_BODY, responses
 from postroom.web.api.gate import Caller, Writer
-from postroom.web.api.message_shown import EXAMPLE, MESSAGE, Ref, known_message, message_data
+from postroom.web.api.message_shown import EXAMPLE, MESSAGE, Ref, known_message
 from postroom.web.api.messages import AT, ZONE, due_time
 from postroom.web.api.problems import ApiRoute
 from postroom.web.api.versions import Seen
@@ -45,7 +46,7 @@ class NewTime(msgspec.Struct, forbid_unknown_fields=True):
 class HeldDecided(msgspec.Struct, forbid_unknown_fields=True):
     held: Annotated[
         Decision,
-        Member("send-again or count-as-sent", schema={"type": "string", "enum": list(Decision)}),
+        Member(_("send-again or count-as-sent"), schema={"type": "string", "enum": list(Decision)}),
     ]
 
 
@@ -157,4 +158,10 @@ async def _look(caller: Caller, ref: str) -> tuple[Message, Seen]:
 
 def _check_somebody(count: int, ref: str, outcome: str) -> None:
     if not count:
-        raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
+        raise WrongState(
+            _(
+                "Nobody of message {ref} is {outcome}: there is nothing to do.",
+                ref=ref,
+                outcome=outcome,
+            )
+        )

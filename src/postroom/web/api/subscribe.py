@@ -18,12 +18,13 @@ from postroom.domain.address import parse_address
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import clean_attributes
+from postroom.domain.texts import _
 from postroom.flow import subscribe as stage
 from postroom.web.api.body import Member, read_body
 from postroom.web.api.described import ACCEPTED, WITH_BODY, responses, taking
 from postroom.web.api.gate import Joiner, answered, count
 from postroom.web.api.problems import ApiRoute, Refused
-from postroom.web.throttles import sign_ups_of
+from postroom.web.throttles import ADDRESSES_CALLED
 
 router = APIRouter(route_class=ApiRoute)
 _ATTRIBUTES = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -34,9 +35,9 @@ def check_address(text: str) -> str:
     return text
 
 
-LIST_NAME = Member("a text, the name of a list", check_list_name)
-ADDRESS = Member("a text, the address", check_address)
-ATTRIBUTES = Member("an object whose values are texts", clean_attributes, _ATTRIBUTES)
+LIST_NAME = Member(_("a text, the name of a list"), check_list_name)
+ADDRESS = Member(_("a text, the address"), check_address)
+ATTRIBUTES = Member(_("an object whose values are texts"), clean_attributes, _ATTRIBUTES)
 
 
 class SignUp(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ _EXAMPLE: dict[str, Any] = {
         "Accepted. Who is not on the list yet gets a mail to confirm.",
         ACCEPTED,
         {"status": "accepted"},
-        refused=(404, *WITH_BODY),
+        refused=(404, 409, *WITH_BODY),
     ),
     openapi_extra={"requestBody": taking(SignUp, _EXAMPLE)},
 )
@@ -75,13 +76,15 @@ async def subscribe(request: Request, caller: Joiner) -> Response:
     caller.check_may_use(call.list)
     address = parse_address(call.email)
     storage, now = caller.desk.storage, caller.now
-    count(sign_ups_of(request).called, address.key, now, "This address was sent too often")
+    count(request, ADDRESSES_CALLED, address.key, now, _("This address was sent too often"))
     try:
         joins = stage.sign_up(storage, call.list, address, call.attributes, now, trace=caller.trace)
         await answered(joins)
     except NotFound:
         raise Refused(
-            HTTPStatus.NOT_FOUND, f"There is no list {call.list}: check the name.", field="list"
+            HTTPStatus.NOT_FOUND,
+            _("There is no list {name}: check the name.", name=call.list),
+            field="list",
         ) from None
     caller.desk.wake_senders()
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
 from postroom.domain.errors import AlreadyThere, WrongState
-from postroom.domain.subscriber import Gone, Standing, Subscriber
+from postroom.domain.subscriber import GONE_TEXTS, Gone, Standing, Subscriber, subscription
+from postroom.domain.texts import _
 from postroom.flow import move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import subscribers
@@ -51,9 +52,9 @@ _SUBSCRIBER = described.named(
     }),
 )  # fmt: skip
 _PAGE = described.page_of("SubscriberPage", _SUBSCRIBER)
-_VERIFIED = Member("true or false", schema=TRUTH | {"description": "They have confirmed."})
+_VERIFIED = Member(_("true or false"), schema=TRUTH | {"description": "They have confirmed."})
 _BRING_BACK = Member(
-    "true or false",
+    _("true or false"),
     schema=TRUTH | {"description": "Also if they left: only if they asked for it."},
 )
 _FILTERS: list[dict[str, Any]] = [
@@ -116,7 +117,9 @@ def _prefix(asked: paging.Asked) -> str:
     prefix = key_prefix(asked.filters.get("address_prefix", ""))
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
         raise Refused(
-            HTTPStatus.UNPROCESSABLE_ENTITY, "No address begins like that.", field="address_prefix"
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            _("No address begins like that."),
+            field="address_prefix",
         )
     return prefix
 
@@ -127,7 +130,7 @@ def _standing(asked: paging.Asked) -> Standing:
     except ValueError:
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            f"“standing” must be one of {', '.join(Standing)}.",
+            _("“standing” must be one of {standings}.", standings=", ".join(Standing)),
             field="standing",
         ) from None
 
@@ -284,24 +287,39 @@ async def _look(caller: Caller, name: str, address: Address) -> Seen:
 async def _known(caller: Caller, name: str, address: Address) -> tuple[Subscriber, str]:
     found = await subscribers.find(caller.tables, name, address.storage_key)
     if found is None:
-        raise Refused(HTTPStatus.NOT_FOUND, f"{address.typed} was never on {name}.")
+        raise Refused(
+            HTTPStatus.NOT_FOUND,
+            _("{address} was never on {name}.", address=address.typed, name=name),
+        )
     return found
 
 
 def _check_there(known: Subscriber) -> None:
     if known.gone:
         raise WrongState(
-            f"{known.address} is gone ({known.gone}): add them again only if they asked for it."
+            _(
+                "{address} is gone ({gone}): add them again only if they asked for it.",
+                address=known.address,
+                gone=GONE_TEXTS[known.gone],
+            )
         )
 
 
 def _already_there(known: Subscriber) -> Refused:
     if not known.gone:
-        return Refused(HTTPStatus.CONFLICT, f"{known.address} is on {known.list_name} already.")
+        return Refused(
+            HTTPStatus.CONFLICT,
+            _("{address} is on {name} already.", address=known.address, name=known.list_name),
+        )
     return Refused(
         HTTPStatus.CONFLICT,
-        f"{known.address} is gone from {known.list_name} ({known.gone}): add them again only if "
-        "they asked for it, with “bring_back”: true.",
+        _(
+            "{address} is gone from {name} ({gone}): add them again only if they asked for "
+            "it, with “bring_back”: true.",
+            address=known.address,
+            name=known.list_name,
+            gone=GONE_TEXTS[known.gone],
+        ),
         field="bring_back",
     )
 
@@ -314,7 +332,7 @@ def subscriber_data(one: Subscriber) -> dict[str, Any]:
     return {
         "list": one.list_name,
         "address": one.address,
-        "standing": one.gone or ("verified" if one.verified else "unverified"),
+        "standing": subscription(one),
         "verified": one.verified,
         "since": one.since,
         "attributes": one.attributes,

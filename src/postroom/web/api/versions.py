@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.texts import _
 from postroom.storage.port import Conflict
 from postroom.web.api.problems import Refused
 
@@ -54,7 +55,7 @@ async def change(
     if "if-match" not in request.headers:
         raise Refused(
             HTTPStatus.PRECONDITION_REQUIRED,
-            "Say which version you mean: send the ETag of your last GET as “If-Match”, or “*”.",
+            _("Say which version you mean: send the ETag of your last GET as “If-Match”, or “*”."),
             field="If-Match",
         )
     seen = await look()
@@ -76,7 +77,7 @@ def check_meant(request: Request, seen: Seen) -> None:
 def _stale(seen: Seen) -> Refused:
     return Refused(
         HTTPStatus.PRECONDITION_FAILED,
-        "Somebody has changed it since: look at “current”, and try again with its ETag.",
+        _("Somebody has changed it since: look at “current”, and try again with its ETag."),
         {"ETag": entity_tag(seen.etag)},
         current=seen.data,
     )

@@ -3,6 +3,9 @@
 
 (() => {
   const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const minute = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+  const second = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const round = new Intl.NumberFormat();
   const withZone = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
 
   // Times in the reader's own zone, UTC on hover.
@@ -40,14 +43,19 @@
       };
       place.textContent = "";
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+      const span = data[0].at(-1) - data[0][0];
+      const times = (_, at) => at.map((s) => (span > 180 ? minute : second).format(new Date(s * 1000)));
       new uPlot({
         width: place.clientWidth,
         height: place.clientHeight || 176,
         legend: { show: false },
         cursor: { show: false },
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [axis, { ...axis, size: 60 }],
-        series: [{}, { stroke: colour("--green"), width: 2, fill: colour("--line") }],
+        axes: [
+          { ...axis, size: 28, space: 90, values: times },
+          { ...axis, size: 52, space: 28, values: (_, at) => at.map((number) => round.format(number)) },
+        ],
+        series: [{}, { stroke: colour("--green"), width: 2, fill: colour("--green-pale"), points: { show: false } }],
       }, data, place);
     }
   };

@@ -1,0 +1,25 @@
+"""How many mails a lane has on the wire: more where the server takes long to answer.
+
+What is on the wire is in doubt when a sender is killed, so it is no more than keeps the line busy:
+a mail that waits 20 ms for its answer wants company, one that waits 0.2 ms does not.
+"""
+
+from __future__ import annotations
+
+from postroom.transport.smtp_config import SmtpConfig
+
+SLOW_S = 0.005  # even the quickest answer took longer: it is the server, not a hiccup
+IDLE_BELOW = 0.6  # of one core: busier than this, more mails on the wire would not help
+
+
+class Window:
+    def __init__(self, config: SmtpConfig) -> None:
+        self.mails = self._least = config.window
+        self._most = max(config.window, config.window_max)
+
+    def learn(self, quickest_s: float, busy: float) -> None:
+        """From one slice: the quickest answer, and the share of its time that we were at work."""
+        if quickest_s > SLOW_S and busy < IDLE_BELOW:
+            self.mails = min(self.mails * 2, self._most)
+        elif quickest_s < SLOW_S / 2:
+            self.mails = max(self.mails // 2, self._least)

@@ -1,0 +1,58 @@
+"""`postroom limit …`: what people type, and what scripts read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.typed import Postroom
+
+
+def test_a_limit_is_set_shown_replaced_and_cleared(postroom: Postroom) -> None:
+    assert postroom("limit", "show", "--json").json == []
+    postroom("limit", "set", "--mails-per-second", "500", "--connections", "8")
+    told = postroom("limit", "set", "--domain", "Contoso.EDU", "--mails-per-second", "20").out
+    assert told.startswith("Mails to contoso.edu: 20 a second. Senders follow")
+    shown = postroom("limit", "show", "--json").json
+    whole, domain = shown
+    assert whole["name"] == "transport"
+    assert (whole["mails_per_second"], whole["connections"], whole["senders"]) == (500, 8, 0)
+    assert (domain["name"], domain["connections"]) == ("contoso.edu", None)
+    postroom("limit", "set", "--connections", "2")
+    assert "All mails: 2 connections" in postroom("limit", "show").out
+    postroom("limit", "clear")
+    assert "All mails" not in postroom("limit", "show").out
+    assert "contoso.edu" in postroom("limit", "show").out
+
+
+def test_without_a_limit_people_are_told_so(postroom: Postroom) -> None:
+    ran = postroom("limit", "show")
+    assert (ran.code, ran.out) == (0, "")
+    assert "no limit" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["set"], "how many"),
+        (["set", "--mails-per-second", "0"], "0.01"),
+        (["set", "--connections", "0"], "from 1"),
+        (["set", "--domain", "contoso", "--connections", "1"], "not a domain"),
+        (["clear"], "no limit for all mails"),
+        (["clear", "--domain", "contoso.edu"], "no limit for mails to contoso.edu"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    postroom: Postroom, arguments: list[str], words: str
+) -> None:
+    ran = postroom("limit", *arguments)
+    assert (ran.code, ran.out) == (1, "")
+    assert words in ran.err
+
+
+def test_there_are_not_more_limits_than_one_batch_renews(postroom: Postroom) -> None:
+    for number in range(50):
+        domain = f"d{number}.example"
+        assert postroom("limit", "set", "--domain", domain, "--connections", "1").code == 0
+    ran = postroom("limit", "set", "--connections", "1")
+    assert (ran.code, ran.out) == (1, "")
+    assert "clear one" in ran.err

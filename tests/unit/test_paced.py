@@ -1,0 +1,199 @@
+"""Lanes under a limit: mails go to the line in handfuls as they have a turn, and every one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
+from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.records import rate_limits
+from postroom.records.turns import Turns
+from postroom.storage.memory import MemoryStorage
+from postroom.transport.paced import NO_SHARE_S, PacedTransport
+from postroom.transport.port import Mail, Watch
+from tests.unit.seconds import most_in_a_second
+
+START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.passed_s)
+
+    async def sleep(self, seconds: float) -> None:
+        self.passed_s += seconds
+
+
+class Letter:
+    sender = "donotreply@contoso.edu"
+    needs_utf8 = False
+
+    def __init__(self, position: int, domain: str = "contoso.edu") -> None:
+        self.position = position
+        self.recipient = f"student{position}@{domain}"
+
+    def source(self, *, eight_bit: bool) -> bytes:
+        return b""
+
+
+class Line:
+    """The transport and its one lane: takes all, notes when; its script may say otherwise."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.slices: list[list[int]] = []
+        self.times: list[float] = []
+        self.answers: dict[int, Outcome] = {}
+        self.is_closed = False
+
+    def lane(self) -> Line:
+        return self
+
+    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+        self.slices.append([mail.position for mail in mails])
+        return [self._carry(mail, watch) for mail in mails]
+
+    def _carry(self, mail: Mail, watch: Watch) -> Outcome:
+        if not watch.may_hand_over():
+            return Untried("stopping")
+        watch.handing_over([mail.position])
+        self.times.append(self.clock.passed_s)
+        outcome = self.answers.get(mail.position, Sent())
+        watch.answered(mail.position, outcome)
+        return outcome
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Looker:
+    """Notes what it is told; says no after so many hand-overs."""
+
+    def __init__(self, allowed: int = 10**6) -> None:
+        self.allowed = allowed
+        self.handed: list[int] = []
+        self.told: dict[int, Outcome] = {}
+
+    def may_hand_over(self) -> bool:
+        return len(self.handed) < self.allowed
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        self.handed += positions
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        self.told[position] = outcome
+
+
+class Desk:
+    """One sender's turns, a paced lane, and the line under it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.storage = MemoryStorage(self.clock)
+        self.turns = Turns(self.storage.tables, self.clock, "s1", lanes=2, lease_s=30.0)
+        self.line = Line(self.clock)
+        self.transport = PacedTransport(self.line, self.turns, self.clock)
+        self.lane = self.transport.lane()
+
+    async def limit(self, name: str = TRANSPORT, mails: float = 0.0, connections: int = 0) -> None:
+        found = Limit(name, mails, connections)
+        await rate_limits.set_limit(self.storage.tables, found)
+        await self.turns.ask()
+
+    async def send(self, *letters: Letter, watch: Any = None) -> list[Outcome]:
+        return await self.lane.send(letters, watch or Looker())
+
+
+LETTERS = [Letter(position) for position in range(30)]
+
+
+async def test_without_a_limit_a_slice_goes_to_the_line_as_it_is() -> None:
+    desk = Desk()
+    assert await desk.send(*LETTERS) == [Sent()] * 30
+    assert desk.line.slices == [list(range(30))]
+    assert desk.clock.passed_s == 0.0
+
+
+async def test_under_a_limit_mails_leave_evenly_and_in_order() -> None:
+    desk = Desk()
+    await desk.limit(mails=10.0)
+    assert await desk.send(*LETTERS) == [Sent()] * 30
+    assert list(chain(*desk.line.slices)) == list(range(30))
+    assert max(map(len, desk.line.slices)) <= 2
+    assert most_in_a_second(desk.line.times) <= 10
+    assert 2.8 <= desk.line.times[-1] - desk.line.times[0] <= 3.1
+
+
+async def test_mails_to_a_limited_domain_wait_and_the_others_go_at_once() -> None:
+    desk = Desk()
+    await desk.limit("few.example", mails=2.0)
+    letters = [Letter(at, "few.example" if at < 4 else "contoso.edu") for at in range(20)]
+    assert await desk.send(*letters) == [Sent()] * 20
+    assert desk.line.slices[0] == list(range(4, 20))
+    assert list(chain(*desk.line.slices[1:])) == [0, 1, 2, 3]
+    assert most_in_a_second(desk.line.times[16:]) <= 2
+
+
+async def test_asked_to_stop_the_rest_is_untried_and_the_watch_knows() -> None:
+    desk, watch = Desk(), Looker(allowed=5)
+    await desk.limit(mails=10.0)
+    outcomes = await desk.send(*LETTERS, watch=watch)
+    assert outcomes[:5] == [Sent()] * 5
+    assert all(isinstance(outcome, Untried) for outcome in outcomes[5:])
+    assert watch.handed == [0, 1, 2, 3, 4]
+    assert sorted(watch.told) == list(range(30))
+
+
+async def test_a_provider_in_trouble_is_not_asked_again_for_every_mail() -> None:
+    desk = Desk()
+    await desk.limit(mails=10.0)
+    fault = Deferred("cannot connect", Scope.PROVIDER, reached=False)
+    desk.line.answers = {3: fault}
+    outcomes = await desk.send(*LETTERS)
+    assert outcomes[3] == fault
+    assert isinstance(outcomes[29], Untried)
+    assert len(desk.line.times) <= 5
+
+
+async def test_a_slice_does_not_wait_for_ever_while_others_have_the_whole_limit() -> None:
+    desk = Desk()
+    await desk.limit(mails=1.0)
+    desk.turns.shares.parts[TRANSPORT].counts_until = 0.0
+    other = Turns(desk.storage.tables, desk.clock, "s0", lanes=2, lease_s=30.0)
+    for _ in range(4):  # its name comes first: one mail a second is for one sender alone
+        desk.clock.passed_s += 3.0
+        await other.ask()
+        await desk.turns.ask()
+    assert other.has_share
+    assert not desk.turns.has_share
+    began_s = desk.clock.passed_s
+    outcomes = await desk.send(*LETTERS)
+    assert all(isinstance(outcome, Untried) for outcome in outcomes)
+    assert NO_SHARE_S <= desk.clock.passed_s - began_s <= NO_SHARE_S + 1.0
+
+
+async def test_a_lane_without_a_line_to_be_had_waits_and_says_so() -> None:
+    desk = Desk()
+    await desk.limit(connections=1)
+    second = desk.transport.lane()
+    await desk.send(LETTERS[0])
+    assert desk.turns.shares.lines_open == 1
+    seen: list[bool] = []
+
+    class Closer(Looker):
+        def may_hand_over(self) -> bool:
+            seen.append(desk.turns.shares.lines_short > 0)
+            return len(seen) < 5
+
+    outcomes = await second.send([LETTERS[1]], Closer())
+    assert isinstance(outcomes[0], Untried)
+    await desk.lane.close()
+    assert desk.line.is_closed
+    assert desk.turns.shares.lines_open == 0
+    assert await second.send([LETTERS[1]], Looker()) == [Sent()]

@@ -1,0 +1,145 @@
+"""Two webs on one storage, each with what it would have on a machine of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from starlette.types import ASGIApp, Message
+
+from postroom.bell import Bells
+from postroom.domain.mailing_list import MailingList
+from postroom.flow.render import Site
+from postroom.records import lists
+from postroom.records.secrets import installation_secret
+from postroom.storage.azure import AzureStorage
+from postroom.storage.counting import CountingStorage
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Storage
+from postroom.storage.sqlite import SqliteStorage
+from postroom.web.app import create_app
+from postroom.web.desk import Desk
+from postroom.web.throttles import ROUND_S
+from tests.contract.azurite import azurite
+from tests.scenario.clock import START, TownClock, soon
+from tests.web.office import LIST
+from tests.web.signed_in import OWN_PAGE
+
+URL = "https://post.contoso.edu"
+
+
+class RoundClock(TownClock):
+    """Whoever sleeps, however short, wakes when the clock is moved."""
+
+    SHORT_S = -1.0
+
+
+@dataclass
+class Web:
+    storage: CountingStorage
+    app: ASGIApp
+    client: httpx2.AsyncClient
+
+    def browser(self, other: httpx2.AsyncClient | None = None) -> httpx2.AsyncClient:
+        """One that is sent here, new or with the cookies of another."""
+        return httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=self.app),
+            base_url=URL,
+            headers=OWN_PAGE,
+            cookies=other.cookies if other else None,
+        )
+
+    async def subscribe(self, key: str, email: str) -> int:
+        """The status of the answer."""
+        response = await self.client.post(
+            "/api/v1/subscribe",
+            json={"list": LIST, "email": email},
+            headers={"Authorization": f"Bearer {key}"},
+        )
+        return response.status_code
+
+    @property
+    def calls(self) -> int:
+        """Of storage, so far."""
+        made = self.storage.calls
+        return made.reads + made.writes + made.batches + made.queue_calls + made.blob_calls
+
+
+@dataclass
+class TwoWebs:
+    one: Web
+    two: Web
+    clock: RoundClock
+
+    async def make_rounds(self, number: int = 2) -> None:
+        """What one tells in the first of them the other hears in the second at the latest."""
+        for _ in range(number):
+            await self.clock.asleep(2)
+            self.clock.move(ROUND_S)
+        await self.clock.asleep(2)
+
+
+@asynccontextmanager
+async def two_webs(engine: str, folder: Path) -> AsyncIterator[TwoWebs]:
+    clock = RoundClock()
+    first, second = await _open_twice(engine, folder, clock)
+    try:
+        made = MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=START)
+        await lists.create(first.tables, made)
+        async with (
+            _web(first, folder / "1", clock) as one,
+            _web(second, folder / "2", clock) as two,
+        ):
+            yield TwoWebs(one, two, clock)
+    finally:
+        await first.close()
+        if second is not first:
+            await second.close()
+
+
+async def _open_twice(engine: str, folder: Path, clock: RoundClock) -> tuple[Storage, Storage]:
+    """As two processes would."""
+    if engine == "memory":
+        storage = MemoryStorage(clock)
+        return storage, storage
+    if engine == "sqlite":
+        file = folder / "postroom.db"
+        return await SqliteStorage.open(file, clock), await SqliteStorage.open(file, clock)
+    emulator, prefix = azurite(), f"w{secrets.token_hex(6)}"
+    clock.followers.append(emulator.move)
+    first = await AzureStorage.open(emulator.account, clock, prefix=prefix)
+    return first, await AzureStorage.open(emulator.account, clock, prefix=prefix)
+
+
+@asynccontextmanager
+async def _web(storage: Storage, folder: Path, clock: RoundClock) -> AsyncIterator[Web]:
+    """In service, as a server would have it."""
+    counted = CountingStorage(storage)
+    site = Site(URL, await installation_secret(storage.tables))
+    app = create_app(Desk(counted, clock, Bells(folder / "bells"), site, data=folder))
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        _in_service(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        yield Web(counted, app, client)
+
+
+@asynccontextmanager
+async def _in_service(app: ASGIApp) -> AsyncIterator[None]:
+    """The lifespan protocol of ASGI."""
+    told: asyncio.Queue[Message] = asyncio.Queue()
+    said: asyncio.Queue[Message] = asyncio.Queue()
+    serving = asyncio.ensure_future(app({"type": "lifespan"}, told.get, said.put))
+    for event in ("startup", "shutdown"):
+        told.put_nowait({"type": f"lifespan.{event}"})
+        async with asyncio.timeout(20):
+            assert (await said.get())["type"] == f"lifespan.{event}.complete"
+        if event == "startup":
+            yield
+    await soon(serving)

@@ -1,0 +1,250 @@
+"""Several webs on one storage: sessions, keys, links, forms and limits, whichever answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from postroom.domain.address import parse_address
+from postroom.domain.user import Role, User
+from postroom.flow import sign_in
+from postroom.flow.sign_in import Browser
+from postroom.records import keys, throttles, users
+from postroom.records.throttles import TELLING_LASTS
+from postroom.scheduler import Scheduler
+from postroom.storage.port import Storage, Unavailable, Value, Within
+from postroom.web.api.gate import KEY_KEPT
+from tests.contract.engines import all_rows
+from tests.scenario.clock import START
+from tests.web.office import LIST
+from tests.web.sent_forms import fields_of
+from tests.web.several import TwoWebs, Web, two_webs
+from tests.web.signed_in import HASH, PASSWORD
+
+OWNER = "owner@contoso.edu"
+ADA = "ada@contoso.edu"
+TWENTY = range(20)
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite", "azure"])
+async def webs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TwoWebs]:
+    async with two_webs(request.param, tmp_path) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def near(tmp_path: Path) -> AsyncIterator[TwoWebs]:
+    """On a model of storage, for what does not depend on the engine."""
+    async with two_webs("memory", tmp_path) as opened:
+        yield opened
+
+
+async def signed_in(web: Web) -> httpx2.AsyncClient:
+    """An owner, and their browser."""
+    key = parse_address(OWNER).storage_key
+    user = User(
+        address=OWNER,
+        key=key,
+        role=Role.OWNER,
+        password=HASH,
+        created_at=START,
+        sessions_from=START,
+    )
+    await users.add(web.storage.tables, user)
+    token = await sign_in.begin(web.storage.tables, user, Browser("127.0.0.1", "a test"), START)
+    browser = web.browser()
+    browser.cookies.set("__Host-postroom", token)
+    return browser
+
+
+async def rows_of_throttles(storage: Storage) -> list[str]:
+    rows = await all_rows(storage.tables, "service", Within("throttle"))
+    return [f"{row.key} {row.properties}" for row in rows]
+
+
+# --- Sessions, links, forms ---------------------------------------------------------------------
+
+
+async def test_a_session_made_at_one_web_works_at_the_other_until_it_is_ended_anywhere(
+    webs: TwoWebs,
+) -> None:
+    browser = await signed_in(webs.one)
+    other = webs.two.browser(browser)
+    assert (await other.get("/admin/lists")).status_code == 200
+    assert (await browser.post("/admin/sign-out")).status_code == 303
+    refused = await other.get("/admin/lists")
+    assert refused.headers["location"].startswith("/admin/sign-in")
+
+
+async def test_the_first_link_is_good_at_any_web_and_for_one_account(webs: TwoWebs) -> None:
+    token = await sign_in.first_link(webs.one.storage.tables, START)
+    assert token
+    one, two = webs.one.browser(), webs.two.browser()
+    path = f"/admin/welcome/{token}"
+    assert (await one.get(path)).status_code == 200
+    made = await two.post(path, data={"address": OWNER, "password": PASSWORD})
+    assert made.headers["location"] == "/admin"
+    assert (await webs.one.browser(two).get("/admin")).status_code == 200
+    again = await one.post(path, data={"address": "eve@contoso.edu", "password": PASSWORD})
+    assert again.status_code == 404
+
+
+async def test_a_form_shown_at_one_web_and_sent_to_both_acts_once(webs: TwoWebs) -> None:
+    one = await signed_in(webs.one)
+    two = webs.two.browser(one)
+    fields = fields_of((await one.get("/admin/keys")).text, "/admin/keys/new")
+    fields |= {"name": "Contoso web site", "lists": LIST, "right-subscribe": "yes"}
+    first = await two.post("/admin/keys/new", data=fields)
+    assert first.status_code == 200
+    assert "prk_" in first.text
+    assert "prk_" not in (await one.post("/admin/keys/new", data=fields)).text
+    assert len([key async for key in keys.every_key(webs.one.storage.tables)]) == 1
+
+
+async def test_a_sign_up_form_shown_at_one_web_is_taken_at_the_other(near: TwoWebs) -> None:
+    browser = await signed_in(near.one)
+    page = (await browser.get(f"/admin/lists/{LIST}/edit")).text
+    changed = fields_of(page) | {"public_form": "yes"}
+    assert (await browser.post(f"/admin/lists/{LIST}/edit", data=changed)).status_code == 303
+    shown = (await near.one.client.get(f"/s/{LIST}")).text
+    postmark = re.search(r'name="postmark" value="([^"]+)"', shown)
+    assert postmark
+    near.clock.move(3)
+    sent = {"email": ADA, "postmark": postmark[1]}
+    thanked = await near.two.client.post(f"/s/{LIST}", data=sent)
+    assert thanked.headers["location"] == f"/s/{LIST}/thanks"
+
+
+# --- Keys ---------------------------------------------------------------------------------------
+
+
+async def test_a_key_made_at_one_web_works_at_the_other_until_it_is_revoked_anywhere(
+    webs: TwoWebs,
+) -> None:
+    key, kept = await keys.create(webs.one.storage.tables, "program", (), START)
+    assert await webs.two.subscribe(key, ADA) == 202
+    await keys.revoke(webs.one.storage.tables, kept.id)
+    webs.clock.move(KEY_KEPT.total_seconds())  # as docs/web-service.md says
+    assert await webs.two.subscribe(key, ADA) == 401
+
+
+# --- Limits -------------------------------------------------------------------------------------
+
+
+async def test_what_an_address_used_up_at_one_web_is_used_up_at_the_other(webs: TwoWebs) -> None:
+    key, _ = await keys.create(webs.one.storage.tables, "program", (), START)
+    assert {await webs.one.subscribe(key, ADA) for _ in TWENTY} == {202}
+    assert [await webs.two.subscribe(key, ADA) for _ in range(5)] == [202] * 5
+    await webs.make_rounds()
+    assert await webs.two.subscribe(key, ADA) == 429
+    assert await webs.one.subscribe(key, ADA) == 429
+    assert await webs.two.subscribe(key, "bob@contoso.edu") == 202
+    webs.clock.move(6 * 180)  # twenty and five were taken, and one every three minutes is
+    assert await webs.two.subscribe(key, ADA) == 202
+
+
+async def test_tries_to_sign_in_are_counted_one_by_one_whichever_web_is_asked(
+    webs: TwoWebs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wrong(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(sign_in, "check", wrong)
+    guess = {"address": OWNER, "password": "a guess"}
+    browsers = [webs.one.browser(), webs.two.browser()]
+    tries = [await browsers[n % 2].post("/admin/sign-in", data=guess) for n in range(12)]
+    assert [each.status_code for each in tries] == [422] * 10 + [429] * 2
+    before = webs.one.calls
+    assert (await browsers[0].post("/admin/sign-in", data=guess)).status_code == 429
+    assert webs.one.calls == before, "trying on costs storage something"
+    webs.clock.move(360)
+    assert (await browsers[1].post("/admin/sign-in", data=guess)).status_code == 422
+
+
+async def test_an_idle_web_and_one_with_light_callers_make_no_storage_calls(
+    near: TwoWebs,
+) -> None:
+    key, _ = await keys.create(near.one.storage.tables, "program", (), START)
+    for number in range(20):
+        assert await near.one.subscribe(key, f"student{number}@contoso.edu") == 202
+    before = near.one.calls, near.two.calls
+    await near.make_rounds(5)
+    assert (near.one.calls, near.two.calls) == before
+
+
+async def test_news_costs_one_write_and_two_reads(near: TwoWebs) -> None:
+    key, _ = await keys.create(near.one.storage.tables, "program", (), START)
+    for _ in range(6):
+        await near.one.subscribe(key, ADA)
+    reads, writes = near.one.storage.calls.reads, near.one.storage.calls.writes
+    await near.make_rounds(5)
+    assert near.one.storage.calls.reads - reads == 2
+    assert near.one.storage.calls.writes - writes == 1
+
+
+async def test_no_address_of_anybody_is_told(
+    near: TwoWebs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wrong(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(sign_in, "check", wrong)
+    key, _ = await keys.create(near.one.storage.tables, "program", (), START)
+    for _ in TWENTY:
+        await near.one.subscribe(key, ADA)
+    await near.one.browser().post("/admin/sign-in", data={"address": OWNER, "password": "x"})
+    await near.make_rounds()
+    rows = await rows_of_throttles(near.one.storage)
+    assert len(rows) == 3  # of the web, of the network that tried, of the address it tried
+    assert not [row for row in rows if "@" in row or "ada" in row or "127.0.0.1" in row]
+
+
+async def test_limits_go_on_when_storage_does_not_answer_and_are_told_later(
+    near: TwoWebs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise Unavailable("away")
+
+    key, _ = await keys.create(near.one.storage.tables, "program", (), START)
+    for _ in TWENTY:
+        await near.one.subscribe(key, ADA)
+    for failing in ("tell", "tellings"):
+        with monkeypatch.context() as patched:
+            patched.setattr(throttles, failing, away)
+            await near.make_rounds()
+        assert await near.one.subscribe(key, ADA) == 429
+    await near.make_rounds()
+    assert len(await rows_of_throttles(near.one.storage)) == 1
+    for _ in range(5):
+        await near.two.subscribe(key, ADA)
+    await near.make_rounds()
+    assert await near.two.subscribe(key, ADA) == 429
+
+
+async def test_a_row_that_cannot_be_read_or_has_a_wrong_clock_stops_nobody(near: TwoWebs) -> None:
+    tables, now = near.one.storage.tables, near.clock.now()
+    key, _ = await keys.create(tables, "program", (), START)
+    spoilt: dict[str, Value] = {"v": 1, "told_us": "yesterday", "until_us": 2**62}
+    await tables.upsert("service", "throttle", "web-spoilt", spoilt)
+    await throttles.tell(tables, "tomorrow", {}, now + timedelta(days=1), None)
+    for _ in range(11):
+        await near.one.subscribe(key, ADA)
+        await near.two.subscribe(key, ADA)
+    await near.make_rounds()
+    assert await near.one.subscribe(key, ADA) == await near.two.subscribe(key, ADA) == 429
+
+
+async def test_what_nobody_needs_any_more_is_swept_and_nothing_else(near: TwoWebs) -> None:
+    storage, clock = near.one.storage, near.clock
+    await throttles.tell(storage.tables, "gone", {}, START, None)
+    clock.move(TELLING_LASTS.total_seconds() + 120)
+    await throttles.tell(storage.tables, "there", {}, clock.now(), None)
+    assert await Scheduler(storage, clock, "scheduler").step() is False
+    (row,) = await rows_of_throttles(storage)
+    assert row.startswith("web-there ")

@@ -1,0 +1,160 @@
+"""A web that is asked to stop: it gives notice, and nobody who has come is sent away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from postroom.bell import Bells
+from postroom.flow.render import Site
+from postroom.storage.memory import MemoryStorage
+from postroom.web import server
+from postroom.web.app import create_app
+from postroom.web.desk import Desk
+from postroom.web.server import WebServer
+from tests.scenario.clock import PATIENCE_S
+from tests.web.several import RoundClock
+
+WAITING = 30
+HELLO = b"GET /static/public.css HTTP/1.1\r\nHost: test\r\n\r\n"
+READY = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+@pytest_asyncio.fixture
+async def app(tmp_path: Path) -> ASGIApp:
+    clock = RoundClock()
+    return create_app(Desk(MemoryStorage(clock), clock, Bells(tmp_path), Site("http://test", "s")))
+
+
+@asynccontextmanager
+async def running(app: ASGIApp, notice_s: float) -> AsyncIterator[tuple[WebServer, int]]:
+    """A server on a port of its own; it is stopped and over at the end."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        web = WebServer(app, grace_s=60, notice_s=notice_s)
+        serving = asyncio.ensure_future(web.run(listener))
+        port = listener.getsockname()[1]
+        assert (await asked(port, HELLO))[0] == 200
+        try:
+            yield web, port
+        finally:
+            web.stop()
+            web._end()
+            async with asyncio.timeout(PATIENCE_S):
+                await serving
+
+
+async def asked(port: int, request: bytes) -> tuple[int, bytes]:
+    """Status and head of an answer, on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        return await answer(reader)
+    finally:
+        writer.close()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    async with asyncio.timeout(PATIENCE_S):
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = head.partition(b"content-length: ")[2].split(b"\r\n")[0]
+        await reader.readexactly(int(length or 0))
+    return int(head.split()[1]), head
+
+
+async def test_within_the_notice_it_answers_and_says_that_it_is_not_ready(app: ASGIApp) -> None:
+    async with running(app, notice_s=60) as (web, port):
+        status, head = await asked(port, READY)
+        assert status == 200
+        assert b"connection: close" not in head
+        web.stop()
+        web.stop()  # a second signal changes nothing
+        assert (await asked(port, READY))[0] == 503
+        status, head = await asked(port, HELLO)
+        assert status == 200
+        assert b"connection: close" in head
+
+
+async def test_a_kept_connection_gets_its_answer_and_is_closed_with_it(app: ASGIApp) -> None:
+    async with running(app, notice_s=60) as (web, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HELLO)
+        assert (await answer(reader))[0] == 200
+        web.stop()
+        writer.write(HELLO)
+        assert (await answer(reader))[0] == 200
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_who_connects_at_the_last_moment_is_answered(
+    app: ASGIApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in the listener's queue with their requests sent, when nobody new is let in."""
+    refuse, all_in, waiting = server.refuse_newcomers, asyncio.Event(), list[socket.socket]()
+
+    def refuse_after_these(listener: socket.socket) -> None:
+        for _ in range(WAITING):
+            waiting.append(socket.create_connection(listener.getsockname()))
+            waiting[-1].sendall(HELLO)
+        refuse(listener)
+        all_in.set()
+
+    monkeypatch.setattr(server, "refuse_newcomers", refuse_after_these)
+    async with running(app, notice_s=0) as (web, _port):
+        web.stop()
+        async with asyncio.timeout(PATIENCE_S):
+            await all_in.wait()
+        for each in waiting:
+            reader, writer = await asyncio.open_connection(sock=each)
+            status, head = await answer(reader)
+            assert status == 200
+            assert b"connection: close" in head
+            writer.close()
+
+
+async def test_a_request_at_work_when_it_stops_is_finished() -> None:
+    at_work, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            for event in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{event}.complete"})
+        elif scope["path"] == "/slow":
+            at_work.set()
+            await go_on.wait()
+            await PlainTextResponse("done")(scope, receive, send)
+        else:
+            await PlainTextResponse("ok")(scope, receive, send)
+
+    async with running(slow, notice_s=0) as (web, port):
+        reading = asyncio.ensure_future(asked(port, HELLO.replace(b"/static/public.css", b"/slow")))
+        await at_work.wait()
+        web.stop()
+        go_on.set()
+        assert (await reading)[0] == 200
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_DOMAIN"), reason="Linux alone has such filters")
+def test_after_the_last_newcomer_nobody_connects_and_nobody_is_reset() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        address = listener.getsockname()
+        callers = [socket.create_connection(address) for _ in range(5)]
+        server.refuse_newcomers(listener)
+        with pytest.raises(TimeoutError):
+            socket.create_connection(address, timeout=0.2)
+        for caller in callers:
+            caller.sendall(b"hello")
+            accepted, _ = listener.accept()
+            with closing(accepted), closing(caller):
+                accepted.settimeout(PATIENCE_S)
+                assert accepted.recv(5) == b"hello"

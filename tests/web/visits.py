@@ -1,0 +1,347 @@
+"""Somebody who opens every page, in every state that has words of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import httpx2
+import msgspec
+
+from postroom.domain.address import parse_address
+from postroom.domain.import_job import Status as ImportStatus
+from postroom.domain.message import Books, Status
+from postroom.domain.subscriber import Gone
+from postroom.domain.texts import speaking
+from postroom.domain.user import Role
+from postroom.flow import sign_in, subscribe
+from postroom.records import lists, messages
+from postroom.web import app, pages
+from postroom.web.admin import overview
+from postroom.web.admin.messages_watch import Progress, Sample
+from postroom.web.admin.overview import Gauge
+from tests.web import importing, test_admin_outbox
+from tests.web.drafts import GOOD, etag_of, written
+from tests.web.office import ADDRESS, LIST, NOW
+from tests.web.people import SECOND, join, leave, path_of, second_list
+from tests.web.pseudo import PSEUDO, untranslated
+from tests.web.signed_in import Worker, sign_in_as
+from tests.web.test_admin_sending import going_out
+
+PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
+DATA = [
+    *(f"{name}@contoso.edu" for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1")),
+    *(
+        "student0@contoso.edu",
+        "a@contoso.edu",
+        "donotreply@contoso.edu",
+        "s•••••1@contoso.edu",
+        "post.contoso.edu",
+    ),
+    *(
+        LIST,
+        SECOND,
+        f"/s/{LIST}",
+        "History <b>news</b>",
+        "New lectures",
+        "Café number",
+        "people.csv",
+    ),
+    *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
+    *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
+    *("Postroom", "UTC", "https://", "…"),
+]
+KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
+
+
+@dataclass
+class Visit:
+    """Somebody who reads everything, and what they saw."""
+
+    owner: Worker
+    first_link: str  # for whoever comes first
+    seen: set[str] = field(default_factory=set)
+    english: list[str] = field(default_factory=list)
+
+    async def get(self, path: str, status: int = 200, /, **more: str) -> str:
+        answer = await self.owner.get(path, **more)
+        return self._read(path, answer, status)
+
+    async def post(self, path: str, status: int, /, **fields: str) -> str:
+        return self._read(path, await self.owner.post(path, **fields), status)
+
+    async def as_anybody(self, path: str, status: int = 200) -> str:
+        return self._read(path, await self.owner.office.browser.get(path), status)
+
+    def read(self, where: str, page: str) -> None:
+        page = KEY.sub("", page)
+        self.english += [f"{where}: {piece}" for piece in untranslated(page, DATA)]
+
+    def _read(self, path: str, answer: httpx2.Response, status: int) -> str:
+        assert answer.status_code == status, f"{path}: {answer.status_code} {answer.text[:400]}"
+        self.seen.add(path.partition("?")[0])
+        self.read(path, answer.text)
+        return answer.text
+
+
+async def at_the_door(visit: Visit) -> None:
+    tables = visit.owner.office.storage.tables
+    await visit.get("/admin")
+    await visit.as_anybody("/admin/sign-in")
+    await visit.as_anybody("/admin/welcome/nothing", 404)
+    invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, NOW)
+    for token in (visit.first_link, invitation):
+        await visit.as_anybody(f"/admin/welcome/{token}")
+        await visit.post(f"/admin/welcome/{token}", 422, address="nobody", password="short")
+    await visit.post("/admin/sign-in", 422, address="owner@contoso.edu", password="wrong")
+    await visit.get("/admin/account")
+    await visit.post("/admin/account/password", 422, old_password="a", new_password="b")
+    await visit.owner.post("/admin/sign-in", address="a", password="b")
+    viewer = await sign_in_as(visit.owner.office, Role.VIEWER)
+    async with viewer.browser:
+        visit.read("as a viewer", (await viewer.get("/admin/keys")).text)
+        visit.read("as a viewer", (await viewer.get("/admin/lists")).text)
+    elsewhere = await visit.owner.browser.post("/admin/sign-out", headers={"origin": "x"})
+    visit.read("from elsewhere", elsewhere.text)
+    for notice in pages.NOTICES:
+        await visit.get("/admin/account", said=notice)
+
+
+async def at_lists(visit: Visit) -> None:
+    await visit.get("/admin/lists")
+    await visit.get("/admin/lists", after="zzz")
+    await visit.get("/admin/lists/new")
+    await visit.post(
+        "/admin/lists/new", 422, name="no name", sender="nobody", description="x" * 300
+    )
+    await visit.post("/admin/lists/new", 422, name=LIST, sender="a@contoso.edu")
+    await _open_form(visit)
+    await visit.get(f"/admin/lists/{LIST}")
+    await visit.get(f"/admin/lists/{LIST}/edit")
+    await visit.post(f"/admin/lists/{LIST}/edit", 409, sender="eve@contoso.edu", etag="old")
+    await visit.get(f"/admin/lists/{LIST}/delete")
+    await visit.post(f"/admin/lists/{LIST}/delete", 422, typed="x")
+    await visit.post(f"/admin/lists/{LIST}/delete", 409, typed=LIST, etag="old")
+
+
+async def _open_form(visit: Visit) -> None:
+    tables = visit.owner.office.storage.tables
+    found, etag = await lists.read_with_etag(tables, LIST)
+    await lists.replace(tables, msgspec.structs.replace(found, public_form=True), etag)
+
+
+async def at_people(visit: Visit) -> None:
+    owner = visit.owner
+    await visit.get("/admin/subscribers", list=LIST)
+    await join(owner, "ada@contoso.edu", first_name="Ada")
+    await join(owner, "ben@contoso.edu", verified=False)
+    for name, why in zip(("eve", "fay", "gus", "zoe"), Gone, strict=True):
+        await leave(owner, await join(owner, f"{name}@contoso.edu"), why)
+    await subscribe.sign_up(
+        owner.office.storage, LIST, parse_address("student0@contoso.edu"), {}, NOW
+    )
+    await visit.get("/admin/subscribers", list=LIST)
+    await visit.get("/admin/subscribers", list=LIST, q="nobody")
+    await visit.get(f"/admin/subscribers/new?list={LIST}")
+    add = f"/admin/subscribers/new?list={LIST}"
+    await visit.post(add, 422, address="nobody", attributes="nobody")
+    await visit.post(add, 422, address="ada@contoso.edu")
+    await visit.post(add, 409, address="eve@contoso.edu")
+    await second_list(owner)
+    await visit.get("/admin/subscribers")
+    for name in PEOPLE:
+        await visit.get(await path_of(owner, f"{name}@contoso.edu"))
+    person = await path_of(owner, "ada@contoso.edu")
+    await visit.get(f"{person}/remove")
+    page = await visit.get(f"{person}/edit")
+    as_seen = {"list": LIST, "etag": etag_of(page)}
+    await visit.post(f"{person}/edit", 422, address="nobody", list="nobody")
+    await visit.post(f"{person}/edit", 409, address="ben@contoso.edu", **as_seen)
+    await visit.post(f"{person}/edit", 409, address="eve@contoso.edu", **as_seen)
+    await visit.post(f"{person}/edit", 303, address="ada@contoso.edu", **as_seen | {"list": SECOND})
+    await visit.get(await path_of(owner, "ada@contoso.edu"))
+
+
+async def at_imports(visit: Visit) -> None:
+    owner = visit.owner
+    await visit.get("/admin/imports")
+    await visit.get("/admin/imports/new")
+    file = "email,first_name\nzoe@contoso.edu,Ada\nnobody,\n" + '"nobody\n' * 2
+    for name, content in (("people.csv", ""), ("people.csv", b"PK\x03\x04"), ("", "a")):
+        answer = await importing.upload(owner, content, name)
+        visit.read("a bad upload", answer.text)
+    visit.read("no form", (await owner.post("/admin/imports/upload")).text)
+    path = await importing.uploaded(owner, file)
+    await visit.get(f"{path}/columns")
+    await visit.post(f"{path}/columns", 422, email="9", purpose="x", basis="x" * 500)
+    await visit.post(f"{path}/start", 409)
+    choice = {"email": "0", "header": "yes", "name-1": "first_name", "purpose": "add"}
+    await visit.post(f"{path}/columns", 303, basis="They asked", **choice)
+    await importing.settled(owner, path)
+    await visit.get(path)
+    await visit.get("/admin/imports")
+    for status in ImportStatus:
+        for is_rehearsal in (True, False):
+            state = {"status": status, "is_rehearsal": is_rehearsal, "seen_at": NOW}
+            await importing.change(owner, path, **state)
+            await visit.get(path)
+            await visit.get(f"{path}/live")
+            await visit.get("/admin/imports")
+    await visit.post(f"{path}/start", 409)
+
+
+async def at_messages(visit: Visit) -> None:
+    owner = visit.owner
+    await visit.get("/admin/messages")
+    await visit.get("/admin/messages/new", list=LIST)
+    await visit.get("/admin/messages/new", example="letter")
+    await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
+    await visit.post("/admin/messages/preview", 200)
+    for body in ("", "{{ nobody", '<p style="{{ name }}">', "<a href='x'>a</a><img src='/a'>"):
+        await visit.post("/admin/messages/preview", 200, **GOOD | {"body": body})
+    for body in ("", "{{ nobody"):
+        await visit.post("/admin/messages/mail/preview", 200, **GOOD | {"body": body})
+    path = await written(owner)
+    await visit.get(path)
+    await visit.get(path, **{"as": "nobody"})
+    await visit.get(f"{path}/look")
+    await visit.get(f"{path}/delete")
+    await visit.post(f"{path}/delete", 409, etag="old")
+    await visit.post(
+        f"{path}/write",
+        409,
+        **GOOD | {"subject": "Ada", "kind": "markdown", "on_doubt": "hold", "etag": "old"},
+    )
+    page = await visit.get(f"{path}/schedule")
+    when = {"when": "at", "time": "02:30", "etag": etag_of(page)}
+    berlin = ("2027-03-28", "Europe/Berlin"), ("2027-10-31", "Europe/Berlin")
+    for date, zone in (("2120-01-01", "nobody"), ("2020-01-01", ""), ("x", ""), *berlin):
+        await visit.post(f"{path}/schedule", 422, **when | {"date": date, "zone": zone})
+    await visit.post(f"{path}/schedule", 303, **when | {"date": "2120-01-01", "zone": "UTC"})
+    await visit.get(path)
+    await visit.get("/admin")
+    await visit.get("/admin/messages", status="cancelled")
+    for status in Status:
+        await visit.get("/admin/messages", status=status.value)
+
+
+async def at_going_out(visit: Visit) -> None:
+    owner = visit.owner
+    for status in (Status.QUEUING, Status.PROCESSING, Status.PAUSED):
+        path = await going_out(owner, status)
+        await visit.get(path)
+        for outcome in ("queued", "sending", "sent", "failed", "held", "skipped"):
+            await visit.get(path, outcome=outcome)
+    for page in ("decide", "cancel"):
+        await visit.get(f"{path}/{page}")
+    for act, code in (("decide", 422), ("retry", 409), ("pause", 409), ("test", 303)):
+        await visit.post(f"{path}/{act}", code)
+    done = await going_out(owner, Status.COMPLETED, completed_at=NOW + timedelta(hours=2))
+    await visit.get(done)
+    for act in ("pause", "cancel"):
+        await visit.post(f"{done}/{act}", 409)
+    await visit.get("/admin/messages")
+    await visit.get("/admin")
+
+
+async def at_the_outbox(visit: Visit) -> None:
+    await visit.get("/admin/outbox")
+    await visit.get("/admin/outbox/empty")
+    await test_admin_outbox.keep(visit.owner, 1)
+    await visit.get("/admin/outbox")
+    await visit.get("/admin/outbox/empty")
+    path = await test_admin_outbox.first_path(visit.owner)
+    for view in ("html", "text", "source"):
+        await visit.get(path, view=view)
+
+
+async def at_keys_and_users(visit: Visit) -> None:
+    await visit.get("/admin/keys")
+    await visit.post("/admin/keys/new", 422, name="")
+    await visit.post("/admin/keys/new", 422, name="Web site", lists="nobody")
+    once = {"name": "Web site", "right-read": "yes", "right-write": "yes", "once": "x" * 24}
+    for _sending in range(2):
+        await visit.post("/admin/keys/new", 200, **once)
+    await visit.get("/admin/keys")
+    await visit.get("/admin/users")
+    await visit.post("/admin/users/invite", 422, address="nobody", role="x")
+    for _sending in range(2):
+        sent = {"address": "new@contoso.edu", "role": "viewer", "once": "y" * 24}
+        page = await visit.owner.post("/admin/users/invite", **sent)
+        link = page.text.partition('id="link">')[2].partition("<")[0]
+        visit.read("an invitation", page.text.replace(link, "") if link else page.text)
+    await visit.get("/admin/users")
+    key = visit.owner.user.key
+    await visit.post("/admin/users/role", 409, key=key, role="viewer")
+
+
+async def at_public_pages(visit: Visit) -> None:
+    office = visit.owner.office
+    one = await office.join(verified=False)
+    leaving, confirming = office.leave_path(one.guid), office.confirm_path(one.guid)
+    for path in ("/", leaving, f"{leaving}/kept", f"{leaving}/left", confirming, f"/s/{LIST}"):
+        await visit.as_anybody(path)
+    await visit.as_anybody(f"/s/{LIST}/thanks")
+    await visit.as_anybody(confirming.rpartition("/")[0] + "/forged")
+    visit.read("a bad sign-up", (await office.browser.post(f"/s/{LIST}", data={})).text)
+    await office.browser.post(confirming)
+    await visit.as_anybody(confirming)
+    await office.browser.post(leaving, data={"leave": "yes"})
+    for path in (leaving, f"{leaving}/left"):
+        await visit.as_anybody(path)
+    await visit.get(await path_of(visit.owner, ADDRESS))
+
+
+async def at_failures(visit: Visit) -> None:
+    await visit.get("/admin/nowhere", 404)
+    await visit.as_anybody("/nowhere", 404)
+    with speaking(PSEUDO):
+        for path in ("/admin/x", "/x"):
+            for status in (400, *app.ADMIN_PAGES):
+                page = app._failed(path, status).body
+                visit.read(f"{status} of {path}", bytes(page).decode())
+
+
+async def at_live_parts(visit: Visit) -> None:
+    """What a stream sends: the same parts, with curves and changed buttons."""
+    tables = visit.owner.office.storage.tables
+    message = await anext(messages.live_messages(tables))
+    books = Books(queued=5, sending=1, sent=2, failed=1, held=1)
+    going = msgspec.structs.replace(
+        message, status=Status.PROCESSING, audience=9, books=books, fanned_out=False
+    )
+    samples = tuple(Sample(float(at), at * 100, 100.0) for at in range(8))
+    shown = {"visitor": Everybody(), "is_update": True, "has_new_actions": True}
+    spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
+    desk = spoken._app._app.state.desk
+    with speaking(PSEUDO):
+        for progress in (Progress(going), Progress(going, samples)):
+            part = pages.part("messages/live.html", message=going, progress=progress, **shown)
+            visit.read("live", part)
+        seen = await overview.look(desk, overview.Gauges(desk))
+        curves = tuple(Gauge(float(at), at, 1) for at in range(5))
+        seen = msgspec.structs.replace(seen, gauges=curves, going_out=[going], senders=2)
+        visit.read("live", pages.part("overview_live.html", overview=seen))
+
+
+class Everybody:
+    """May do everything."""
+
+    def may(self, role: str) -> bool:
+        return True
+
+
+VISITS = [
+    at_the_door,
+    at_lists,
+    at_people,
+    at_imports,
+    at_messages,
+    at_going_out,
+    at_the_outbox,
+    at_keys_and_users,
+    at_public_pages,
+    at_failures,
+    at_live_parts,
+]
