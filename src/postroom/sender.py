@@ -67,7 +67,7 @@ class SenderRole:
     bell: Bell
     lanes: int = 4
     lease_s: float = 30.0
-    claim_s: float = 300.0
+    claim_s: float = 60.0
     poll_s: float = 1.0  # longest pause between two looks into the queues
     breaker: Breaker = field(default_factory=Breaker)
     _free: list[_Slot] = field(default_factory=list)

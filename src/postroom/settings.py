@@ -113,7 +113,10 @@ class Settings(BaseModel):
         "Default: 30, and 60 on Azure, where every sign of life is a paid call.",
     )
     claim_s: float = Field(
-        300.0, ge=10, description="Seconds a work item is hidden from others while it is in hand."
+        60.0,
+        ge=10,
+        description="Seconds a work item is hidden from others. A batch that takes longer is safe; "
+        "one whose sender dies in the moment of taking it waits for so long.",
     )
     poll_s: float | None = Field(
         None,

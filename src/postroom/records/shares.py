@@ -29,6 +29,7 @@ from postroom.domain.rate_limit import (
     lower_of,
     next_share,
 )
+from postroom.domain.texts import _
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
 from postroom.storage.port import Conflict, StorageError, Tables, Unavailable
@@ -101,7 +102,7 @@ class Shares:
         async with self._renewing:
             await self._renew_if_due()
         if self.now_s() > self._known_at + UNKNOWN_S:
-            raise Unavailable("The limits cannot be read.")
+            raise Unavailable(_("The limits cannot be read; is storage there?"))
 
     async def keep(self) -> None:
         """In the middle of work: renew our shares if it is time, or go on with what is known."""
@@ -120,8 +121,9 @@ class Shares:
         for part in self.parts.values():
             part.wanted_at = NEVER
         if self.holds_any:
-            self._look_at = NEVER
-            await self.keep()
+            async with self._renewing:
+                self._look_at = NEVER
+                await self._renew_if_due()
 
     @property
     def holds_any(self) -> bool:
@@ -147,7 +149,7 @@ class Shares:
 
     async def _renew(self) -> None:
         """Read all limits; take, keep or give up our share of each by one guarded write."""
-        for _ in range(TRIES_MAX):
+        for _try in range(TRIES_MAX):
             looked_at = self.now_s()
             self._renewals += 1
             rows = await rate_limits.all_limits(self._tables)
