@@ -22,7 +22,10 @@ PEOPLE = 200
 LOAD = Load(mails=PEOPLE, mail_bytes=4096, connections=4, mails_per_s=1000.0, ca_file=None)
 
 # Takes the options of smtp-source and sends what they ask for, by one connection; then `END`.
-STAND_IN = f"""#!{sys.executable}
+# A shell begins it, for the path of Python may have a blank.
+STAND_IN = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
 import getopt, signal, smtplib, sys
 options, (server,) = getopt.getopt(sys.argv[1:], "dNs:m:l:f:t:")
 given = dict(options)
