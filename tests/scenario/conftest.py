@@ -12,8 +12,11 @@ import pytest_asyncio
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.flow import fan_out, report
 from postroom.records import batches
-from tests.contract.engines import ENGINES, FILES
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Storage
+from tests.contract.engines import ENGINES, FILES, MovableClock
 from tests.scenario.clock import TownClock
+from tests.scenario.moving_house import fill
 from tests.scenario.town import Town
 
 
@@ -33,6 +36,26 @@ async def town(request: pytest.FixtureRequest, sink: Sink) -> AsyncIterator[Town
                 yield town
             finally:
                 await town.close()
+
+
+# Two storages of somebody who moves (test_migrate*.py), with pages that come short.
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest_asyncio.fixture
+async def source(clock: MovableClock) -> Storage:
+    storage = MemoryStorage(clock, page_rows=7, empty_first_page=True)
+    await fill(storage, clock, people=12)
+    return storage
+
+
+@pytest.fixture
+def target(clock: MovableClock) -> Storage:
+    return MemoryStorage(clock, page_rows=5)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-import pytest_asyncio
 
 from postroom.domain.errors import NotFound, WrongState
 from postroom.flow import migrate
@@ -32,23 +31,6 @@ from tests.scenario.moving_house import (
 )
 
 RUNS_MAX = 300
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest_asyncio.fixture
-async def source(clock: MovableClock) -> Storage:
-    storage = MemoryStorage(clock, page_rows=7, empty_first_page=True)
-    await fill(storage, clock, people=12)
-    return storage
-
-
-@pytest.fixture
-def target(clock: MovableClock) -> Storage:
-    return MemoryStorage(clock, page_rows=5)
 
 
 @pytest.fixture

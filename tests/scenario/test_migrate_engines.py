@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 import pytest_asyncio
 
 from postroom.records.comparisons import Compared
@@ -17,11 +16,6 @@ from tests.scenario.moving_house import Fate, everything, fill, move, move_with
 
 PEOPLE = 2_000
 LIVES_MAX = 50
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
 
 
 @pytest_asyncio.fixture

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 
 from postroom.flow import migrate, sweep
 from postroom.records import migrations
-from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE, Storage, Value
 from tests.contract.engines import MovableClock
-from tests.scenario.moving_house import LIST, everything, fill, journey, move
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
-
-
-@pytest_asyncio.fixture
-async def source(clock: MovableClock) -> Storage:
-    storage = MemoryStorage(clock, page_rows=7, empty_first_page=True)
-    await fill(storage, clock, people=12)
-    return storage
-
-
-@pytest.fixture
-def target(clock: MovableClock) -> Storage:
-    return MemoryStorage(clock, page_rows=5)
-
+from tests.scenario.moving_house import LIST, everything, journey, move
 
 SPOILT: dict[str, dict[str, Value]] = {
     "an int for a float": {"float": 1},

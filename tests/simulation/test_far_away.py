@@ -15,7 +15,7 @@ from postroom.storage.azure import AzureStorage
 from postroom.storage.port import Blobs, Queues, Storage, Tables
 from tests.contract.azurite import azurite
 from tests.simulation.mailing import Mailing, small_sizes
-from tests.simulation.weather import FAR_AWAY, of_kind
+from tests.simulation.weather import FAR_AWAY, of_kind, run_each
 from tests.simulation.world import Clock
 
 RUNS = 1_000
@@ -33,12 +33,7 @@ def run(seed: int, disk: Callable[[Clock], Any] | None = None) -> Mailing:
 
 @pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
 def test_the_promises_hold_far_away_too(first: int) -> None:
-    with small_sizes():
-        for seed in range(first, first + CHUNK):
-            try:
-                run(seed)
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
+    run_each(range(first, first + CHUNK), run)
 
 
 def test_the_service_is_really_far_away() -> None:
@@ -75,6 +70,9 @@ class AtAzurite:
         self.queues: Queues = Waiting(loop, storage.queues)
         self.blobs: Blobs = Waiting(loop, storage.blobs)
         self.troubles = storage.troubles
+
+    async def close(self) -> None:
+        """Whoever opened the storage closes it."""
 
 
 def wait_for(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.domain.message import OnDoubt
 from tests.simulation.mailing import Mailing, small_sizes
-from tests.simulation.weather import WEATHERS, weather_of
+from tests.simulation.weather import WEATHERS, run_each, weather_of
 
 RUNS = 5_200
 CHUNK = 100
@@ -22,12 +22,7 @@ def run(seed: int) -> Mailing:
 
 @pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
 def test_the_promises_hold_whatever_happens_when(first: int) -> None:
-    with small_sizes():
-        for seed in range(first, first + CHUNK):
-            try:
-                run(seed)
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
+    run_each(range(first, first + CHUNK), run)
 
 
 @pytest.mark.parametrize("seed", PINNED)

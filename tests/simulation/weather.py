@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tests.simulation.mailing import small_sizes
 from tests.simulation.world import Faults
 
 WEATHERS: tuple[dict[str, Any], ...] = (
@@ -40,6 +41,16 @@ _FAULTS = ("crash", "stall", "fail", "late", "throttle", "empty_pages")
 def weather_of(seed: int) -> dict[str, Any]:
     """What to hand to a Mailing, with people meddling in all of them."""
     return of_kind(WEATHERS[seed // 2 % len(WEATHERS)])
+
+
+def run_each(seeds: Iterable[int], run: Callable[[int], object]) -> None:
+    """One run a seed; a failure says which."""
+    with small_sizes():
+        for seed in seeds:
+            try:
+                run(seed)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
 
 
 def of_kind(weather: Mapping[str, Any]) -> dict[str, Any]:

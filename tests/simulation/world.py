@@ -12,10 +12,11 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from postroom.storage import port
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Batch, Blobs, Queues, Tables, Troubles, Unavailable
+from postroom.storage.port import Batch, Blobs, Queues, Tables, Unavailable
 
 T = TypeVar("T")
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -32,17 +33,7 @@ class Turn:
         yield
 
 
-class Disk(Protocol):
-    """A storage that answers at once: whatever is awaited of it does not wait."""
-
-    @property
-    def tables(self) -> Tables: ...
-    @property
-    def queues(self) -> Queues: ...
-    @property
-    def blobs(self) -> Blobs: ...
-    @property
-    def troubles(self) -> Troubles: ...
+Disk = port.Storage  # one that answers at once: whatever is awaited of it does not wait
 
 
 class Clock:
