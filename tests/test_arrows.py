@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import syntax
+
 SOURCE = Path(__file__).parents[1] / "src"
 US = "postroom"
 
@@ -53,7 +55,7 @@ def broken_arrows(source: Path) -> list[str]:
         f"{module}: {complaint}"
         for path in sorted((source / US).rglob("*.py"))
         for module in [module_name(path, source)]
-        for complaint in complaints(module, ast.parse(path.read_text(encoding="utf-8")))
+        for complaint in complaints(module, syntax.parse(path.read_text(encoding="utf-8")))
     ]
 
 

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import syntax
+
 PACKAGE = Path(__file__).parents[1] / "src" / "postroom"
 
 # The path in its order; a stage may be missing while it is not built.
@@ -58,7 +60,7 @@ def untrue(package: Path) -> list[str]:
 
 
 def docstring(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(syntax.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def wrong_on_the_map(text: str, stages: list[str], beside: list[str]) -> Iterator[str]:

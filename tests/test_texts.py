@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import syntax
+
 SOURCE = Path(__file__).parents[1] / "src" / "postroom"
 PACKAGES = ("domain", "flow", "mail", "records", "web")
 MAKERS = {"_": 1, "gettext": 1, "ngettext": 2, "pgettext": 2}  # arguments that are written out
@@ -149,7 +151,9 @@ def is_sentence(value: ast.expr) -> bool:
 def untranslatable(source: Path) -> dict[str, list[str]]:
     """Complaints by module."""
     found = {
-        str(path.relative_to(source)): list(complaints(ast.parse(path.read_text(encoding="utf-8"))))
+        str(path.relative_to(source)): list(
+            complaints(syntax.parse(path.read_text(encoding="utf-8")))
+        )
         for package in PACKAGES
         for path in sorted((source / package).rglob("*.py"))
     }
@@ -188,7 +192,7 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "complaint"), BAD)
 def test_the_check_finds_a_sentence_that_is_no_text(text: str, complaint: str) -> None:
-    found = list(complaints(ast.parse(text)))
+    found = list(complaints(syntax.parse(text)))
     assert any(complaint in each for each in found), found
 
 
@@ -207,4 +211,4 @@ GOOD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_the_check_lets_a_text_pass(text: str) -> None:
-    assert list(complaints(ast.parse(text))) == []
+    assert list(complaints(syntax.parse(text))) == []

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import syntax
+
 ROOT = Path(__file__).parents[1]
 
 MODULE_LINES_MAX = 400
@@ -217,7 +219,7 @@ def modules(root: Path) -> Iterator[Module]:
     for path in project_files(root):
         if path.suffix == ".py":
             text = path.read_text(encoding="utf-8")
-            yield Module(path.relative_to(root).as_posix(), text, ast.parse(text))
+            yield Module(path.relative_to(root).as_posix(), text, syntax.parse(text))
 
 
 def untidy(root: Path, exceptions: dict[str, str]) -> list[str]:

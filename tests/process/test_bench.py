@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from postroom.bench import baselines
+from postroom.bench import baselines, pages
 from postroom.bench.baselines import Baseline, Load, find_smtp_source, measure_baselines
 from postroom.bench.certificate import write_certificate
+from postroom.bench.figures import worst_second
 from postroom.bench.house import PARAGRAPH_BYTES, House
+from postroom.bench.plan import SMALL_PEOPLE
 
 PROGRAM = [sys.executable, "-m", "postroom.cli", "bench"]
 PEOPLE = 200
@@ -81,6 +83,30 @@ def test_a_run_loses_nobody_and_mails_nobody_twice(tmp_path: Path, options: str)
         ElementTree.parse(tmp_path / "picture.svg")
 
 
+def test_several_lists_at_once_with_an_archive_behind_and_a_small_message_beside(
+    tmp_path: Path,
+) -> None:
+    figures = bench(tmp_path, "--no-baselines", "--lists", "7", "--archived", "3", "--beside")
+    mails = PEOPLE + SMALL_PEOPLE  # those of the archive are not among them
+    assert (figures["arrived"], figures["lost"], figures["twice"]) == (mails, 0, 0)
+    assert 0 < figures["small_completed_s"] < figures["completed_s"] + 10
+
+
+@pytest.mark.parametrize("option", ["--limit", "--domain-limit"])
+def test_under_a_limit_the_worst_second_is_told(tmp_path: Path, option: str) -> None:
+    figures = bench(tmp_path, "--no-baselines", option, "100")
+    assert figures["lost"] == figures["twice"] == 0
+    assert figures["completed_s"] >= PEOPLE / 100 - 0.5
+    assert 0 < figures["of_limit"] < 1.1
+    assert 0 < figures["worst_second"] <= 110  # a line that stood still gives back at once
+
+
+def test_the_worst_second_is_found_wherever_it_begins() -> None:
+    timeline = [(0.0, 1), (0.4, 5), (0.9, 20), (1.3, 30), (1.8, 35), (5.0, 40)]
+    assert worst_second(timeline) == 25  # after the one at 0.4, up to that at 1.3
+    assert worst_second([]) == 0
+
+
 def test_the_ratio_is_that_of_the_rates_of_one_run(tmp_path: Path) -> None:
     figures = bench(tmp_path)
     assert figures["connections"] == 4
@@ -91,9 +117,30 @@ def test_the_ratio_is_that_of_the_rates_of_one_run(tmp_path: Path) -> None:
     assert figures["baselines"][-1]["connections"] == 1
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="The outbox has no line"):
-        bench(tmp_path, "--transport", "outbox", "--tls")
+async def test_pages_are_timed_while_mails_go_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_CALLS", 8)
+    monkeypatch.setattr(pages, "API_S", 0.5)
+    monkeypatch.setattr(pages, "SENT_BEFORE", 0)
+    figures = await pages.measure_pages(PEOPLE, lambda _: None)
+    assert [each.what for each in figures.timings][-2:] == ["message", "subscribe"]
+    assert all(each.calls and 0 < each.median_ms <= each.worst_ms for each in figures.timings)
+    assert figures.sent_after > 0
+    assert [role for role, _ in figures.peaks_mb] == ["web", "scheduler", "sender", "sender"]
+    assert figures.together_mb > 4 * max(1.0, min(peak for _, peak in figures.peaks_mb))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--transport outbox --tls", "The outbox has no line"),
+        ("--transport outbox --beside", "The outbox has no line"),
+        ("--lists 201", "every list needs one"),
+        ("--lists 2 --tempfail-share 0.1", "leave --lists out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tmp_path: Path, options: str, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        bench(tmp_path, *options.split())
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from postroom.wiring import Parts
 PEOPLE = 20_000
 KILLS = 20
 STOPS = 10
-IN_DOUBT_A_KILL_MAX = 64
+IN_DOUBT_A_KILL_MAX = 32  # four lanes, each with eight mails on the wire
 AT_SPEED = 250  # mails after a start, before the next blow falls
 
 
@@ -56,7 +55,7 @@ def assert_books_balance(message: Message) -> None:
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("on_doubt", OnDoubt)
 async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
-    on_doubt: OnDoubt, tmp_path: Path, record_property: Callable[[str, object], None]
+    on_doubt: OnDoubt, tmp_path: Path
 ) -> None:
     async with House(tmp_path) as house, house.parts() as parts:
         await house.people(parts, PEOPLE)
@@ -73,7 +72,7 @@ async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
         message = await wait_until_completed(parts, ref)
         arrived = await house.arrived()
     per_kill = [after - before for before, after in pairwise(doubts)]
-    record_property("in_doubt_per_kill", str(per_kill))
+    print(f"in doubt after each kill: {per_kill}")  # pytest -rP shows it
     assert_books_balance(message)
     assert max(per_kill) <= IN_DOUBT_A_KILL_MAX
     assert sum(per_kill) > 0, "no kill hit a mail on the wire: it was not at full speed"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
 from postroom.bench.arrivals import Arrivals, Point
 from postroom.bench.baselines import Baseline
+from postroom.bench.course import Course
 from postroom.bench.house import Process
 from postroom.bench.plan import Plan, Way
 from postroom.bench.plot import Curve, Mark, plot
@@ -35,20 +35,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     sender_cpu_us: float
     scheduler_peak_mb: float
     sender_peak_mb: float  # of the largest
+    small_completed_s: float | None  # of the small message, since it was due
+    of_limit: float | None  # the rate from the first mail to the last
+    worst_second: int | None  # the most mails that arrived in one, if there is a limit
     commits: int | None  # by all roles; None of an engine that has no such thing
     calls_per_mail: float  # of storage, from due to archived, by all roles
     calls: dict[str, int]
     baselines: list[Baseline] = []
-
-
-@dataclass
-class Course:
-    """When things happened, in seconds since the message was due."""
-
-    started: float  # by the monotonic clock
-    fanned_out_s: float = 0.0
-    completed_s: float = 0.0
-    fan_out: list[Point] = field(default_factory=list)
 
 
 class Used(NamedTuple):
@@ -73,9 +66,11 @@ async def used_by(role: Process) -> Used:
 def work_out(
     plan: Plan, course: Course, arrivals: Arrivals, scheduler: Used, senders: Sequence[Used]
 ) -> Figures:
-    people, arrived = plan.recipients, arrivals.counts.total()
+    people, arrived = plan.mails, arrivals.counts.total()
     first, last = _ends(arrivals.timeline)
     calls = sum([role.calls for role in (scheduler, *senders)], Counter[str]())
+    limit = min(filter(None, (plan.limit, plan.domain_limit)), default=None)
+    send_per_s = arrived / max(last - first, INSTANT_S)
     commits = [role.commits for role in (scheduler, *senders) if role.commits is not None]
     return Figures(
         recipients=people,
@@ -88,12 +83,15 @@ def work_out(
         fanned_out_s=course.fanned_out_s,
         completed_s=course.completed_s,
         fan_out_per_s=people / course.fanned_out_s,
-        send_per_s=arrived / max(last - first, INSTANT_S),
+        send_per_s=send_per_s,
         mails_per_s=people / course.completed_s,
         scheduler_cpu_us=scheduler.cpu_s / people * 1e6,
         sender_cpu_us=sum(role.cpu_s for role in senders) / people * 1e6,
         scheduler_peak_mb=scheduler.peak_mb,
         sender_peak_mb=max(role.peak_mb for role in senders),
+        small_completed_s=course.small_completed_s,
+        of_limit=send_per_s / limit if limit else None,
+        worst_second=worst_second(arrivals.timeline) if limit else None,
         commits=sum(commits) if commits else None,
         calls_per_mail=calls.total() / people,
         calls=dict(calls),
@@ -116,6 +114,16 @@ def draw(plan: Plan, figures: Figures, course: Course, timeline: Sequence[Point]
         ],
         Mark("completed", course.completed_s),
     )
+
+
+def worst_second(timeline: Sequence[Point]) -> int:
+    """The most that arrived within a second, wherever between two samples it begins."""
+    worst = start = 0
+    for at, count in timeline:
+        while timeline[start][0] < at - 1.0:
+            start += 1
+        worst = max(worst, count - timeline[start][1])
+    return worst
 
 
 def _ends(timeline: Sequence[Point]) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from postroom.settings import Settings
 from postroom.wiring import Parts
 
 LIST = "contoso1"
+DOMAIN = "contoso.edu"
 TITLE = "<html><body><h1>News for {{ email }}</h1>\n"
 PARAGRAPH = "<p>Lecture series and more.</p>\n"
 PARAGRAPH_BYTES = 61  # in HTML and in text
@@ -181,27 +182,41 @@ class House:
         return self._processes[-1]
 
     async def people(
-        self, parts: Parts, number: int, name: str = "student", *, refused_once: float = 0.0
+        self,
+        parts: Parts,
+        number: int,
+        name: str = "student",
+        *,
+        list_name: str = LIST,
+        refused_once: float = 0.0,
     ) -> None:
         """A list with so many verified subscribers, of whom the sink refuses a share at first."""
         now = parts.clock.now()
         mailing_list = MailingList(
-            name=LIST, description="News", sender="donotreply@contoso.edu", created_at=now
+            name=list_name, description="News", sender="donotreply@contoso.edu", created_at=now
         )
         await lists.create(parts.storage.tables, mailing_list)
         for start in range(0, number, 49 * 20):
             chunks = [
-                range(first, min(first + 49, number))
+                [
+                    f"{'temp-fail-once' if is_of_share(each, refused_once) else name}{each}"
+                    for each in range(first, min(first + 49, number))
+                ]
                 for first in range(start, min(start + 49 * 20, number), 49)
             ]
-            await asyncio.gather(*(_join(parts, chunk, name, refused_once) for chunk in chunks))
+            await asyncio.gather(*(_join(parts, list_name, chunk) for chunk in chunks))
 
     async def message(
-        self, parts: Parts, on_doubt: OnDoubt = OnDoubt.RESEND, *, mail_bytes: int = MAIL_BYTES
+        self,
+        parts: Parts,
+        on_doubt: OnDoubt = OnDoubt.RESEND,
+        *,
+        list_name: str = LIST,
+        mail_bytes: int = MAIL_BYTES,
     ) -> str:
         now = parts.clock.now()
         draft = Draft(
-            list_name=LIST,
+            list_name=list_name,
             subject="New lecture series",
             html=TITLE + PARAGRAPH * paragraphs(mail_bytes - FRAME_BYTES),
             due_at=now,
@@ -249,14 +264,11 @@ def paragraphs(size: int) -> int:
     return max(0, round(size / PARAGRAPH_BYTES))
 
 
-async def _join(parts: Parts, numbers: range, name: str, refused_once: float) -> None:
+async def _join(parts: Parts, list_name: str, names: list[str]) -> None:
     now = parts.clock.now()
-    names = [
-        f"{'temp-fail-once' if is_of_share(number, refused_once) else name}{number}@contoso.edu"
-        for number in numbers
-    ]
+    addresses = [parse_address(f"{name}@{DOMAIN}") for name in names]
     newcomers = [
-        subscribe.new_subscriber(LIST, parse_address(each), {}, True, now) for each in names
+        subscribe.new_subscriber(list_name, address, {}, True, now) for address in addresses
     ]
     await subscribers.join_together(parts.storage.tables, newcomers, now)
 
@@ -276,6 +288,10 @@ async def books(parts: Parts, ref: str) -> Message:
     return await report.books_of(
         parts.storage.tables, await messages.read(parts.storage.tables, ref)
     )
+
+
+async def is_completed(parts: Parts, ref: str) -> bool:
+    return (await messages.read(parts.storage.tables, ref)).completed_at is not None
 
 
 async def until(

@@ -9,8 +9,6 @@ import asyncio
 import os
 import secrets
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,23 +17,25 @@ import msgspec
 from postroom.bench.arrivals import Arrivals, at_the_sink, in_the_outbox
 from postroom.bench.baselines import Baseline, Load, measure_baselines
 from postroom.bench.certificate import write_certificate
-from postroom.bench.figures import Course, Figures, draw, used_by, work_out
-from postroom.bench.house import CLEAR, House, Process
-from postroom.bench.plan import Plan, Way
-from postroom.bench.sink import SAMPLE_S
-from postroom.domain.message import Message
-from postroom.records import messages
+from postroom.bench.course import (
+    SMALL_LIST,
+    Say,
+    fill_archive,
+    look_on,
+    name_of_list,
+)
+from postroom.bench.figures import Figures, draw, used_by, work_out
+from postroom.bench.house import CLEAR, DOMAIN, House, Process
+from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
+from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.records import rate_limits
 from postroom.wiring import Parts
 
 START_UP_S = 30.0
 STOP_S = 30.0
 LOOK_S = 0.02
-LOOK_FAR_S = 0.25  # where looking on takes from what is measured
-RUN_S_MAX = 3600.0
 RETRY_FIRST_S = 0.5
 CERTIFICATE = "certificate.pem"
-
-Say = Callable[[str], None]
 
 
 class Report(NamedTuple):
@@ -48,17 +48,31 @@ async def measure(plan: Plan, say: Say) -> Report:
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
         house = _house(plan, Path(folder))
         async with house, house.parts() as parts:
-            say(f"{plan.recipients:,} people join")
-            await house.people(parts, plan.recipients, refused_once=plan.tempfail_share)
+            await _fill(house, parts, plan, say)
             figures, picture = await _send(house, parts, plan, say)
             baselines = await _baselines(house, plan, figures, say)
             return Report(msgspec.structs.replace(figures, baselines=baselines), picture)
 
 
+async def _fill(house: House, parts: Parts, plan: Plan, say: Say) -> None:
+    say(f"{plan.recipients:,} people join")
+    share = plan.tempfail_share
+    for number, size in enumerate(plan.list_sizes()):
+        name = f"student{number}-" if number else "student"
+        list_name = name_of_list(number)
+        await house.people(parts, size, name, list_name=list_name, refused_once=share)
+    if plan.beside:
+        await house.people(parts, SMALL_PEOPLE, "small", list_name=SMALL_LIST)
+    for name, mails_per_s in ((TRANSPORT, plan.limit), (DOMAIN, plan.domain_limit)):
+        if mails_per_s:
+            await rate_limits.set_limit(parts.storage.tables, Limit(name, mails_per_s))
+
+
 async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
     roles = await _started_roles(house, plan)
+    await fill_archive(house, parts, plan.archived, say)
     before = [await used_by(role) for role in roles]
-    course = await _watch(house, parts, plan, say)
+    course = await look_on(house, parts, plan, say)
     after = [await used_by(role) for role in roles]
     for role in roles:  # what is measured next has the machine for itself
         await role.terminate(STOP_S)
@@ -74,33 +88,6 @@ async def _started_roles(house: House, plan: Plan) -> list[Process]:
     roles += [await house.start("sender") for _ in range(plan.senders)]
     await _until_awake(house, len(roles))
     return roles
-
-
-async def _watch(house: House, parts: Parts, plan: Plan, say: Say) -> Course:
-    """Write the message, and look on until it is in the archive."""
-    tables, course = parts.storage.tables, Course(time.monotonic())
-    ref = await house.message(parts, mail_bytes=plan.mail_bytes)
-    said_s = 0.0
-    async with asyncio.timeout(RUN_S_MAX):
-        while not course.completed_s or await messages.find_live(tables, ref):
-            message = await messages.read(tables, ref)
-            elapsed_s = time.monotonic() - course.started
-            _note(course, message, elapsed_s)
-            if elapsed_s - said_s > 1:
-                said_s = elapsed_s
-                say(f"{message.books.sent:,} of {message.audience:,} sent")
-            await asyncio.sleep(LOOK_FAR_S if plan.storage else LOOK_S)
-    return course
-
-
-def _note(course: Course, message: Message, elapsed_s: float) -> None:
-    is_due = not course.fan_out or elapsed_s - course.fan_out[-1][0] >= SAMPLE_S
-    if not course.fanned_out_s and (is_due or message.fanned_out):
-        course.fan_out.append((elapsed_s, message.audience))
-    if not course.fanned_out_s and message.fanned_out:
-        course.fanned_out_s = elapsed_s
-    if message.completed_at and not course.completed_s:
-        course.completed_s = elapsed_s
 
 
 async def _arrivals(house: House, parts: Parts, plan: Plan) -> Arrivals:

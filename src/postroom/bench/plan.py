@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import pairwise
 
 import msgspec
 
@@ -10,6 +11,7 @@ from postroom.domain.errors import BadInput
 
 MAIL_BYTES_MIN = 1500  # the heading and the foot of a mail alone have 1,200
 TEMPFAIL_SHARE_MAX = 0.5
+SMALL_PEOPLE = 100
 
 
 class Way(StrEnum):
@@ -21,6 +23,9 @@ class Way(StrEnum):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     recipients: int = 20_000
+    lists: int = 1  # among which they are divided, a message each, all due at once
+    archived: int = 0  # messages that were sent before
+    beside: bool = False  # a small message becomes due while the others go out
     senders: int = 1
     lanes: int = 4
     window: int = 8
@@ -31,15 +36,32 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tempfail_share: float = 0.0  # of the recipients, whom the sink refuses at first
     tls: bool = False
     mail_bytes: int = 4096
+    limit: float = 0.0  # mails a second, of the transport
+    domain_limit: float = 0.0  # mails a second, of the domain that everybody is at
     baselines: bool = True  # also measure what others do with the same sink
 
     @property
     def connections(self) -> int:
         return self.senders * self.lanes
 
+    @property
+    def mails(self) -> int:
+        return self.recipients + (SMALL_PEOPLE if self.beside else 0)
+
+    def list_sizes(self) -> list[int]:
+        """How many people each list has: evenly, and together all of them."""
+        shares = [self.recipients * number // self.lists for number in range(self.lists + 1)]
+        return [end - start for start, end in pairwise(shares)]
+
     def check(self) -> None:
         """BadInput if what is asked for does not go together."""
-        if self.transport is Way.OUTBOX and (self.tls or self.tempfail_share or self.delay_ms):
+        if self.lists > self.recipients:
+            raise BadInput("There are more lists than recipients: every list needs one.")
+        if self.lists > 1 and self.tempfail_share:
+            raise BadInput("--tempfail-share is for one list: leave --lists out.")
+        needs_sink = self.tls or self.tempfail_share or self.delay_ms or self.beside
+        if self.transport is Way.OUTBOX and needs_sink:
             raise BadInput(
-                "The outbox has no line: leave --tls, --tempfail-share and --delay-ms out."
+                "The outbox has no line: leave --tls, --tempfail-share, --delay-ms "
+                "and --beside out."
             )

@@ -31,7 +31,9 @@ TempfailShare = Annotated[
     typer.Option(min=0, max=TEMPFAIL_SHARE_MAX, help="Of the recipients, refused once by 450."),
 ]
 Tls = Annotated[bool, typer.Option("--tls", help="STARTTLS, with a certificate of this run.")]
-Size = Annotated[int, typer.Option(min=MAIL_BYTES_MIN, max=1 << 20, help="Bytes of a mail.")]
+Size = Annotated[
+    int, typer.Option("--size", min=MAIL_BYTES_MIN, max=1 << 20, help="Bytes of a mail.")
+]
 Baselines = Annotated[
     bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
 ]
@@ -39,11 +41,28 @@ Svg = Annotated[Path | None, typer.Option(help="Draw the course of the run into 
 CountCalls = Annotated[
     bool, typer.Option("--count-calls", help="Show the calls of storage by kind.")
 ]
+Lists = Annotated[
+    int, typer.Option(min=1, max=1000, help="Divide the recipients: a message each, at once.")
+]
+Archived = Annotated[
+    int, typer.Option(min=0, max=100_000, help="Send so many small messages before.")
+]
+Beside = Annotated[
+    bool, typer.Option("--beside", help="Time a small message that is due meanwhile.")
+]
+Limited = Annotated[float, typer.Option(min=0, help="Mails a second, by a rate limit.")]
+DomainLimited = Annotated[
+    float, typer.Option(min=0, help="The same, for the domain of the recipients.")
+]
 Pages = Annotated[bool, typer.Option("--pages", help="Time the web meanwhile.")]
 
 
 def bench(
+    context: typer.Context,
     recipients: Recipients = 20_000,
+    lists: Lists = 1,
+    archived: Archived = 0,
+    beside: Beside = False,
     senders: Senders = 1,
     lanes: Lanes = 4,
     window: Window = 8,
@@ -53,7 +72,9 @@ def bench(
     transport: Transport = Way.SMTP,
     tempfail_share: TempfailShare = 0.0,
     tls: Tls = False,
-    size: Size = 4096,
+    mail_bytes: Size = 4096,
+    limit: Limited = 0.0,
+    domain_limit: DomainLimited = 0.0,
     baselines: Baselines = True,
     svg: Svg = None,
     count_calls: CountCalls = False,
@@ -68,20 +89,8 @@ def bench(
     if pages:
         _bench_pages(recipients, as_json)
         return
-    plan = Plan(
-        recipients=recipients,
-        senders=senders,
-        lanes=lanes,
-        window=window,
-        chunking=chunking,
-        delay_ms=delay_ms,
-        storage=storage,
-        transport=transport,
-        tempfail_share=tempfail_share,
-        tls=tls,
-        mail_bytes=size,
-        baselines=baselines,
-    )
+    # The options of a plan have the names of its fields.
+    plan = Plan(**{name: context.params[name] for name in Plan.__struct_fields__})
     _bench_mails(plan, svg, count_calls, as_json)
 
 
@@ -111,8 +120,9 @@ def _bench_pages(people: int, as_json: bool) -> None:
         for each in figures.timings
     ]
     load = f"{figures.sent_after - figures.sent_before:,} mails went out meanwhile"
-    memory = f"the web role had at most {figures.web_peak_mb:.0f} MB"
-    show(msgspec.to_builtins(figures), as_json, *lines, f"{load}; {memory}.")
+    peaks = ", ".join(f"{role} {peak:.0f}" for role, peak in figures.peaks_mb)
+    memory = f"At most {figures.together_mb:.0f} MB of memory together: {peaks}."
+    show(msgspec.to_builtins(figures), as_json, *lines, f"{load}.", memory)
 
 
 def _say(words: str) -> None:

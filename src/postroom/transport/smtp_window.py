@@ -9,6 +9,7 @@ from __future__ import annotations
 from postroom.transport.smtp_config import SmtpConfig
 
 SLOW_S = 0.005  # even the quickest answer took longer: it is the server, not a hiccup
+SLICES = 3  # so many in a row must say so: a machine that stood still is no slow server
 IDLE_BELOW = 0.6  # of one core: busier than this, more mails on the wire would not help
 
 
@@ -16,10 +17,14 @@ class Window:
     def __init__(self, config: SmtpConfig) -> None:
         self.mails = self._least = config.window
         self._most = max(config.window, config.window_max)
+        self._slow_slices = 0
 
     def learn(self, quickest_s: float, busy: float) -> None:
         """From one slice: the quickest answer, and the share of its time that we were at work."""
-        if quickest_s > SLOW_S and busy < IDLE_BELOW:
+        is_slow = quickest_s > SLOW_S and busy < IDLE_BELOW
+        self._slow_slices = self._slow_slices + 1 if is_slow else 0
+        if self._slow_slices == SLICES:
+            self._slow_slices = 0
             self.mails = min(self.mails * 2, self._most)
         elif quickest_s < SLOW_S / 2:
             self.mails = max(self.mails // 2, self._least)

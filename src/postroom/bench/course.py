@@ -1,0 +1,119 @@
+"""The course of a run: writing the messages, and looking on until the last is in the archive."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from postroom.bench.arrivals import Point
+from postroom.bench.house import LIST, House, is_completed, until
+from postroom.bench.plan import Plan
+from postroom.bench.sink import SAMPLE_S
+from postroom.domain.message import Message
+from postroom.records import messages
+from postroom.storage.port import Tables
+from postroom.wiring import Parts
+
+LOOK_S = 0.02
+LOOK_FAR_S = 0.25  # where looking on takes from what is measured
+RUN_S_MAX = 3600.0
+SMALL_LIST = "small"
+SMALL_DUE_AT = 0.1  # of the mails have arrived
+EARLIER_LIST = "earlier"
+EARLIER_PEOPLE = 10
+EARLIER_AT_ONCE = 200
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Course:
+    """When things happened, in seconds since the messages were due."""
+
+    started: float  # by the monotonic clock
+    fanned_out_s: float = 0.0
+    completed_s: float = 0.0
+    fan_out: list[Point] = field(default_factory=list)
+    small_completed_s: float | None = None  # of the small one, since that was due
+
+    def note(self, seen: Sequence[Message]) -> None:
+        elapsed_s = time.monotonic() - self.started
+        is_fanned_out = all(message.fanned_out for message in seen)
+        is_due = not self.fan_out or elapsed_s - self.fan_out[-1][0] >= SAMPLE_S
+        if not self.fanned_out_s and (is_due or is_fanned_out):
+            self.fan_out.append((elapsed_s, sum(message.audience for message in seen)))
+        if not self.fanned_out_s and is_fanned_out:
+            self.fanned_out_s = elapsed_s
+        if not self.completed_s and all(message.completed_at for message in seen):
+            self.completed_s = elapsed_s
+
+
+def name_of_list(number: int) -> str:
+    return f"{LIST}-{number}" if number else LIST
+
+
+async def fill_archive(house: House, parts: Parts, number: int, say: Say) -> None:
+    """Messages that the same roles sent before: every row that they leave behind is a real one."""
+    if not number:
+        return
+    await house.people(parts, EARLIER_PEOPLE, "early", list_name=EARLIER_LIST)
+    for start in range(0, number, EARLIER_AT_ONCE):
+        say(f"{start:,} of {number:,} earlier messages sent")
+        batch = range(start, min(start + EARLIER_AT_ONCE, number))
+        refs = [await house.message(parts, list_name=EARLIER_LIST) for _ in batch]
+        await _until_archived(parts.storage.tables, refs)
+    await house.forget_arrived()
+
+
+async def _until_archived(tables: Tables, refs: Sequence[str]) -> None:
+    async with asyncio.timeout(RUN_S_MAX):
+        for ref in refs:
+            while await messages.find_live(tables, ref):  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S)
+
+
+async def look_on(house: House, parts: Parts, plan: Plan, say: Say) -> Course:
+    """Write the messages, and look on until all are in the archive."""
+    course = Course(time.monotonic())
+    lists = [name_of_list(number) for number in range(plan.lists)]
+    refs = [
+        await house.message(parts, list_name=name, mail_bytes=plan.mail_bytes) for name in lists
+    ]
+    pause_s = LOOK_FAR_S if plan.storage else LOOK_S
+    async with asyncio.timeout(RUN_S_MAX), asyncio.TaskGroup() as group:
+        group.create_task(_watch(course, parts.storage.tables, refs, pause_s, say))
+        if plan.beside:
+            group.create_task(_send_small(course, house, parts, plan))
+    return course
+
+
+async def _watch(
+    course: Course, tables: Tables, refs: Sequence[str], pause_s: float, say: Say
+) -> None:
+    """One look a pause, however many there are: looking costs what is measured."""
+    seen = {ref: await messages.read(tables, ref) for ref in refs}
+    said = time.monotonic()
+    while waited_for := [ref for ref in refs if not seen[ref].completed_at]:
+        for ref in waited_for:
+            await asyncio.sleep(pause_s)
+            seen[ref] = await messages.read(tables, ref)
+            course.note([*seen.values()])
+        if time.monotonic() - said > 1:
+            said = time.monotonic()
+            sent = sum(message.books.sent for message in seen.values())
+            say(f"{sent:,} of {sum(each.audience for each in seen.values()):,} sent")
+    await _until_archived(tables, refs)
+
+
+async def _send_small(course: Course, house: House, parts: Parts, plan: Plan) -> None:
+    async def is_going_on() -> bool:
+        return await house.arrived_number() >= plan.recipients * SMALL_DUE_AT
+
+    await until(is_going_on, within_s=RUN_S_MAX, every_s=LOOK_S)
+    started = time.monotonic()
+    ref = await house.message(parts, list_name=SMALL_LIST, mail_bytes=plan.mail_bytes)
+
+    await until(lambda: is_completed(parts, ref), within_s=RUN_S_MAX, every_s=LOOK_S)
+    course.small_completed_s = time.monotonic() - started
