@@ -15,7 +15,7 @@ import structlog
 from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
-from postroom.flow.schedule import Due
+from postroom.flow.schedule import Agenda, Due
 from postroom.records import idempotency, leases, throttles, users
 from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
@@ -60,7 +60,7 @@ class Scheduler:
         agenda = await schedule.look(self.storage.tables, self.clock.now())
         self._next_at, self._is_full = agenda.next_at, False
         for entry in self._in_turn(agenda.due):
-            is_busy |= await self._try_to_advance(entry)
+            is_busy |= await self._try_to_advance(entry, agenda)
             if not await self._leads():
                 return False
         due = {entry.ref for entry in agenda.due}
@@ -110,10 +110,11 @@ class Scheduler:
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
 
-    async def _try_to_advance(self, entry: DueEntry) -> bool:
+    async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
         """One message that cannot go on must not hold up the others."""
         try:
-            due = await schedule.due_message(self.storage.tables, entry, self.clock.now())
+            now = self.clock.now()
+            due = await schedule.due_message(self.storage.tables, entry, agenda, now)
             if due is None:
                 self._reported.pop(entry.ref, None)
             return due is not None and await self._advance(due)
@@ -127,10 +128,9 @@ class Scheduler:
 
     async def _advance(self, due: Due) -> bool:
         """The next step of one message; whether it wants another one at once."""
-        message, etag, now = due.message, due.etag, self.clock.now()
-        tables = self.storage.tables
+        message, tables, now = due.message, self.storage.tables, self.clock.now()
         if message.status is Status.PENDING:
-            await schedule.start(tables, due, now)
+            await schedule.start(tables, message, due.etag, now)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not message.is_gone_over:
@@ -138,7 +138,7 @@ class Scheduler:
         if message.completed_at is None:
             return await self._report(due, now)
         if archive.is_ready(message):
-            await archive.put_away(tables, message, etag, now)
+            await archive.put_away(tables, due, now)
             log.info("message_archived", ref=message.ref, audience=message.audience)
         return False
 

@@ -9,6 +9,7 @@ from postroom.flow import archive, fan_out, report, schedule, steer
 from postroom.flow.schedule import Due
 from postroom.flow.send import Handled
 from postroom.records import messages
+from postroom.records.messages import DueEntry
 from postroom.scheduler import Scheduler
 from postroom.storage.port import Conflict
 from tests.scenario.town import CLAIM_S, LEASE_S, TURNS_MAX, Town, once_each, students
@@ -134,10 +135,12 @@ async def act_on(town: Town, message: Message, etag: str) -> None:
     """What a scheduler does that read this row before it fell asleep."""
     tables, now = town.storage.tables, town.clock.now()
     if message.status is Status.PENDING:
-        await schedule.start(tables, Due(message, etag), now)
+        await schedule.start(tables, message, etag, now)
     elif message.status is Status.QUEUING:
         await fan_out.go_on(town.storage, message, etag, now)
     elif message.completed_at is None:
         await report.report(tables, message, etag, now)
     else:
-        await archive.put_away(tables, message, etag, now)
+        assert message.due_at
+        entry = DueEntry(message.ref, message.due_at.timestamp(), now.timestamp())
+        await archive.put_away(tables, Due(message, etag, entry), now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from postroom.flow import steer
 from postroom.records import leases
 from postroom.scheduler import Scheduler
 from postroom.sender import IDLE_LEASES, SenderRole
@@ -15,6 +16,7 @@ from tests.scenario.town import Town
 CALLS_A_MINUTE_MAX = 10.0
 MINUTES = 60
 PEOPLE = 2_000
+WAITING = 20
 
 
 def counted(town: Town) -> CountingStorage:
@@ -51,6 +53,28 @@ async def test_an_idle_scheduler_far_away_makes_few_calls(town: Town) -> None:
         assert scheduler.lease
         town.clock.move(await scheduler.rest_s(FAR.schedule_s))
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * MINUTES
+
+
+async def test_messages_that_wait_for_people_are_read_together(town: Town) -> None:
+    storage = counted(town)
+    await town.found_list()
+    await town.join("ada")
+    await town.scheduler.step()
+    before = storage.calls.total
+    await town.scheduler.step()
+    alone = storage.calls.total - before
+    refs = [await town.compose() for _ in range(WAITING)]
+    await town.scheduler.step()  # they start
+    for ref in refs:
+        await steer.pause(storage.tables, ref)
+    before = storage.calls.total
+    await town.scheduler.step()
+    assert storage.calls.total - before <= alone + 1
+    for ref in refs[::2]:
+        await steer.resume(storage.tables, ref)
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == {"ada": len(refs[::2])}
 
 
 async def test_a_scheduler_that_stands_by_makes_few_calls(town: Town) -> None:

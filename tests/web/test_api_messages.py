@@ -28,7 +28,7 @@ async def fanned_out(program: Program, ref: str) -> None:
         if message.status is Status.PROCESSING:
             return
         if message.status is Status.PENDING:
-            await schedule.start(tables, schedule.Due(message, etag), program.clock.now())
+            await schedule.start(tables, message, etag, program.clock.now())
         else:
             await fan_out.go_on(program.storage, message, etag, program.clock.now())
     raise AssertionError("never fanned out")

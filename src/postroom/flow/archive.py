@@ -1,20 +1,22 @@
 """Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
 
 Before: report.py found nobody queued and nobody being sent; people have decided on the held.
-After: the message stands in the archive, where its deliveries are already; schedule.py clears the
-due entry away, and age makes sweep.py delete the rest, with headers and ledgers.
+After: the message stands in the archive, where its deliveries are already, its due entry is gone;
+age makes sweep.py delete the rest, with headers and ledgers.
 Dies half-way: it is copied before it is deleted, and a reader looks among the living first, so that
-the message is never missing.
+the message is never missing. A due entry that is left behind is cleared away by schedule.py.
 Commit point: the deletion of the live message row.
 """
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 from postroom.domain.message import Message
+from postroom.flow.schedule import Due
 from postroom.records import messages
-from postroom.storage.port import Tables
+from postroom.storage.port import Conflict, Tables
 
 
 def is_ready(message: Message) -> bool:
@@ -22,7 +24,9 @@ def is_ready(message: Message) -> bool:
     return message.completed_at is not None and not message.books.held
 
 
-async def put_away(tables: Tables, message: Message, etag: str, now: datetime) -> None:
+async def put_away(tables: Tables, due: Due, now: datetime) -> None:
     """Conflict if the message was revived meanwhile."""
-    await messages.put_archived(tables, message, now)
-    await messages.delete_live(tables, message.ref, etag)
+    await messages.put_archived(tables, due.message, now)
+    await messages.delete_live(tables, due.message.ref, due.etag)
+    with contextlib.suppress(Conflict):  # who revives it puts the entry first: that one stays
+        await messages.delete_due_entry(tables, due.entry)

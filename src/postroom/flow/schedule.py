@@ -29,6 +29,7 @@ class Due(msgspec.Struct, frozen=True):
 
     message: Message
     etag: str
+    entry: DueEntry
 
 
 class Agenda(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ class Agenda(msgspec.Struct, frozen=True):
 
     due: list[DueEntry]
     next_at: float | None  # when the next one of today is due, in seconds since the epoch
+    glanced: dict[str, tuple[Message, str]]  # messages of due entries that were read along
 
 
 async def look(tables: Tables, now: datetime) -> Agenda:
@@ -46,25 +48,26 @@ async def look(tables: Tables, now: datetime) -> Agenda:
             due.append(entry)
         else:
             later.append(entry.due_at)
-    return Agenda(due, min(later, default=None))
+    glanced = await messages.glance(tables, [entry.ref for entry in due])
+    return Agenda(due, min(later, default=None), glanced)
 
 
-async def due_message(tables: Tables, entry: DueEntry, now: datetime) -> Due | None:
+async def due_message(tables: Tables, entry: DueEntry, agenda: Agenda, now: datetime) -> Due | None:
     """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
-    found = await messages.find_live(tables, entry.ref)
+    found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found[0], entry):
         await _clear_away(tables, entry, now)
         return None
-    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found)
+    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found, entry)
 
 
-async def start(tables: Tables, due: Due, now: datetime) -> Due:
+async def start(tables: Tables, message: Message, etag: str, now: datetime) -> None:
     """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile."""
-    expected = await _expected(tables, due.message.list_name)
+    expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
-        due.message, status=Status.QUEUING, queuing_at=now, expected=expected
+        message, status=Status.QUEUING, queuing_at=now, expected=expected
     )
-    return Due(started, await messages.replace(tables, started, due.etag))
+    await messages.replace(tables, started, etag)
 
 
 async def _expected(tables: Tables, list_name: str) -> int:
@@ -80,7 +83,7 @@ def _moved(message: Message, entry: DueEntry) -> bool:
 
 
 async def _clear_away(tables: Tables, entry: DueEntry, now: datetime) -> None:
-    """An entry left behind by a message that is archived, deleted or due at another time."""
+    """An entry left behind by a message that is elsewhere, deleted or due at another time."""
     if entry.put_at + LEFTOVER_AFTER.total_seconds() < now.timestamp():
         with contextlib.suppress(Conflict):
             await messages.delete_due_entry(tables, entry)

@@ -12,8 +12,9 @@ range query that never touches deliveries.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -39,6 +40,8 @@ _KEY = "message"
 DIRECTORY = "-messages"  # sorts apart from dates and from every other partition
 _REF_TRIES_MAX = 1000
 DIRECTORY_PAGE = 100
+_TOGETHER_MIN = 3  # fewer are read one by one
+_TOGETHER_ROWS = 2  # for each that is wanted, since drafts and later ones lie between them
 _REF = re.compile(r"[0-9]{1,18}")
 
 
@@ -119,6 +122,20 @@ async def find_with_etag(tables: Tables, ref: str) -> tuple[Message, str] | None
 async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
     row = await tables.get(LIVE, _partition(ref), _KEY)
     return (from_properties(row.properties, Message), row.etag) if row else None
+
+
+async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, tuple[Message, str]]:
+    """Those of many that are alive and found together; for the others ask `find_live`."""
+    if len(refs) < _TOGETHER_MIN:
+        return {}
+    keys = Across(_partition(min(refs)), _partition(f"{int(max(refs)) + 1:018d}"))
+    rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
+    found: dict[str, tuple[Message, str]] = {}
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            message = from_properties(row.properties, Message)
+            found[message.ref] = (message, row.etag)
+    return found
 
 
 async def find_archived(tables: Tables, ref: str) -> tuple[Message, str] | None:
