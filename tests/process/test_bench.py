@@ -65,6 +65,7 @@ def bench(folder: Path, *options: str) -> dict[str, Any]:
         "--tls",
         "--size 10000 --svg picture.svg",
         "--delay-ms 2 --no-chunking --senders 2 --lanes 2 --count-calls",
+        "--delay-ms 2 --no-chunking --no-pipelining --lanes 2",
     ],
 )
 def test_a_run_loses_nobody_and_mails_nobody_twice(tmp_path: Path, options: str) -> None:
@@ -76,6 +77,8 @@ def test_a_run_loses_nobody_and_mails_nobody_twice(tmp_path: Path, options: str)
     assert figures["send_per_s"] > figures["mails_per_s"] > 0
     if "--tempfail-share" in options:  # they come half a second later, less a quarter at most
         assert PEOPLE / figures["send_per_s"] > 0.37
+    if "--lanes" in options:  # where replies take long, all lanes are at work
+        assert figures["connections"] >= 2
     assert figures["commits"] > 0
     assert figures["baselines"] == []
     assert ("reads" in figures) is ("--count-calls" in options)
@@ -109,7 +112,7 @@ def test_the_worst_second_is_found_wherever_it_begins() -> None:
 
 def test_the_ratio_is_that_of_the_rates_of_one_run(tmp_path: Path) -> None:
     figures = bench(tmp_path)
-    assert figures["connections"] == 4
+    assert 1 <= figures["connections"] <= 4
     for other in figures["baselines"]:
         ratio = figures["mails_per_s"] / other["mails_per_s"]
         assert other["ratio"] == pytest.approx(ratio)

@@ -18,12 +18,14 @@ class Arrivals(NamedTuple):
     counts: Counter[str]  # how often for each address
     octets: int
     timeline: list[Point]  # by the monotonic clock, from the first mail to the last
+    connections: int  # the most that brought mails at the same time
 
 
 async def at_the_sink(house: House) -> Arrivals:
     record = await house.sink_record()
     counts = Counter(recipient for recipient, _ in record["mails"])
-    return Arrivals(counts, record["bytes"], [(at, count) for at, count in record["timeline"]])
+    timeline = [(at, count) for at, count in record["timeline"]]
+    return Arrivals(counts, record["bytes"], timeline, record["carriers"])
 
 
 async def in_the_outbox(tables: Tables) -> Arrivals:
@@ -37,7 +39,7 @@ async def in_the_outbox(tables: Tables) -> Arrivals:
         if after is None:
             break
         mails, after = await outbox.newest(tables, limit=SCAN_ROWS_MAX, after=after)
-    return Arrivals(counts, octets, sampled(sorted(moments)))
+    return Arrivals(counts, octets, sampled(sorted(moments)), 0)
 
 
 def sampled(moments: list[float]) -> list[Point]:

@@ -24,7 +24,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     twice: int
     mail_bytes: int
-    connections: int
+    connections: int  # the most that brought mails at the same time
     first_mail_s: float
     fanned_out_s: float
     completed_s: float
@@ -78,7 +78,7 @@ def work_out(
         lost=people - len(arrivals.counts),
         twice=arrived - len(arrivals.counts),
         mail_bytes=round(arrivals.octets / max(arrived, 1)),
-        connections=plan.connections,
+        connections=arrivals.connections,
         first_mail_s=first - course.started,
         fanned_out_s=course.fanned_out_s,
         completed_s=course.completed_s,

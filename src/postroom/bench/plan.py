@@ -30,6 +30,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int = 4
     window: int = 8
     chunking: bool = True
+    pipelining: bool = True
     delay_ms: float = 0.0
     storage: str = ""  # as POSTROOM_STORAGE; empty: a new SQLite file
     transport: Way = Way.SMTP

@@ -47,6 +47,7 @@ class Sink:
 
     def __init__(self, options: SinkOptions | None = None) -> None:
         self.options = options or SinkOptions()
+        self.carriers = 0  # connections that brought a mail and are still open
         self.reset()
         self.commands: list[bytes] = []
         self.connections: set[SinkConnection] = set()
@@ -59,6 +60,7 @@ class Sink:
 
     def reset(self) -> None:
         """Count from nothing."""
+        self.carriers_most = self.carriers
         self.taken: list[tuple[bytes, bytes, bytes, bytes]] = []
         self.taken_bytes = 0
         self.last_at = 0.0  # by the monotonic clock, which all processes of a machine share
@@ -72,6 +74,10 @@ class Sink:
         self.last_at = time.monotonic()
         if not self._timeline or self.last_at - self._timeline[-1][0] >= SAMPLE_S:
             self._timeline.append((self.last_at, len(self.taken)))
+
+    def count_carriers(self, change: int) -> None:
+        self.carriers += change
+        self.carriers_most = max(self.carriers_most, self.carriers)
 
     @property
     def mails(self) -> list[Taken]:
@@ -167,6 +173,7 @@ class Sink:
             "mails": [[mail.recipient, mail.message_id] for mail in self.mails],
             "bytes": self.taken_bytes,
             "timeline": self.timeline(),
+            "carriers": self.carriers_most,
         }
         Path(path).write_text(json.dumps(record), encoding="utf-8")
 

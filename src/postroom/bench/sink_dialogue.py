@@ -105,6 +105,8 @@ class SinkConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.sink.connections.discard(self)
+        if self._carried:
+            self.sink.count_carriers(-1)
         if not self.sink.connections:
             self.sink.is_empty.set()
 
@@ -197,6 +199,8 @@ class SinkConnection(asyncio.Protocol):
                 content = undotted(content)
         message_id = find_message_id(data, start, end)
         self.sink.take(self._recipient, message_id, content, self._sender or b"", end - start)
+        if not self._carried:
+            self.sink.count_carriers(+1)
         self._carried += 1
 
     def _answer_taken(self, script: bytes) -> None:

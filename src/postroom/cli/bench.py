@@ -21,6 +21,7 @@ Senders = Annotated[int, typer.Option(min=1, max=64, help="Sender processes.")]
 Lanes = Annotated[int, typer.Option(min=1, max=256, help="Connections a sender.")]
 Window = Annotated[int, typer.Option(min=1, max=100, help="Mails on a line (BDAT).")]
 Chunking = Annotated[bool, typer.Option(help="The sink offers CHUNKING.")]
+Pipelining = Annotated[bool, typer.Option(help="The sink offers PIPELINING.")]
 DelayMs = Annotated[float, typer.Option(min=0, help="Before every reply.")]
 Storage = Annotated[
     str, typer.Option(help="Such as azure:emulator. Default: SQLite in a temporary folder.")
@@ -67,6 +68,7 @@ def bench(
     lanes: Lanes = 4,
     window: Window = 8,
     chunking: Chunking = True,
+    pipelining: Pipelining = True,
     delay_ms: DelayMs = 0.0,
     storage: Storage = "",
     transport: Transport = Way.SMTP,

@@ -8,6 +8,7 @@ Commit point: none; rendering writes nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -91,21 +92,24 @@ class CompiledMessage:
     site: Site
     clock: Clock
 
-    def mail_for(self, delivery: Delivery) -> RenderedMail:
-        # The stored spelling was parsed when its owner joined; the key is not needed for sending.
-        address = Address(delivery.address, delivery.key)
-        return RenderedMail(
-            delivery.position,
-            self.sender.typed,
-            address,
-            self.compiled,
-            delivery.attributes,
-            message_id(
-                self.site.secret.encode(), self.message.ref, delivery.key, self.sender.domain
-            ),
-            format_date(self.clock.now()),
-            self.site.unsubscribe_url(self.message.list_name, delivery.guid),
-        )
+    def mails_for(self, deliveries: Iterable[Delivery]) -> list[RenderedMail]:
+        """The mails of a slice: what they have in common is made once."""
+        ref, list_name, site = self.message.ref, self.message.list_name, self.site
+        sender, domain, secret = self.sender.typed, self.sender.domain, site.secret.encode()
+        date = format_date(self.clock.now())
+        return [
+            RenderedMail(
+                delivery.position,
+                sender,
+                Address(delivery.address, delivery.key),  # parsed when its owner joined
+                self.compiled,
+                delivery.attributes,
+                message_id(secret, ref, delivery.key, domain),
+                date,
+                site.unsubscribe_url(list_name, delivery.guid),
+            )
+            for delivery in deliveries
+        ]
 
 
 class Renderer:
@@ -177,7 +181,8 @@ class Renderer:
         nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
         secret, host = self._site.secret.encode(), compiled.sender.domain
         name = message_id(secret, f"{message.ref}-{nonce}", nobody.key, host)
-        return msgspec.structs.replace(compiled.mail_for(nobody), message_id=name)
+        [mail] = compiled.mails_for([nobody])
+        return msgspec.structs.replace(mail, message_id=name)
 
 
 def message_parts(

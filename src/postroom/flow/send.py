@@ -270,7 +270,7 @@ class Sender:
                 break
             if slice_:
                 await self._announce(batch, slice_)
-                mails = [compiled.mail_for(batch.deliveries[at]) for at in slice_]
+                mails = compiled.mails_for(batch.deliveries[at] for at in slice_)
                 outcomes = await lane.send(mails, _Watch(self.right, journal))
                 await self._archive(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from time import monotonic, process_time
+from time import monotonic, thread_time
 
 from postroom.domain.outcome import Outcome
 from postroom.transport.port import Mail, Watch
@@ -67,10 +67,10 @@ class SmtpConnection:
         """Send what is waiting in the slice, as far as this connection goes."""
         exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
         exchange.transaction_open = self._transaction_open
-        since_s, worked_s = monotonic(), process_time()
+        since_s, worked_s = monotonic(), thread_time()
         await self._line.carry(exchange)
         if exchange.quickest_s is not None:
-            busy = (process_time() - worked_s) / (monotonic() - since_s)
+            busy = (thread_time() - worked_s) / (monotonic() - since_s)
             window.learn(exchange.quickest_s, busy)
         self._transaction_open = exchange.transaction_open
         self.carried += exchange.taken

@@ -10,7 +10,7 @@ from postroom.transport.smtp_config import SmtpConfig
 
 SLOW_S = 0.005  # even the quickest answer took longer: it is the server, not a hiccup
 SLICES = 3  # so many in a row must say so: a machine that stood still is no slow server
-IDLE_BELOW = 0.6  # of one core: busier than this, more mails on the wire would not help
+IDLE_BELOW = 0.7  # of this thread: busier than this, more mails on the wire would not help
 
 
 class Window:
