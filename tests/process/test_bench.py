@@ -61,6 +61,7 @@ def bench(folder: Path, *options: str) -> dict[str, Any]:
     [
         "",
         "--transport outbox",
+        "--fan-out-first",
         "--tempfail-share 0.1",
         "--tls",
         "--size 10000 --svg picture.svg",
@@ -138,6 +139,7 @@ async def test_pages_are_timed_while_mails_go_out(monkeypatch: pytest.MonkeyPatc
         ("--transport outbox --tls", "The outbox has no line"),
         ("--transport outbox --beside", "The outbox has no line"),
         ("--lists 201", "every list needs one"),
+        ("--fan-out-first --archived 1", "leave --archived out"),
         ("--lists 2 --tempfail-share 0.1", "leave --lists out"),
     ],
 )

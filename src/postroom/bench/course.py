@@ -33,12 +33,20 @@ class Course:
     """When things happened, in seconds since the messages were due."""
 
     started: float  # by the monotonic clock
+    pause_s: float  # between two looks
+    seen: dict[str, Message] = field(default_factory=dict)  # the messages as they were last seen
     fanned_out_s: float = 0.0
     completed_s: float = 0.0
     fan_out: list[Point] = field(default_factory=list)
     small_completed_s: float | None = None  # of the small one, since that was due
 
-    def note(self, seen: Sequence[Message]) -> None:
+    async def look(self, tables: Tables, ref: str) -> None:
+        """Costs what is measured, and so there is one in each pause, however many messages."""
+        await asyncio.sleep(self.pause_s)
+        self.seen[ref] = await messages.read(tables, ref)
+        self._note([*self.seen.values()])
+
+    def _note(self, seen: Sequence[Message]) -> None:
         elapsed_s = time.monotonic() - self.started
         is_fanned_out = all(message.fanned_out for message in seen)
         is_due = not self.fan_out or elapsed_s - self.fan_out[-1][0] >= SAMPLE_S
@@ -74,37 +82,40 @@ async def _until_archived(tables: Tables, refs: Sequence[str]) -> None:
                 await asyncio.sleep(LOOK_S)
 
 
-async def look_on(house: House, parts: Parts, plan: Plan, say: Say) -> Course:
-    """Write the messages, and look on until all are in the archive."""
-    course = Course(time.monotonic())
-    lists = [name_of_list(number) for number in range(plan.lists)]
-    refs = [
-        await house.message(parts, list_name=name, mail_bytes=plan.mail_bytes) for name in lists
-    ]
-    pause_s = LOOK_FAR_S if plan.storage else LOOK_S
-    async with asyncio.timeout(RUN_S_MAX), asyncio.TaskGroup() as group:
-        group.create_task(_watch(course, parts.storage.tables, refs, pause_s, say))
-        if plan.beside:
-            group.create_task(_send_small(course, house, parts, plan))
+async def begin(house: House, parts: Parts, plan: Plan) -> Course:
+    """Write the messages."""
+    course = Course(time.monotonic(), LOOK_FAR_S if plan.storage else LOOK_S)
+    for name in [name_of_list(number) for number in range(plan.lists)]:
+        ref = await house.message(parts, list_name=name, mail_bytes=plan.mail_bytes)
+        course.seen[ref] = await messages.read(parts.storage.tables, ref)
     return course
 
 
+async def until_fanned_out(course: Course, tables: Tables, say: Say) -> None:
+    await _watch(course, tables, say, lambda message: message.fanned_out)
+
+
+async def look_on(course: Course, house: House, parts: Parts, plan: Plan, say: Say) -> None:
+    """Until all are in the archive."""
+    tables = parts.storage.tables
+    async with asyncio.timeout(RUN_S_MAX), asyncio.TaskGroup() as group:
+        group.create_task(_watch(course, tables, say, lambda one: one.completed_at is not None))
+        if plan.beside:
+            group.create_task(_send_small(course, house, parts, plan))
+    await _until_archived(tables, [*course.seen])
+
+
 async def _watch(
-    course: Course, tables: Tables, refs: Sequence[str], pause_s: float, say: Say
+    course: Course, tables: Tables, say: Say, is_over: Callable[[Message], bool]
 ) -> None:
-    """One look a pause, however many there are: looking costs what is measured."""
-    seen = {ref: await messages.read(tables, ref) for ref in refs}
     said = time.monotonic()
-    while waited_for := [ref for ref in refs if not seen[ref].completed_at]:
+    while waited_for := [ref for ref, one in course.seen.items() if not is_over(one)]:
         for ref in waited_for:
-            await asyncio.sleep(pause_s)
-            seen[ref] = await messages.read(tables, ref)
-            course.note([*seen.values()])
+            await course.look(tables, ref)
         if time.monotonic() - said > 1:
             said = time.monotonic()
-            sent = sum(message.books.sent for message in seen.values())
-            say(f"{sent:,} of {sum(each.audience for each in seen.values()):,} sent")
-    await _until_archived(tables, refs)
+            sent = sum(message.books.sent for message in course.seen.values())
+            say(f"{sent:,} of {sum(one.audience for one in course.seen.values()):,} sent")
 
 
 async def _send_small(course: Course, house: House, parts: Parts, plan: Plan) -> None:

@@ -6,7 +6,6 @@ Every run also checks what arrived: nobody lost, nobody twice. A figure without 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import tempfile
 from pathlib import Path
@@ -20,9 +19,11 @@ from postroom.bench.certificate import write_certificate
 from postroom.bench.course import (
     SMALL_LIST,
     Say,
+    begin,
     fill_archive,
     look_on,
     name_of_list,
+    until_fanned_out,
 )
 from postroom.bench.figures import Figures, draw, used_by, work_out
 from postroom.bench.house import CLEAR, DOMAIN, House, Process
@@ -70,10 +71,18 @@ async def _fill(house: House, parts: Parts, plan: Plan, say: Say) -> None:
 
 
 async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
-    roles = await _started_roles(house, plan)
+    roles = await _started(house, "scheduler")
+    if not plan.fan_out_first:
+        roles += await _started(house, *["sender"] * plan.senders)
     await fill_archive(house, parts, plan.archived, say)
     before = [await used_by(role) for role in roles]
-    course = await look_on(house, parts, plan, say)
+    course = await begin(house, parts, plan)
+    if plan.fan_out_first:
+        await until_fanned_out(course, parts.storage.tables, say)
+        senders = await _started(house, *["sender"] * plan.senders)
+        before += [await used_by(role) for role in senders]
+        roles += senders
+    await look_on(course, house, parts, plan, say)
     after = [await used_by(role) for role in roles]
     for role in roles:  # what is measured next has the machine for itself
         await role.terminate(STOP_S)
@@ -83,11 +92,10 @@ async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
     return Report(figures, draw(plan, figures, course, arrivals.timeline))
 
 
-async def _started_roles(house: House, plan: Plan) -> list[Process]:
-    """The scheduler, then the senders, all awake."""
-    roles = [await house.start("scheduler")]
-    roles += [await house.start("sender") for _ in range(plan.senders)]
-    await _until_awake(house, len(roles))
+async def _started(house: House, *names: str) -> list[Process]:
+    """Roles that are awake and have done what they do at their start."""
+    roles = [await house.start(name) for name in names]
+    await _until_awake(house, names[0], len(roles))
     await asyncio.sleep(SETTLE_S)
     return roles
 
@@ -115,6 +123,8 @@ def _house(plan: Plan, folder: Path) -> House:
     """A house and a sink as planned; runs in one account have names of their own."""
     settings = {"POSTROOM_LANES": str(plan.lanes), "POSTROOM_SMTP_WINDOW": str(plan.window)}
     transport = CLEAR if plan.transport is Way.SMTP else "outbox:"
+    if plan.fan_out_first:
+        settings["POSTROOM_ITEMS_AHEAD"] = "0"  # nobody takes them
     if plan.storage:
         settings["POSTROOM_STORAGE"] = plan.storage
     if plan.storage.startswith("azure:"):
@@ -138,9 +148,9 @@ def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
     return tuple(options)
 
 
-async def _until_awake(house: House, roles: int) -> None:
+async def _until_awake(house: House, name: str, roles: int) -> None:
     """Every role listens to its bell once it has started."""
     bells = house.folder / "data" / "bells"
     async with asyncio.timeout(START_UP_S):
-        while not bells.is_dir() or len(os.listdir(bells)) < roles:  # noqa: ASYNC110
+        while len(list(bells.glob(f"{name}*"))) < roles:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)

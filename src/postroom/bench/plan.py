@@ -26,6 +26,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lists: int = 1  # among which they are divided, a message each, all due at once
     archived: int = 0  # messages that were sent before
     beside: bool = False  # a small message becomes due while the others go out
+    fan_out_first: bool = False  # senders start when it is done
     senders: int = 1
     lanes: int = 4
     window: int = 8
@@ -56,6 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """BadInput if what is asked for does not go together."""
+        if self.fan_out_first and self.archived:
+            raise BadInput("Nobody fills the archive with --fan-out-first: leave --archived out.")
         if self.lists > self.recipients:
             raise BadInput("There are more lists than recipients: every list needs one.")
         if self.lists > 1 and self.tempfail_share:

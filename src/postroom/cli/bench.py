@@ -51,6 +51,9 @@ Archived = Annotated[
 Beside = Annotated[
     bool, typer.Option("--beside", help="Time a small message that is due meanwhile.")
 ]
+FanOutFirst = Annotated[
+    bool, typer.Option("--fan-out-first", help="Senders start when all is fanned out.")
+]
 Limited = Annotated[float, typer.Option(min=0, help="Mails a second, by a rate limit.")]
 DomainLimited = Annotated[
     float, typer.Option(min=0, help="The same, for the domain of the recipients.")
@@ -64,6 +67,7 @@ def bench(
     lists: Lists = 1,
     archived: Archived = 0,
     beside: Beside = False,
+    fan_out_first: FanOutFirst = False,
     senders: Senders = 1,
     lanes: Lanes = 4,
     window: Window = 8,
