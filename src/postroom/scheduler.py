@@ -138,7 +138,7 @@ class Scheduler:
         if message.completed_at is None:
             return await self._report(due, now)
         if archive.is_ready(message):
-            await archive.put_away(tables, due, now)
+            await archive.put_away(tables, message, due.etag, due.entry, now)
             log.info("message_archived", ref=message.ref, audience=message.audience)
         return False
 

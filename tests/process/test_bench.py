@@ -17,7 +17,8 @@ from postroom.bench.baselines import Baseline, Load, find_smtp_source, measure_b
 from postroom.bench.certificate import write_certificate
 from postroom.bench.figures import worst_second
 from postroom.bench.house import PARAGRAPH_BYTES, House
-from postroom.bench.plan import SMALL_PEOPLE
+from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
+from postroom.domain.errors import BadInput
 
 PROGRAM = [sys.executable, "-m", "postroom.cli", "bench"]
 PEOPLE = 200
@@ -59,12 +60,9 @@ def bench(folder: Path, *options: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "options",
     [
-        "",
         "--transport outbox",
-        "--fan-out-first",
-        "--tempfail-share 0.1",
-        "--tls",
-        "--size 10000 --svg picture.svg",
+        "--tempfail-share 0.1 --tls",
+        "--size 10000 --svg picture.svg --fan-out-first",
         "--delay-ms 2 --no-chunking --senders 2 --lanes 2 --count-calls",
         "--delay-ms 2 --no-chunking --no-pipelining --lanes 2",
     ],
@@ -134,18 +132,23 @@ async def test_pages_are_timed_while_mails_go_out(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("plan", "words"),
     [
-        ("--transport outbox --tls", "The outbox has no line"),
-        ("--transport outbox --beside", "The outbox has no line"),
-        ("--lists 201", "every list needs one"),
-        ("--fan-out-first --archived 1", "leave --archived out"),
-        ("--lists 2 --tempfail-share 0.1", "leave --lists out"),
+        (Plan(transport=Way.OUTBOX, tls=True), "The outbox has no line"),
+        (Plan(transport=Way.OUTBOX, beside=True), "The outbox has no line"),
+        (Plan(recipients=200, lists=201), "every list needs one"),
+        (Plan(fan_out_first=True, archived=1), "leave --archived out"),
+        (Plan(lists=2, tempfail_share=0.1), "leave --lists out"),
     ],
 )
-def test_what_does_not_go_together_is_refused(tmp_path: Path, options: str, words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
-        bench(tmp_path, *options.split())
+def test_what_does_not_go_together_is_refused(plan: Plan, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        plan.check()
+
+
+def test_a_refusal_is_told_on_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="The outbox has no line"):
+        bench(tmp_path, "--transport", "outbox", "--tls")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 
 from postroom.domain.message import Books, Message, OnDoubt, Status
 from postroom.flow import archive, fan_out, report, schedule, steer
-from postroom.flow.schedule import Due
 from postroom.flow.send import Handled
 from postroom.records import messages
 from postroom.records.messages import DueEntry
@@ -143,4 +142,4 @@ async def act_on(town: Town, message: Message, etag: str) -> None:
     else:
         assert message.due_at
         entry = DueEntry(message.ref, message.due_at.timestamp(), now.timestamp())
-        await archive.put_away(tables, Due(message, etag, entry), now)
+        await archive.put_away(tables, message, etag, entry, now)

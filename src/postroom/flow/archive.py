@@ -14,8 +14,8 @@ import contextlib
 from datetime import datetime
 
 from postroom.domain.message import Message
-from postroom.flow.schedule import Due
 from postroom.records import messages
+from postroom.records.messages import DueEntry
 from postroom.storage.port import Conflict, Tables
 
 
@@ -24,9 +24,11 @@ def is_ready(message: Message) -> bool:
     return message.completed_at is not None and not message.books.held
 
 
-async def put_away(tables: Tables, due: Due, now: datetime) -> None:
+async def put_away(
+    tables: Tables, message: Message, etag: str, entry: DueEntry, now: datetime
+) -> None:
     """Conflict if the message was revived meanwhile."""
-    await messages.put_archived(tables, due.message, now)
-    await messages.delete_live(tables, due.message.ref, due.etag)
+    await messages.put_archived(tables, message, now)
+    await messages.delete_live(tables, message.ref, etag)
     with contextlib.suppress(Conflict):  # who revives it puts the entry first: that one stays
-        await messages.delete_due_entry(tables, due.entry)
+        await messages.delete_due_entry(tables, entry)
