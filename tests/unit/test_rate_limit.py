@@ -19,6 +19,7 @@ from postroom.domain.rate_limit import (
     domain_of,
     fair_share,
     next_share,
+    rate_text,
 )
 from tests.unit.seconds import most_in_a_second
 
@@ -151,3 +152,11 @@ def test_a_domain_is_known_by_one_spelling() -> None:
 def test_a_limit_that_makes_no_sense_is_refused(mails: float, connections: int) -> None:
     with pytest.raises(BadInput):
         check_limit("transport", mails, connections)
+
+
+@pytest.mark.parametrize(
+    ("mails_per_s", "text"),
+    [(500.0, "500"), (0.015, "0.015"), (12_345.67, "12,345.67"), (1_000_000.0, "1,000,000")],
+)
+def test_a_rate_is_told_with_every_digit_that_counts(mails_per_s: float, text: str) -> None:
+    assert rate_text(mails_per_s) == text

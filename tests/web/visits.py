@@ -38,6 +38,7 @@ DATA = [
         "donotreply@contoso.edu",
         "s•••••1@contoso.edu",
         "post.contoso.edu",
+        "contoso.edu",
     ),
     *(
         LIST,
@@ -276,6 +277,20 @@ async def at_keys_and_users(visit: Visit) -> None:
     await visit.post("/admin/users/role", 409, key=key, role="viewer")
 
 
+async def at_limits(visit: Visit) -> None:
+    await visit.get("/admin/limits")
+    await visit.post("/admin/limits/set", 422)
+    bad = {"domain": "nobody", "mails_per_second": "nobody", "connections": "0"}
+    await visit.post("/admin/limits/set", 422, **bad)
+    for domain in ("", "contoso.edu"):
+        limit = {"domain": domain, "mails_per_second": "500", "connections": "8"}
+        await visit.post("/admin/limits/set", 303, **limit)
+    await visit.get("/admin/limits")
+    for name in ("transport", "contoso.edu"):
+        await visit.get(f"/admin/limits/{name}/clear")
+    await visit.get("/admin/limits/nobody/clear", 404)
+
+
 async def at_public_pages(visit: Visit) -> None:
     office = visit.owner.office
     one = await office.join(verified=False)
@@ -341,6 +356,7 @@ VISITS = [
     at_going_out,
     at_the_outbox,
     at_keys_and_users,
+    at_limits,
     at_public_pages,
     at_failures,
     at_live_parts,

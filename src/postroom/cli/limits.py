@@ -9,7 +9,7 @@ import typer
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
-from postroom.domain.rate_limit import TRANSPORT, Limit, check_domain, check_limit
+from postroom.domain.rate_limit import Limit, check_limit, limit_name, rate_text, whom
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
 
@@ -36,7 +36,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Set the limit, instead of the one that was there."""
-    limit = check_limit(_name(domain), mails_per_second, connections)
+    limit = check_limit(limit_name(domain), mails_per_second, connections)
 
     async def job(parts: Parts) -> None:
         await rate_limits.set_limit(parts.storage.tables, limit)
@@ -52,9 +52,9 @@ def show_(as_json: AsJson = False) -> None:
     async def job(parts: Parts) -> dict[str, LimitRow]:
         return await rate_limits.all_limits(parts.storage.tables)
 
-    found = sorted(work(job).items(), key=lambda each: (each[0] != TRANSPORT, each[0]))
-    data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found]
-    lines = [f"{_told(row.limit(name))} ({len(row.shares)} senders now)" for name, row in found]
+    found = [(row.limit(name), len(row.shares)) for name, row in work(job).items()]
+    data = [_data(limit) | {"senders": senders} for limit, senders in found]
+    lines = [f"{_told(limit)} ({senders} senders now)" for limit, senders in found]
     show(data, as_json, *lines)
     if not found and not as_json:
         tell("There is no limit: mails leave as fast as the server takes them.")
@@ -63,28 +63,20 @@ def show_(as_json: AsJson = False) -> None:
 @app.command("clear")
 def clear(domain: Domain = "", as_json: AsJson = False) -> None:
     """Lift the limit."""
-    name = _name(domain)
+    name = limit_name(domain)
 
     async def job(parts: Parts) -> None:
         if not await rate_limits.clear_limit(parts.storage.tables, name):
-            raise NotFound(f"There is no limit for {_whom(name)}: “postroom limit show” lists all.")
+            raise NotFound(f"There is no limit for {whom(name)}: “postroom limit show” lists all.")
 
     work(job)
-    show({"name": name}, as_json, f"There is no limit for {_whom(name)} any more.")
-
-
-def _name(domain: str) -> str:
-    return check_domain(domain) if domain else TRANSPORT
-
-
-def _whom(name: str) -> str:
-    return "all mails" if name == TRANSPORT else f"mails to {name}"
+    show({"name": name}, as_json, f"There is no limit for {whom(name)} any more.")
 
 
 def _told(limit: Limit) -> str:
-    parts = [f"{limit.mails_per_s:,g} a second"] * bool(limit.mails_per_s)
+    parts = [f"{rate_text(limit.mails_per_s)} a second"] * bool(limit.mails_per_s)
     parts += [f"{limit.connections:,} connections"] * bool(limit.connections)
-    return f"{_whom(limit.name)}: {' over at most '.join(parts)}".capitalize()
+    return f"{whom(limit.name)}: {' over at most '.join(parts)}".capitalize()
 
 
 def _data(limit: Limit) -> dict[str, Any]:

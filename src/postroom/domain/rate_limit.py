@@ -16,7 +16,7 @@ import msgspec
 
 from postroom.domain.address import BadAddress, parse_address
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _
 
 TRANSPORT = "transport"
 MAILS_PER_S_MIN, MAILS_PER_S_MAX = 0.01, 1_000_000.0
@@ -49,11 +49,46 @@ def check_limit(name: str, mails_per_s: float | None, connections: int | None) -
     """A limit as somebody typed it; BadInput says what is wrong."""
     if mails_per_s is None and connections is None:
         raise BadInput(_("Say how many mails a second, how many connections, or both."))
-    if mails_per_s is not None and not MAILS_PER_S_MIN <= mails_per_s <= MAILS_PER_S_MAX:
+    return Limit(
+        name,
+        0.0 if mails_per_s is None else check_mails_per_s(mails_per_s),
+        0 if connections is None else check_connections(connections),
+    )
+
+
+def check_mails_per_s(typed: float | str) -> float:
+    try:
+        number = float(typed)
+    except ValueError:
+        number = math.nan  # in no range
+    if not MAILS_PER_S_MIN <= number <= MAILS_PER_S_MAX:
         raise BadInput(_("Mails a second must be from 0.01 to 1,000,000."))
-    if connections is not None and not 1 <= connections <= CONNECTIONS_MAX:
+    return number
+
+
+def check_connections(typed: int | str) -> int:
+    try:
+        number = int(typed)
+    except ValueError:
+        number = 0  # out of range
+    if not 1 <= number <= CONNECTIONS_MAX:
         raise BadInput(_("Connections must be from 1 to 10,000."))
-    return Limit(name, mails_per_s or 0.0, connections or 0)
+    return number
+
+
+def limit_name(domain: str) -> str:
+    """What a limit is known by: a recipient domain, or nothing for all mails."""
+    return check_domain(domain) if domain else TRANSPORT
+
+
+def whom(name: str) -> Text:
+    """Whom a limit is for, within a sentence."""
+    return _("all mails") if name == TRANSPORT else _("mails to {domain}", domain=name)
+
+
+def rate_text(mails_per_s: float) -> str:
+    """Every digit that counts, and no more: 1,000,000 and 0.5."""
+    return f"{mails_per_s:,}".removesuffix(".0")
 
 
 def check_domain(text: str) -> str:

@@ -23,7 +23,7 @@ class Role(StrEnum):
 
     VIEWER = "viewer"  # look at everything but secrets
     EDITOR = "editor"  # lists, subscribers, messages
-    OWNER = "owner"  # users, keys, storage
+    OWNER = "owner"  # users, keys, limits, storage
 
     @property
     def rank(self) -> int:

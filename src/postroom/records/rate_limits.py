@@ -35,11 +35,12 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def all_limits(tables: Tables) -> dict[str, LimitRow]:
-    """Every limit by its name: `transport`, or the domain."""
-    return {
+    """Every limit by its name: `transport` first, then the domains in order."""
+    found = {
         row.key.removeprefix(_DOMAIN): msgspec.structs.replace(kept, etag=row.etag)
         async for kept, row in readable_rows(tables, _TABLE, Within(_PARTITION), LimitRow)
     }
+    return {name: found[name] for name in sorted(found, key=lambda each: (each != TRANSPORT, each))}
 
 
 async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroom.domain.consent import source_text
+from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
 from postroom.domain.texts import Text, _
 from postroom.web.desk import desk_of
@@ -41,6 +42,8 @@ NOTICES = {
     "test-sent": _("The test mail is on its way."),
     "copied": _("This is the copy; the original is unchanged."),
     "emptied": _("Emptied."),
+    "limit-set": _("Saved: senders follow within a few seconds."),
+    "limit-cleared": _("Cleared: senders follow within a few seconds."),
 }
 
 
@@ -59,6 +62,7 @@ MENU = [
     Entry("/admin/subscribers", _("Subscribers"), "users"),
     Entry("/admin/messages", _("Messages"), "mail"),
     Entry("/admin/outbox", _("Outbox"), "inbox", "editor"),
+    Entry("/admin/limits", _("Limits"), "gauge"),
     Entry("/admin/keys", _("Access keys"), "key", "owner"),
     Entry("/admin/users", _("Users"), "users", "owner"),
 ]
@@ -136,6 +140,6 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 
 
 _pages.filters |= {"number": number, "moment": moment}
-_pages.filters |= {"size": size, "source_text": source_text, "word": word}
+_pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {"STATES": STATES, "subscription": subscription}

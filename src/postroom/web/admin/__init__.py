@@ -8,6 +8,7 @@ from postroom.web.admin import (
     account,
     imports,
     keys,
+    limits,
     lists,
     messages,
     messages_send,
@@ -33,6 +34,7 @@ MODULES = (
     messages_send,
     messages_watch,
     outbox,
+    limits,
     keys,
     users,
 )

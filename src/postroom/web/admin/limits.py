@@ -1,0 +1,113 @@
+"""Limits of all senders together: looked at by everybody, set and cleared by owners."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.rate_limit import (
+    TRANSPORT,
+    Limit,
+    check_connections,
+    check_limit,
+    check_mails_per_s,
+    limit_name,
+    whom,
+)
+from postroom.domain.texts import _
+from postroom.records import rate_limits
+from postroom.storage.port import Tables
+from postroom.web.desk import desk_of
+from postroom.web.forms import Form, posted
+from postroom.web.once import Done, Turn, act_once
+from postroom.web.pages import go, show
+from postroom.web.visitor import Owner, Viewer, Visitor
+
+router = APIRouter(prefix="/limits")
+PATH = "/admin/limits"
+T = TypeVar("T")
+
+
+@router.get("")
+async def index(request: Request, visitor: Viewer) -> Response:
+    """With ?change=NAME the form begins with that limit, since setting it replaces all of it."""
+    form, name = Form(), request.query_params.get("change", "")
+    if name:
+        form.values = _values(await _read(desk_of(request).storage.tables, name))
+    return await _index(request, visitor, form)
+
+
+@router.post("/set")
+async def set_(request: Request, visitor: Owner) -> Response:
+    tables, form = desk_of(request).storage.tables, await posted(request)
+    limit = _checked(form)
+    if limit is None:
+        return await _index(request, visitor, form, status=422)
+
+    async def act(_turn: Turn) -> Done:
+        await rate_limits.set_limit(tables, limit)
+        return Done(PATH)
+
+    try:
+        done = await act_once(request, visitor, form, act)
+    except BadInput as error:  # there are too many
+        form.mistake = str(error)
+        return await _index(request, visitor, form, status=422)
+    return go(done.what, "limit-set")
+
+
+@router.get("/{name}/clear")
+async def clear_page(request: Request, visitor: Owner, name: str) -> Response:
+    limit = await _read(desk_of(request).storage.tables, name)
+    return show(request, visitor, "limits/clear.html", limit=limit, whom=whom(name))
+
+
+@router.post("/{name}/clear")
+async def clear(request: Request, visitor: Owner, name: str) -> Response:
+    tables = desk_of(request).storage.tables
+    with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
+        limit = await _read(tables, name)
+        await rate_limits.clear_limit(tables, limit.name)
+    return go(PATH, "limit-cleared")
+
+
+def _checked(form: Form) -> Limit | None:
+    """The limit as it was typed; None, and a sentence beside every field that is wrong."""
+    name = form.take("domain", lambda text: limit_name(text.strip()))
+    mails_per_s = form.take("mails_per_second", _if_any(check_mails_per_s))
+    connections = form.take("connections", _if_any(check_connections))
+    if name is None or not form.is_good:
+        return None
+    return form.take("mails_per_second", lambda _text: check_limit(name, mails_per_s, connections))
+
+
+def _if_any(check: Callable[[str], T]) -> Callable[[str], T | None]:
+    """For a field that may be empty."""
+    return lambda text: check(text) if text.strip() else None
+
+
+async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
+    found = await rate_limits.all_limits(desk_of(request).storage.tables)
+    rows = [(row.limit(name), whom(name), len(row.shares)) for name, row in found.items()]
+    return show(request, visitor, "limits/index.html", status, rows=rows, form=form)
+
+
+async def _read(tables: Tables, name: str) -> Limit:
+    """One of those that the page showed; any other name could not even be looked for."""
+    found = await rate_limits.all_limits(tables)
+    if name not in found:
+        raise NotFound(_("There is no such limit any more."))
+    return found[name].limit(name)
+
+
+def _values(limit: Limit) -> dict[str, str]:
+    return {
+        "domain": "" if limit.name == TRANSPORT else limit.name,
+        "mails_per_second": str(limit.mails_per_s or "").removesuffix(".0"),
+        "connections": str(limit.connections or ""),
+    }

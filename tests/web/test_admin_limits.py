@@ -1,0 +1,240 @@
+"""Rate limits on the admin pages: seen by everybody, set, replaced and cleared by owners."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from postroom.domain.rate_limit import TRANSPORT, Limit, Share
+from postroom.domain.user import Role
+from postroom.records import rate_limits
+from postroom.records.rate_limits import LIMITS_MAX
+from postroom.storage.port import Unavailable
+from tests.web.sent_forms import fields_of
+from tests.web.signed_in import Worker, at_work, sign_in_as
+
+SET = "/admin/limits/set"
+DOMAIN = "contoso.edu"
+ALL_MAILS = Limit(TRANSPORT, 500.0, 8)
+TO_DOMAIN = Limit(DOMAIN, 0.5)
+
+
+@pytest_asyncio.fixture
+async def owner(tmp_path: Path) -> AsyncIterator[Worker]:
+    async with at_work(tmp_path, Role.OWNER) as worker:
+        yield worker
+
+
+async def put(worker: Worker, *limits: Limit) -> None:
+    for limit in limits:
+        await rate_limits.set_limit(worker.office.storage.tables, limit)
+
+
+async def stored(worker: Worker) -> list[Limit]:
+    found = await rate_limits.all_limits(worker.office.storage.tables)
+    return [row.limit(name) for name, row in found.items()]
+
+
+async def shown(worker: Worker, path: str = "/admin/limits", **more: str) -> str:
+    answer = await worker.get(path, **more)
+    assert answer.status_code == 200
+    return unescape(answer.text)
+
+
+# --- Shown --------------------------------------------------------------------------------------
+
+
+async def test_without_a_limit_the_page_says_what_one_is_for_and_offers_the_form(
+    owner: Worker,
+) -> None:
+    page = await shown(owner)
+    assert "Mails leave as fast as the server takes them." in page
+    assert fields_of(page, SET).keys() == {"once", "domain", "mails_per_second", "connections"}
+
+
+async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_it(
+    owner: Worker,
+) -> None:
+    await put(owner, Limit("zoo.contoso.edu", 1_000_000.0), TO_DOMAIN, ALL_MAILS)
+    tables = owner.office.storage.tables
+    row = (await rate_limits.all_limits(tables))[TRANSPORT]
+    shares = {"one": Share(250.0, 4), "two": Share(250.0, 4)}
+    await rate_limits.write_shares(tables, {TRANSPORT: msgspec.structs.replace(row, shares=shares)})
+    page = await shown(owner)
+    names = ["<strong>all mails<", "<strong>mails to contoso.edu<", "mails to zoo.contoso.edu<"]
+    places = [page.index(name) for name in names]
+    assert places == sorted(places)
+    first, second, third = (page[start:].partition("</tr>")[0] for start in places)
+    assert all(each in first for each in (">500<", ">8<", ">2 senders<"))
+    assert all(each in second for each in (">0.5<", ">–<", ">0 senders<"))
+    assert ">1,000,000<" in third
+
+
+async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
+    await put(owner, ALL_MAILS, Limit(DOMAIN, 12_345.5))
+    of_all = fields_of(await shown(owner, change=TRANSPORT), SET)
+    assert of_all | {"once": ""} == {
+        "once": "", "domain": "", "mails_per_second": "500", "connections": "8",
+    }  # fmt: skip
+    of_domain = fields_of(await shown(owner, change=DOMAIN), SET)
+    assert (await owner.post(SET, **of_domain)).status_code == 303
+    assert await stored(owner) == [ALL_MAILS, Limit(DOMAIN, 12_345.5)]
+
+
+# --- Set and replaced ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "limit"),
+    [
+        ({"mails_per_second": "500", "connections": "8"}, ALL_MAILS),
+        ({"domain": " Contoso.EDU ", "mails_per_second": " 0.5 ", "connections": " "}, TO_DOMAIN),
+        ({"domain": "bücher.example", "connections": "3"}, Limit("xn--bcher-kva.example", 0.0, 3)),
+    ],
+)
+async def test_a_limit_is_set_and_the_page_says_when_it_counts(
+    owner: Worker, typed: dict[str, str], limit: Limit
+) -> None:
+    answer = await owner.post(SET, **typed)
+    assert answer.status_code == 303
+    assert await stored(owner) == [limit]
+    assert "senders follow within a few seconds" in await shown(owner, answer.headers["location"])
+
+
+async def test_a_limit_takes_the_place_of_the_one_for_the_same_mails(owner: Worker) -> None:
+    await put(owner, ALL_MAILS, TO_DOMAIN)
+    await owner.post(SET, domain=DOMAIN, mails_per_second="", connections="2")
+    assert await stored(owner) == [ALL_MAILS, Limit(DOMAIN, 0.0, 2)]
+
+
+async def test_a_form_sent_again_does_not_undo_what_was_set_after_it(owner: Worker) -> None:
+    typed = fields_of(await shown(owner), SET) | {"mails_per_second": "5"}
+    await owner.post(SET, **typed)
+    await put(owner, ALL_MAILS)
+    assert (await owner.post(SET, **typed)).status_code == 303
+    assert await stored(owner) == [ALL_MAILS]
+
+
+# --- What cannot be set -------------------------------------------------------------------------
+
+RATE = "Mails a second must be from 0.01 to 1,000,000."
+LINES = "Connections must be from 1 to 10,000."
+GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "sentence"),
+    [
+        ({"domain": "contoso"}, "domain", "“contoso” is not a domain such as contoso.edu."),
+        ({"domain": "a@contoso.edu"}, "domain", "is not a domain such as contoso.edu."),
+        *(
+            ({"mails_per_second": each}, "mails_per_second", RATE)
+            for each in ("0", "-1", "1,5", "many", "nan", "1e9")
+        ),
+        *(
+            ({"connections": each}, "connections", LINES)
+            for each in ("0", "10001", "1.5", "many", "9" * 5000)
+        ),
+        (
+            {"mails_per_second": "", "connections": " "},
+            "mails_per_second",
+            "Say how many mails a second, how many connections, or both.",
+        ),
+    ],
+)
+async def test_wrong_input_is_told_beside_its_field_and_nothing_typed_is_lost(
+    owner: Worker, typed: dict[str, str], field: str, sentence: str
+) -> None:
+    sent = fields_of(await shown(owner), SET) | GOOD | typed
+    answer = await owner.post(SET, **sent)
+    assert answer.status_code == 422
+    page = unescape(answer.text)
+    beside = page.partition(f'id="{field}-mistake">')[2].partition("</div>")[0]
+    assert beside.endswith(sentence)
+    assert fields_of(page, SET) == sent
+    assert await stored(owner) == []
+
+
+async def test_every_field_that_is_wrong_is_told_at_once(owner: Worker) -> None:
+    answer = await owner.post(SET, domain="x", mails_per_second="x", connections="x")
+    for field in ("domain", "mails_per_second", "connections"):
+        assert f'id="{field}-mistake"' in answer.text
+
+
+async def test_one_limit_too_many_is_refused_with_a_sentence(owner: Worker) -> None:
+    await put(owner, *(Limit(f"d{number}.contoso.edu", 1.0) for number in range(LIMITS_MAX)))
+    sent = fields_of(await shown(owner), SET) | GOOD
+    answer = await owner.post(SET, **sent)
+    assert answer.status_code == 422
+    assert f"There are {LIMITS_MAX} limits already; clear one." in answer.text
+    assert fields_of(answer.text, SET) == sent
+    await owner.post("/admin/limits/d7.contoso.edu/clear")
+    assert (await owner.post(SET, **sent)).status_code == 303
+
+
+async def test_what_storage_did_not_take_comes_back_and_can_be_sent_again(
+    owner: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    sent = fields_of(await shown(owner), SET) | GOOD
+    with monkeypatch.context() as failing:
+        failing.setattr(rate_limits, "set_limit", fail)
+        answer = await owner.post(SET, **sent)
+    assert answer.status_code == 503
+    assert fields_of(answer.text, SET) == sent
+    assert (await owner.post(SET, **sent)).status_code == 303
+    assert await stored(owner) == [Limit(DOMAIN, 20.0, 4)]
+
+
+# --- Cleared ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gone", "left", "named"),
+    [(ALL_MAILS, TO_DOMAIN, "all mails"), (TO_DOMAIN, ALL_MAILS, "mails to contoso.edu")],
+)
+async def test_clearing_asks_by_name_and_leaves_the_others(
+    owner: Worker, gone: Limit, left: Limit, named: str
+) -> None:
+    await put(owner, gone, left)
+    path = f"/admin/limits/{gone.name}/clear"
+    assert f'href="{path}"' in await shown(owner)
+    assert f"<h1>Clear the limit for {named}?</h1>" in await shown(owner, path)
+    assert len(await stored(owner)) == 2
+    answer = await owner.post(path)
+    assert "senders follow within a few seconds" in await shown(owner, answer.headers["location"])
+    assert await stored(owner) == [left]
+
+
+async def test_what_somebody_else_cleared_is_cleared(owner: Worker) -> None:
+    for name in (DOMAIN, TRANSPORT, "%00", "a%23b"):
+        assert (await owner.get(f"/admin/limits/{name}/clear")).status_code == 404
+        assert (await owner.post(f"/admin/limits/{name}/clear")).status_code == 303
+
+
+# --- Rights -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.EDITOR])
+async def test_who_is_no_owner_sees_limits_and_changes_none(owner: Worker, role: Role) -> None:
+    worker = await sign_in_as(owner.office, role)
+    async with worker.browser:
+        assert "<form" not in (await shown(worker)).partition("<main")[2]
+        await put(owner, ALL_MAILS)
+        page = (await shown(worker)).partition("<main")[2]
+        assert ">500<" in page
+        assert "<form" not in page
+        assert "/clear" not in page
+        assert 'href="/admin/limits"' in await shown(worker, "/admin/lists")
+        path = f"/admin/limits/{TRANSPORT}/clear"
+        assert (await worker.get(path)).status_code == 403
+        assert (await worker.post(path)).status_code == 403
+        assert (await worker.post(SET, mails_per_second="1")).status_code == 403
+    assert await stored(owner) == [ALL_MAILS]
