@@ -7,7 +7,7 @@ Several processes keep one limit by telling each other now and then how often th
 What is heard comes late: the time in which the caller seemed to owe nothing pays for it, each
 moment of it once. So nobody waits who keeps within the limit in all; in the long run nobody gets
 more than it; and what a caller gets beforehand is bounded: from every other process a burst, the
-part of it that is not worth telling, and what comes in between two rounds of telling.
+part of it that is not worth telling, there and here, and what comes in between two rounds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _CALLERS_HEARD_MAX = 1000  # of each process
 _WORTH_TELLING = 4  # a quarter of the burst
 _BURSTS_REMEMBERED = 4  # for how long what is not worth telling alone adds up
 _REMEMBERED_MIN = timedelta(minutes=5)  # many rounds, also missed ones
+_PAUSES_MAX = 8  # of an account
 _SET_BACK = timedelta(minutes=1)  # calls that are counted late look like a clock by less
 
 
@@ -56,6 +57,8 @@ class Told(msgspec.Struct, frozen=True):
     calls: int  # taken by this process, since it knows the caller
     since: datetime  # the first that it had not told before, or now
     paid_off_at: datetime  # these, and all that it heard of
+    recent: int  # of those not told before, made since the caller last owed nothing
+    recent_since: datetime  # the first of these, or now
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -71,39 +74,102 @@ class _Heard(msgspec.Struct, frozen=True):
     told_at: datetime
 
 
+class _Pause(msgspec.Struct):
+    """A time in which the caller seemed to owe nothing."""
+
+    start: datetime
+    end: datetime
+    left: timedelta  # of it: what has not yet paid for calls that were heard of late
+
+
 class _Account:
     """What one caller owes, as far as this process knows."""
 
-    __slots__ = ("calls", "idle", "idle_before", "paid_off_at", "seen_at", "since", "told")
+    __slots__ = (
+        "calls",
+        "paid_off_at",
+        "pauses",
+        "recent",
+        "recent_since",
+        "seen_at",
+        "since",
+        "told",
+    )
 
     def __init__(self, now: datetime) -> None:
-        self.paid_off_at = self.seen_at = now
-        self.idle_before = now  # the whole time
-        self.idle = NO_WAIT  # after that, and not yet used to pay for what is heard late
+        self.paid_off_at = datetime.min.replace(tzinfo=now.tzinfo)
+        self.pauses: list[_Pause] = []  # the oldest first; long ago, there was nothing else
+        self.seen_at = now
         self.calls = 0
         self.told = 0  # of the calls
         self.since = now  # the first call that is not
+        self.recent = 0  # of those that are not: after the last pause
+        self.recent_since = now
 
     def settle(self, now: datetime, credit: timedelta, remembered: timedelta) -> None:
         """As it stands now."""
         if now < self.seen_at - _SET_BACK:  # nobody waits for a clock that was wrong
             self.paid_off_at = min(self.paid_off_at, now + credit)
+            self.pauses = [_Pause(now - remembered, now, remembered)]
             self.seen_at = now
         self.seen_at = max(self.seen_at, now)
-        idle = now - self.paid_off_at
-        if idle >= remembered:
-            self.idle_before, self.idle = now, NO_WAIT
-        elif idle > NO_WAIT:
-            self.idle = min(self.idle + idle, remembered)
-        self.paid_off_at = max(self.paid_off_at, now)
+        if self.paid_off_at <= now:
+            self._pause(max(self.paid_off_at, now - remembered), now)
+            self.paid_off_at = now
+            self.recent = 0
+
+    def _pause(self, start: datetime, end: datetime) -> None:
+        """It lasted until now; one that goes on is the same."""
+        if start == end:
+            return
+        if self.pauses and self.pauses[-1].end == start:
+            self.pauses[-1].end = end
+            self.pauses[-1].left += end - start
+        else:
+            self.pauses.append(_Pause(start, end, end - start))
+        if len(self.pauses) > _PAUSES_MAX:
+            self._lump_together()
+
+    def _lump_together(self) -> None:
+        """Two pauses become one: those that are closest to each other for their age."""
+
+        def roughness(at: int) -> float:
+            one, next_ = self.pauses[at : at + 2]
+            return (next_.end - one.start) / (self.seen_at - one.start)
+
+        at = min(range(len(self.pauses) - 1), key=roughness)
+        one, next_ = self.pauses[at : at + 2]
+        self.pauses[at : at + 2] = [_Pause(one.start, next_.end, one.left + next_.left)]
+
+    def count(self, interval: timedelta) -> None:
+        """One more call, now."""
+        self.paid_off_at += interval
+        if self.calls == self.told:
+            self.since = self.seen_at
+        if not self.recent:
+            self.recent_since = self.seen_at
+        self.calls += 1
+        self.recent += 1
+
+    def tell(self) -> Told:
+        since = self.since if self.calls > self.told else self.seen_at
+        recent_since = self.recent_since if self.recent else self.seen_at
+        told = Told(self.calls, since, self.paid_off_at, self.recent, recent_since)
+        self.told, self.recent = self.calls, 0
+        return told
 
     def add_late(self, work: timedelta, since: datetime, remembered: timedelta) -> None:
-        """Calls that were made since then; at most what is certain to be owed."""
-        now = self.seen_at
-        work -= max(self.idle_before - since, now - remembered - since, NO_WAIT)
-        paid = max(min(work, self.idle, now - since), NO_WAIT)
-        self.idle -= paid
-        self.paid_off_at += max(work - paid, NO_WAIT)
+        """Calls that were made since then; at most what is certain to be owed.
+
+        Pauses after that pay for them, the oldest first: the later ones may be needed for calls
+        of which nobody has told yet.
+        """
+        work -= max(self.seen_at - remembered - since, NO_WAIT)
+        for pause in self.pauses:
+            paid = max(min(work, pause.left, pause.end - max(pause.start, since)), NO_WAIT)
+            pause.left -= paid
+            work -= paid
+        self.paid_off_at += max(work, NO_WAIT)
 
 
 class Throttle:
@@ -127,10 +193,7 @@ class Throttle:
         paid_off_at = account.paid_off_at + self._interval
         if paid_off_at > now + self._credit:
             return paid_off_at - now - self._credit
-        account.paid_off_at = paid_off_at
-        if account.calls == account.told:
-            account.since = now
-        account.calls += 1
+        account.count(self._interval)
         if account.calls - account.told >= self._worth_telling:
             self._news.add(caller)
         self._keep(caller, account)
@@ -162,18 +225,12 @@ class Throttle:
         heaviest = sorted(weights, key=lambda caller: weights[caller], reverse=True)
         self._told = {each for each in heaviest[:CALLERS_TOLD_MAX] if weights[each] > NO_WAIT}
         self._news.clear()  # who is left out makes news with the next call
-        return {caller: self._tell_of(caller, now) for caller in self._told}
+        return {caller: self._accounts[caller].tell() for caller in self._told}
 
     def _weight(self, caller: str, now: datetime) -> timedelta:
         """What is owed, and what was called since it was told."""
         account = self._accounts[caller]
         return account.paid_off_at - now + (account.calls - account.told) * self._interval
-
-    def _tell_of(self, caller: str, now: datetime) -> Told:
-        account = self._accounts[caller]
-        since = account.since if account.calls > account.told else now
-        account.told = account.calls
-        return Told(account.calls, since, account.paid_off_at)
 
     def hear(self, process: str, telling: Telling, now: datetime) -> None:
         """Count what another process was called since it was heard last."""
@@ -186,18 +243,22 @@ class Throttle:
             if known is None or told.calls < known.calls:
                 self._adopt(account, told, now)
             elif told.calls > known.calls:
-                work = (told.calls - known.calls) * self._interval
                 is_next = known.told_at == telling.follows
                 since = told.since if is_next else known.told_at
-                account.add_late(work, since, self._remembered)
+                older = told.calls - known.calls - told.recent
+                account.add_late(older * self._interval, since, self._remembered)
+                recent = told.recent * self._interval
+                account.add_late(recent, told.recent_since, self._remembered)
             self._keep(caller, account)
         while len(heard) > _CALLERS_HEARD_MAX:
             del heard[next(iter(heard))]
 
     def _adopt(self, account: _Account, told: Told, now: datetime) -> None:
         """At first sight, what another process says is owed, and what it cannot know of."""
-        own = (account.calls - account.told) * self._interval - (now - account.since)
-        owed_until = min(told.paid_off_at, now + self._remembered) + max(own, NO_WAIT)
+        all_own = (account.calls - account.told) * self._interval - (now - account.since)
+        recent = account.recent * self._interval - (now - account.recent_since)
+        own = max(all_own, recent, NO_WAIT)
+        owed_until = min(told.paid_off_at, now + self._remembered) + own
         account.paid_off_at = max(account.paid_off_at, owed_until)
 
     def forget_others(self, present: Container[str]) -> None:

@@ -50,10 +50,7 @@ async def tell(
     if follows is not None:
         properties["follows_us"] = _microseconds(follows)
     for name, told in callers.items():
-        packed = {
-            caller: (each.calls, _microseconds(each.since), _microseconds(each.paid_off_at))
-            for caller, each in told.items()
-        }
+        packed = {caller: _packed(each) for caller, each in told.items()}
         properties[_THROTTLE + name] = msgspec.json.encode(packed).decode()
     await tables.upsert(_TABLE, _PARTITION, _WEB + web, properties)
 
@@ -89,11 +86,16 @@ def _read(name: str, row: Row, now: datetime) -> dict[str, dict[str, Telling]]:
     }
 
 
+def _packed(told: Told) -> tuple[int, int, int, int, int]:
+    since, recent_since = _microseconds(told.since), _microseconds(told.recent_since)
+    return told.calls, told.recent, since, _microseconds(told.paid_off_at), recent_since
+
+
 def _unpacked(text: str) -> dict[str, Told]:
-    packed = msgspec.json.decode(text, type=dict[str, tuple[int, int, int]])
+    packed = msgspec.json.decode(text, type=dict[str, tuple[int, int, int, int, int]])
     return {
-        caller: Told(calls, _moment(since), _moment(paid_off))
-        for caller, (calls, since, paid_off) in packed.items()
+        caller: Told(calls, _moment(since), _moment(paid_off), recent, _moment(recent_since))
+        for caller, (calls, recent, since, paid_off, recent_since) in packed.items()
     }
 
 
