@@ -17,7 +17,7 @@ from postroom.records.shares import Part, Shares
 from postroom.storage.port import Tables
 
 PUT_OFF_S_MAX = 300.0  # the limit may be raised meanwhile, and they should hear of it
-OVERBOOKED = 1.25  # those put off come back a little early: better put off again than missed
+OVERBOOKED = 2.0  # those put off come back a little early: better put off again than missed
 SLICE_S = 5.0  # about how long a slice may take: so soon are a pause and a departure followed
 LOOK_S = 0.25  # longest wait for a turn without looking whether we are to stop
 NO_LIMIT = ""
@@ -124,7 +124,7 @@ class Turns:
 
     def _room(self, part: Part, now_s: float) -> int:
         """How many more mails lanes may carry: not all lanes wait for one domain, nor for long."""
-        lanes = max(1, self._lanes // 2)
+        lanes = max(1, self._lanes * 3 // 4)
         if part.limit.connections:
             lanes = min(lanes, part.share.connections)
         if not part.counts(now_s) or len(part.carriers) >= lanes:
