@@ -1,7 +1,7 @@
 """How quick the pages and the web service are while a message goes out to a long list.
 
-Real processes: a scheduler, a sender and one web role on one SQLite file; the callers are here. Then
-a second sender helps until the last mail, and the memory of all is told.
+Real processes: a scheduler, a sender and one web role on one SQLite file; the callers are here.
+Then a second sender helps until the last mail, and the memory of all is told.
 """
 
 from __future__ import annotations
