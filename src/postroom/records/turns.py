@@ -17,7 +17,7 @@ from postroom.records.shares import Part, Shares
 from postroom.storage.port import Tables
 
 PUT_OFF_S_MAX = 300.0  # the limit may be raised meanwhile, and they should hear of it
-OVERBOOKED = 2.0  # those put off come back a little early: better put off again than missed
+OVERBOOKED = 2.0  # those put off come back early: better put off again than a turn missed
 SLICE_S = 5.0  # about how long a slice may take: so soon are a pause and a departure followed
 LOOK_S = 0.25  # longest wait for a turn without looking whether we are to stop
 NO_LIMIT = ""
