@@ -279,3 +279,40 @@ async def test_a_message_row_stops_no_stroke_of_the_sweep(town: Town) -> None:
     ref = await leave_work_for_every_stroke(town)
     await town.fan_out()
     assert await strokes_done(town, ref) == set(STROKES)
+
+
+@pytest.mark.parametrize("ref", ["spoilt", "999999999999999999"])
+async def test_an_entry_that_leads_nowhere_holds_up_none_of_many_messages(
+    town: Town, ref: str
+) -> None:
+    await town.found_list()
+    await town.join("ada")
+    entry: dict[str, Any] = {
+        "v": 1,
+        "ref": ref,
+        "due_at": START.timestamp(),
+        "put_at": START.timestamp(),
+    }
+    day = START.strftime("%Y-%m-%d")
+    await town.storage.tables.upsert("message", day, f"message{ref}", entry)
+    for _ in range(4):
+        await town.compose()
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == {"ada": 4}
+
+
+async def test_one_of_many_that_cannot_be_read_holds_up_none_and_keeps_its_entry(
+    town: Town,
+) -> None:
+    await town.found_list()
+    await town.join("ada")
+    refs = [await town.compose() for _ in range(4)]
+    spoilt = await message_row(town, refs[1]).spoil()
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == {"ada": 3}
+    await town.live_through(20 * 60, every_s=60)
+    await spoilt.mend()
+    await town.quiet()
+    assert town.arrived() == {"ada": 4}

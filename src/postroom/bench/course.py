@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from postroom.bench.arrivals import Point
 from postroom.bench.house import LIST, House, is_completed, until
@@ -76,10 +77,12 @@ async def fill_archive(house: House, parts: Parts, number: int, say: Say) -> Non
 
 
 async def _until_archived(tables: Tables, refs: Sequence[str]) -> None:
-    async with asyncio.timeout(RUN_S_MAX):
-        for ref in refs:
-            while await messages.find_live(tables, ref):  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
+    for ref in refs:
+        await until(partial(_is_archived, tables, ref), within_s=RUN_S_MAX, every_s=LOOK_S)
+
+
+async def _is_archived(tables: Tables, ref: str) -> bool:
+    return await messages.find_live(tables, ref) is None
 
 
 async def begin(house: House, parts: Parts, plan: Plan) -> Course:
@@ -98,7 +101,7 @@ async def until_fanned_out(course: Course, tables: Tables, say: Say) -> None:
 async def look_on(course: Course, house: House, parts: Parts, plan: Plan, say: Say) -> None:
     """Until all are in the archive."""
     tables = parts.storage.tables
-    async with asyncio.timeout(RUN_S_MAX), asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         group.create_task(_watch(course, tables, say, lambda one: one.completed_at is not None))
         if plan.beside:
             group.create_task(_send_small(course, house, parts, plan))
@@ -109,13 +112,14 @@ async def _watch(
     course: Course, tables: Tables, say: Say, is_over: Callable[[Message], bool]
 ) -> None:
     said = time.monotonic()
-    while waited_for := [ref for ref, one in course.seen.items() if not is_over(one)]:
-        for ref in waited_for:
-            await course.look(tables, ref)
-        if time.monotonic() - said > 1:
-            said = time.monotonic()
-            sent = sum(message.books.sent for message in course.seen.values())
-            say(f"{sent:,} of {sum(one.audience for one in course.seen.values()):,} sent")
+    async with asyncio.timeout(RUN_S_MAX):
+        while waited_for := [ref for ref, one in course.seen.items() if not is_over(one)]:
+            for ref in waited_for:
+                await course.look(tables, ref)
+            if time.monotonic() - said > 1:
+                said = time.monotonic()
+                sent = sum(message.books.sent for message in course.seen.values())
+                say(f"{sent:,} of {sum(one.audience for one in course.seen.values()):,} sent")
 
 
 async def _send_small(course: Course, house: House, parts: Parts, plan: Plan) -> None:
@@ -125,6 +129,5 @@ async def _send_small(course: Course, house: House, parts: Parts, plan: Plan) ->
     await until(is_going_on, within_s=RUN_S_MAX, every_s=LOOK_S)
     started = time.monotonic()
     ref = await house.message(parts, list_name=SMALL_LIST, mail_bytes=plan.mail_bytes)
-
     await until(lambda: is_completed(parts, ref), within_s=RUN_S_MAX, every_s=LOOK_S)
     course.small_completed_s = time.monotonic() - started

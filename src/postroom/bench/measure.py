@@ -26,7 +26,7 @@ from postroom.bench.course import (
     until_fanned_out,
 )
 from postroom.bench.figures import Figures, draw, used_by, work_out
-from postroom.bench.house import CLEAR, DOMAIN, House, Process
+from postroom.bench.house import CLEAR, DOMAIN, House, Process, until
 from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
 from postroom.domain.rate_limit import TRANSPORT, Limit
 from postroom.records import rate_limits
@@ -34,7 +34,6 @@ from postroom.wiring import Parts
 
 START_UP_S = 30.0
 STOP_S = 30.0
-LOOK_S = 0.02
 SETTLE_S = 1.0  # what a role does at its start is no part of what is measured
 RETRY_FIRST_S = 0.5
 CERTIFICATE = "certificate.pem"
@@ -151,6 +150,8 @@ def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
 async def _until_awake(house: House, name: str, roles: int) -> None:
     """Every role listens to its bell once it has started."""
     bells = house.folder / "data" / "bells"
-    async with asyncio.timeout(START_UP_S):
-        while len(list(bells.glob(f"{name}*"))) < roles:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
+
+    async def are_awake() -> bool:
+        return len(list(bells.glob(f"{name}.*"))) >= roles
+
+    await until(are_awake, within_s=START_UP_S)

@@ -128,7 +128,7 @@ async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, tuple[Message
     """Those of many that are alive and found together; for the others ask `find_live`."""
     if len(refs) < _TOGETHER_MIN:
         return {}
-    keys = Across(_partition(min(refs)), _partition(f"{int(max(refs)) + 1:018d}"))
+    keys = Across(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
     rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
     found: dict[str, tuple[Message, str]] = {}
     for row in rows:
