@@ -36,6 +36,9 @@ FLAGS = (
 )
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1[:/])")
 WAIT_MS_MAX = 15_000.0  # for one step of a journey, on a busy machine
+# htmx says both as errors when a page gives up a request: it went elsewhere, or asks anew.
+# The first comes before every failure, and the line after it says which.
+GIVEN_UP = ("htmx:afterRequest", "htmx:sendAbort")
 # Chromium says these on the console too, but not all of them, and not on every kind of page.
 TELL_VIOLATIONS = """addEventListener("securitypolicyviolation", event => console.error(
     `Content Security Policy: ${event.effectiveDirective} forbids ${event.blockedURI}`), true)"""
@@ -76,7 +79,7 @@ class Troubles:
         return unexpected + [f"expected, and did not happen: {words}" for words in missing]
 
     def note_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and not message.text.startswith(GIVEN_UP):
             self.found.append(f"console: {message.text}")
 
     def note_error(self, error: WebError) -> None:

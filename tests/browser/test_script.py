@@ -81,6 +81,26 @@ async def test_a_page_that_is_shown_again_as_it_was_left_can_send_its_form(
     await expect(page.get_by_role("heading", name="Again")).to_be_visible()
 
 
+async def test_a_form_goes_off_while_the_preview_is_still_on_its_way(
+    site: RunningSite, page: Page, new_message: str
+) -> None:
+    asked, unanswered = asyncio.Event(), asyncio.Event()
+
+    async def never_answer(route: Route) -> None:
+        asked.set()
+        await unanswered.wait()
+        await route.abort()
+
+    await sign_in_page(site, page)
+    await page.route("**/admin/messages/preview", never_answer)
+    await page.goto(new_message)
+    await asked.wait()
+    await fill_in(page, "Impatient")
+    await page.get_by_role("button", name="Save and check").click()
+    await expect(page.get_by_role("heading", name="Impatient")).to_be_visible()
+    unanswered.set()
+
+
 async def fill_in(page: Page, subject: str) -> None:
     await page.get_by_label("Subject").fill(subject)
     await page.get_by_role("textbox", name="Body").fill("<p>Words</p>")
