@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow.send import BUSY_DELAY_S, Handled
-from postroom.storage.port import DEAD_LETTERS
+from postroom.storage.port import DEAD_LETTERS, Claim, Queues, Unavailable
 from tests.scenario.clock import soon
-from tests.scenario.town import CLAIM_S, Town, once_each
+from tests.scenario.town import CLAIM_S, RULES, Town, once_each
 
 NAMES = ["ada", "bob", "slow", "tom", "zoe"]  # in the order in which they are mailed
 
@@ -97,6 +99,41 @@ async def test_when_the_lease_is_over_the_announced_are_settled_by_policy(
         assert set(town.arrived()) == set(NAMES)
         assert max(town.arrived().values()) == 2
         assert message.books == Books(sent=5, doubts=5)
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+async def test_what_one_lane_was_answered_says_nothing_of_what_another_sent_after_it(
+    town: Town, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """Between them storage does not tell whether the item was given back."""
+    ref = await town.mailing("slow", on_doubt=OnDoubt.HOLD)
+    clerk = await town.clerk()
+    with monkeypatch.context() as for_now:
+        for_now.setattr(town.sink, "script", lambda _recipient: b"temp-fail")
+        for_now.setattr(town.storage.queues, "release", unanswered(town.storage.queues, is_done))
+        with pytest.raises(Unavailable):
+            await clerk.take()
+    clerk.work_in_lane(1)
+    town.clock.move(max(CLAIM_S, RULES.longest_s))
+    await clerk.hold_lease()
+    await clerk.take_until(town.sink.is_waiting.wait())
+    await clerk.die()
+    town.sink.options = town.answering_at_once()
+    await town.open_sender()
+    await town.live_through(2 * CLAIM_S, every_s=CLAIM_S)
+    assert (await town.states(ref))["slow"] is State.HELD
+    assert town.arrived() == once_each(["slow"])
+
+
+def unanswered(queues: Queues, is_done: bool) -> Callable[..., Awaitable[None]]:
+    release = queues.release
+
+    async def lost(claim: Claim, *, delay_s: float = 0.0) -> None:
+        if is_done:
+            await release(claim, delay_s=delay_s)
+        raise Unavailable("no answer")
+
+    return lost
 
 
 async def test_what_was_recorded_before_the_death_is_not_in_doubt(town: Town) -> None:

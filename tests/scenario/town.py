@@ -87,6 +87,11 @@ class Clerk:
         claim = await self.claim()
         return await self.sender.handle(claim, self._lane, self.journal) if claim else None
 
+    def work_in_lane(self, number: int) -> None:
+        """Of the same sender: its other lanes keep their pages."""
+        self.journal.close()
+        self.journal = self._journals.lane(number)
+
     async def take_until(self, signal: Awaitable[object]) -> None:
         """Take the next item and leave it in hand when the signal comes."""
         self._work = asyncio.create_task(self.take())

@@ -11,7 +11,8 @@ Dies half-way: the item comes back and the ledger tells the next sender where ea
     handed over, no answer      in doubt: resend or hold, as the message says
     answered, not archived      settled by the journal. Without it: in doubt
     archived, not recorded      settled by the archive rows
-    recorded, item not done     the next one finds a final ledger, deletes, completes
+    recorded, item not done     the next one finds a final ledger, deletes, completes; the journal
+                                tells that we had the item, and no more of its mails
 Stalls past its lease: whoever took over changed the ledger, so our next write of it conflicts.
 Commit point: the ledger row. A slice may be on the wire only between two writes of it.
 """
@@ -56,13 +57,7 @@ from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import Right
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
-from postroom.storage.port import (
-    DEAD_LETTERS,
-    MAIL_QUEUE,
-    Claim,
-    ClaimLost,
-    Storage,
-)
+from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
@@ -176,6 +171,9 @@ class Sender:
             except PostroomError:  # a body is missing or cannot be read: no use to try again
                 return await self._hold_for_people(claim, batch)
             await self._send_slices(batch, compiled, lane, journal)
+            # Recorded: what the page told is over. Another lane of ours may have the item before we
+            # hear that it was given back, and its mails must not be judged by our answers.
+            journal.begin(item.ref, item.batch)
         return await self._finish(claim, batch)
 
     async def settle_for(self, owner: str, ref: str, batch: int) -> None:
