@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from postroom.domain.address import (
     Address,
     BadAddress,
     Mailbox,
+    key_prefix,
     mask,
     parse_address,
     parse_mailbox,
@@ -118,7 +122,7 @@ def test_what_composes_to_ascii_is_judged_after_composing() -> None:
         ("ann\x00@contoso.edu", "control character"),
         ("ann@contoso.edu\nBcc: x@y.example", "control character"),
         ("ann\ud800@contoso.edu", "control character"),
-        ("\u0390" * 32 + "@" + "y" * 60 + ".example", "too long in this script"),
+        ("\u1fb7" * 21 + "@" + ("y" * 60 + ".") * 3 + "ex", "too long in this script"),
     ],
 )
 def test_what_is_no_address_is_refused_with_a_sentence(text: str, sentence: str) -> None:
@@ -197,3 +201,34 @@ def test_a_mailbox_has_a_name_and_an_address(text: str, name: str) -> None:
 def test_a_text_that_is_no_single_mailbox_is_refused(text: str) -> None:
     with pytest.raises(BadAddress):
         parse_mailbox(text)
+
+
+# --- Capitals -------------------------------------------------------------------------------------
+
+
+def spelled_differently() -> list[str]:
+    """Letters whose capital spelling has another key."""
+    found: list[str] = []
+    for number in range(sys.maxunicode + 1):
+        letter = chr(number)
+        capital = letter.upper()
+        if capital == letter or unicodedata.normalize("NFC", letter) != letter:
+            continue
+        try:
+            one = parse_address(f"{letter}x@contoso.edu")
+            other = parse_address(f"{capital}x@contoso.edu")
+        except BadAddress:
+            continue
+        if one.key != other.key and capital.casefold() == letter.casefold():
+            found.append(letter)
+    return found
+
+
+def test_a_capital_letter_makes_nobody_else() -> None:
+    assert spelled_differently() == []
+
+
+def test_greek_with_two_marks_is_one_address_and_found_by_its_beginning() -> None:
+    small, capital = "ΐ@contoso.edu", "Ϊ́@contoso.edu"
+    assert parse_address(small).key == parse_address(capital).key
+    assert parse_address(small).storage_key.startswith(key_prefix("Ϊ́"))

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.domain.address import parse_address
 from postroom.domain.consent import Event
+from postroom.domain.subscriber import Standing
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
@@ -16,6 +17,7 @@ from tests.scenario.clock import START
 from tests.web.program import ADA, BOB, Program, problem
 
 PEOPLE = "/lists/contoso1/subscribers"
+ESCAPED = ["jürgen@contoso.edu", "a/b@contoso.edu", "a~b@contoso.edu"]  # in keys of storage
 
 
 async def guid_of(program: Program, address: str, list_name: str = "contoso1") -> str:
@@ -267,3 +269,39 @@ async def test_somebody_else_who_was_faster_is_no_failure_of_storage(
     told = problem(await program.call("POST", path, sent), 409)
     assert "same moment" in told["detail"]
     assert "ada" not in told["detail"]
+
+
+def path_of(address: str) -> str:
+    return f"{PEOPLE}/{quote(address, safe='@')}"
+
+
+@pytest.mark.parametrize("address", ESCAPED)
+async def test_who_is_changed_stays_who_they_are(program: Program, address: str) -> None:
+    await program.make(PEOPLE, {"address": address, "verified": True})
+    change = {"attributes": {"name": "Ada"}}
+    response = await program.call("PATCH", path_of(address), change, if_match="*")
+    assert response.status_code == 200, response.text
+    shown = await program.get(path_of(address))
+    assert (shown["standing"], shown["attributes"]) == ("verified", {"name": "Ada"})
+
+
+@pytest.mark.parametrize("address", ESCAPED)
+async def test_nobody_is_on_a_list_twice_after_a_change(program: Program, address: str) -> None:
+    await program.make(PEOPLE, {"address": address, "verified": True})
+    await program.call("PATCH", path_of(address), {"attributes": {"a": "b"}}, if_match="*")
+    await program.call("POST", PEOPLE, {"address": address, "verified": True, "bring_back": True})
+    there = [
+        one.address
+        async for one in subscribers.everyone(program.storage.tables, "contoso1", Standing.VERIFIED)
+    ]
+    assert there == [address]
+
+
+@pytest.mark.parametrize("address", ESCAPED)
+async def test_who_moves_to_such_an_address_is_shown_there(program: Program, address: str) -> None:
+    await program.make(PEOPLE, {"address": "x@contoso.edu", "verified": True})
+    before, change = path_of("x@contoso.edu"), {"address": address}
+    response = await program.call("PATCH", before, change, if_match="*")
+    assert response.status_code == 200, response.text
+    assert response.json()["address"] == address
+    problem(await program.call("POST", PEOPLE, {"address": address}), 409)

@@ -220,7 +220,7 @@ async def change_subscriber(
         return await _change(caller, known, _destination(known, call), etag)
 
     there = await versions.change(request, lambda: _look(caller, name, who), act)
-    moved = Address(there.address, there.key)
+    moved = parse_address(there.address)  # a subscriber's key is as storage takes it
     seen = await _look(caller, there.list_name, moved)
     return versions.shown(seen, Location=_path(there.list_name, moved))
 
@@ -228,9 +228,7 @@ async def change_subscriber(
 def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
     return Destination(
         list_name=known.list_name if call.list is UNSET else call.list,
-        address=Address(known.address, known.key)
-        if call.address is UNSET
-        else parse_address(call.address),
+        address=parse_address(known.address if call.address is UNSET else call.address),
         verified=known.verified if call.verified is UNSET else call.verified,
         attributes=known.attributes if call.attributes is UNSET else call.attributes,
         bring_back=call.bring_back,
