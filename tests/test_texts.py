@@ -25,6 +25,7 @@ FOR_PROGRAMMERS = {
     "Conflict",  # pages and commands say what happened in words of their own
     "FormParserError",  # caught where it is raised from
     "Unreadable",  # a row of another version: logged, and pages say “try again”
+    "OtherFormat",
     "ValueError",  # a mistake of the caller
 }
 # What a terminal alone shows, where everything is English.

@@ -16,12 +16,14 @@ import pytest_asyncio
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
-from postroom.domain.user import SESSION_IDLE, SESSION_LASTS, Role
+from postroom.domain.user import SESSION_IDLE, SESSION_LASTS, Role, User
 from postroom.flow import sign_in
 from postroom.records import users
+from postroom.storage.memory import MemoryStorage
 from postroom.web import admin
 from postroom.web.desk import client_of
 from postroom.web.visitor import ADMIN, anybody
+from tests.scenario.clock import TownClock
 from tests.web.office import NOW, Office, open_office
 from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, sign_in_as
 
@@ -110,6 +112,21 @@ async def test_an_old_browser_that_only_tells_its_origin_is_let_in(office: Offic
 
 async def welcome(office: Office, token: str, **fields: str) -> httpx2.Response:
     return await office.browser.post(f"/admin/welcome/{token}", data=fields, headers=OWN_PAGE)
+
+
+async def test_no_first_link_is_given_while_somebody_is_there_however_pages_come() -> None:
+    """A page may be short, even empty, and still have a next (storage/port.py)."""
+    tables = MemoryStorage(TownClock(), empty_first_page=True).tables
+    owner = User(
+        address="ada@contoso.edu",
+        key="ada@contoso.edu",
+        role=Role.OWNER,
+        password="",
+        created_at=NOW,
+        sessions_from=NOW,
+    )
+    await users.add(tables, owner)
+    assert await sign_in.first_link(tables, NOW) is None
 
 
 async def test_the_first_link_makes_one_owner_and_works_once(office: Office) -> None:

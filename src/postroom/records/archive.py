@@ -10,7 +10,7 @@ import msgspec
 from postroom.domain.delivery import Delivery, Ended, Ledger, State
 from postroom.records.batches import partition
 from postroom.records.deliveries import TO, of_row, to_row
-from postroom.records.rows import all_rows
+from postroom.records.rows import Unreadable, all_rows
 from postroom.storage.port import (
     Change,
     Conflict,
@@ -103,9 +103,12 @@ def _row(delivery: Delivery, ended: Ended, revived: int) -> dict[str, Value]:
 
 def _archived(row: Row) -> Archived:
     properties = row.properties
-    ended = Ended(
-        _STATE[str(properties["outcome"])],
-        str(properties["words"]),
-        datetime.fromtimestamp(float(properties["ended_at"]), UTC),
-    )
-    return Archived(of_row(row), ended, int(properties["revived"]))
+    try:
+        ended = Ended(
+            _STATE[str(properties["outcome"])],
+            str(properties["words"]),
+            datetime.fromtimestamp(float(properties["ended_at"]), UTC),
+        )
+        return Archived(of_row(row), ended, int(properties["revived"]))
+    except (KeyError, ValueError, OverflowError) as error:
+        raise Unreadable(f"A row is not a whole end: {error}.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from postroom.domain.delivery import Delivery
-from postroom.records.rows import FORMAT, check_format
+from postroom.records.rows import FORMAT, Unreadable, check_format
 from postroom.storage.port import Row, Value
 
 TO = "to:"  # row key prefix, followed by the address key
@@ -28,10 +28,13 @@ def of_row(row: Row) -> Delivery:
     properties = row.properties
     check_format(properties)
     attributes = properties.get("attributes")
-    return Delivery(
-        int(properties["position"]),
-        row.key[len(TO) :],
-        str(properties["address"]),
-        str(properties["guid"]),
-        _attributes(attributes) if isinstance(attributes, str) else {},
-    )
+    try:
+        return Delivery(
+            int(properties["position"]),
+            row.key[len(TO) :],
+            str(properties["address"]),
+            str(properties["guid"]),
+            _attributes(attributes) if isinstance(attributes, str) else {},
+        )
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"A row is not a whole Delivery: {error}.") from error

@@ -95,7 +95,7 @@ async def _find_readable(tables: Tables, name: str) -> MailingList | None:
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
     async for row in all_rows(tables, TABLE, Within(DIRECTORY)):
-        found = await find(tables, row.key)
+        found = await _find_readable(tables, row.key)
         if found:
             yield found
 

@@ -25,6 +25,7 @@ from postroom.domain.message import Message, ticks
 from postroom.domain.texts import _
 from postroom.records.rows import (
     FORMAT,
+    OtherFormat,
     Unreadable,
     all_rows,
     first_rows,
@@ -126,6 +127,7 @@ async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
 
 async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, tuple[Message, str]]:
     """Those of many that are alive and found together; for the others ask `find_live`."""
+    refs = [ref for ref in refs if _REF.fullmatch(ref)]  # others cannot be keys
     if len(refs) < _TOGETHER_MIN:
         return {}
     keys = Across(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
@@ -189,7 +191,14 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
 async def has_due(tables: Tables, message: Message) -> bool:
     assert message.due_at is not None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
-    return row is not None and row.properties["due_at"] == message.due_at.timestamp()
+    try:
+        entry = from_properties(row.properties, DueEntry) if row else None
+    except OtherFormat:
+        return True  # for the version that wrote it
+    except Unreadable:
+        return False  # spoilt: it is put again
+    wanted = (message.ref, message.due_at.timestamp())
+    return entry is not None and (entry.ref, entry.due_at) == wanted
 
 
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
@@ -206,9 +215,18 @@ async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
 
 
 async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
-    """Entry by date first, so that age finds whatever follows."""
+    """Entry by date first, so that age finds whatever follows. Conflict if a later round is there.
+
+    Whoever stalled here must not bring back the books of before a retry.
+    """
     await put_archive_entry(tables, message.ref, now)
-    await tables.upsert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
+    found = await find_archived(tables, message.ref)
+    if found is None:
+        await tables.insert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
+    elif found[0].restarts > message.restarts:
+        raise Conflict(f"message {message.ref} was archived again since")
+    else:
+        await replace_archived(tables, message, found[1])
 
 
 async def put_archive_entry(tables: Tables, ref: str, now: datetime) -> None:

@@ -22,6 +22,10 @@ class Unreadable(Exception):
     """A row written by a newer version of the program, or spoilt by hand."""
 
 
+class OtherFormat(Unreadable):
+    """By another version, which can read it."""
+
+
 @functools.cache
 def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
     """Fields that stand in one property as JSON, because properties are flat."""
@@ -45,21 +49,21 @@ def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
 def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
     check_format(properties)
     nested = _nested(kind)
-    fields = {
-        name: msgspec.json.decode(value) if name in nested and isinstance(value, str) else value
-        for name, value in properties.items()
-        if name != "v"
-    }
     try:
+        fields = {
+            name: msgspec.json.decode(value) if name in nested and isinstance(value, str) else value
+            for name, value in properties.items()
+            if name != "v"
+        }
         return msgspec.convert(fields, kind, strict=False)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:  # half a JSON, or not of this kind
         raise Unreadable(f"A row is not a whole {kind.__name__}: {error}.") from error
 
 
 def check_format(properties: Properties) -> None:
     number = properties.get("v", 0)
     if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
-        raise Unreadable(
+        raise OtherFormat(
             f"A row has format {number}, this program reads {_OLDEST} and {FORMAT}: "
             "start the version that wrote it, or a newer one."
         )

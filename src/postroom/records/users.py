@@ -17,7 +17,7 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
-from postroom.records.rows import from_properties, readable_rows, to_properties
+from postroom.records.rows import first_rows, from_properties, readable_rows, to_properties
 from postroom.storage.port import Change, Conflict, Delete, Replace, Tables, Within
 
 SEEN_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a page
@@ -92,8 +92,8 @@ async def users_with_etags(tables: Tables) -> AsyncIterator[tuple[User, str]]:
 
 
 async def is_anybody_there(tables: Tables) -> bool:
-    page = await tables.scan(_TABLE, Within(_USER), limit=1)
-    return bool(page.rows)
+    rows, _more = await first_rows(tables, _TABLE, Within(_USER), limit=1)
+    return bool(rows)
 
 
 # --- Sessions -----------------------------------------------------------------------------------

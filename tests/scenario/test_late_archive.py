@@ -1,0 +1,41 @@
+"""A scheduler that stalls while it puts a message away: what came after it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.domain.message import Books
+from postroom.flow import archive, steer
+from postroom.records import messages
+from postroom.storage.port import Conflict
+from tests.scenario.town import Town
+
+
+async def test_a_late_copy_into_the_archive_changes_nothing(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile another one archived it, people retried the failed, and it was archived again."""
+    ref = await town.mailing("ada", "perm-fail-once")
+    late: list[tuple[object, ...]] = []
+
+    async def stall(*arguments: object) -> None:
+        late.append(arguments)
+        raise Conflict("stalled: the next look does it")
+
+    with monkeypatch.context() as stalled:
+        stalled.setattr(archive, "put_away", stall)
+        await town.open_sender()
+        for _ in range(40):
+            await town.scheduler.step_and_report()
+            await town.sender_alone()
+            if late:
+                break
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=1, failed=1)
+    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=2)
+    rest = late[0][1:]
+    with pytest.raises(Conflict):
+        await archive.put_away(town.storage.tables, *rest)  # type: ignore[arg-type]
+    assert (await messages.read(town.storage.tables, ref)).books == Books(sent=2)
