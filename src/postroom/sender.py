@@ -37,10 +37,11 @@ from postroom.storage.port import (
     Storage,
     StorageError,
 )
-from postroom.transport.port import Lane, Transport
+from postroom.transport.port import Lane, Permit, Transport
 
 log = structlog.get_logger("sender")
 CONFIRM_CLAIM_S = 120.0
+SLOW_CONFIRM_CLAIM_S = 300.0  # under limits: the slowest has a turn within it, for one mail
 CONFIRM_EVERY_S = 1.0
 JOURNALS_EVERY_S = 10.0
 POLL_FIRST_S = 1.0
@@ -54,6 +55,22 @@ class _Slot:
 
     lane: Lane
     journal: FileJournal
+
+
+class _Permit(Permit):
+    """Of a mail to one person: as long as we may send, and unless its domain is at its limit."""
+
+    def __init__(self, role: SenderRole, lane: Lane) -> None:
+        self._role = role
+        self._lane = lane
+
+    def may_hand_over(self) -> bool:
+        return self._role.sender.right.holds()
+
+    async def wait_s(self, recipient: str) -> float:
+        turns = self._role.turns
+        late = await turns.put_off(self._lane, [recipient]) if turns else {}
+        return late[0] - self._role.clock.now().timestamp() if late else 0.0
 
 
 @dataclass
@@ -110,8 +127,10 @@ class SenderRole:
         self._owes_look = now_s < self._confirm_at and not self.is_idle
         if self._owes_look:
             return 0
-        queues = self.storage.queues
-        claims = await queues.claim(SUBSCRIBE_QUEUE, limit=room, lease_s=CONFIRM_CLAIM_S)
+        lease_s = CONFIRM_CLAIM_S
+        if self.turns and self.turns.is_limited:
+            room, lease_s = self.turns.singles(room), SLOW_CONFIRM_CLAIM_S
+        claims = await self.storage.queues.claim(SUBSCRIBE_QUEUE, limit=room, lease_s=lease_s)
         self._confirm_at = now_s + (0 if claims else CONFIRM_EVERY_S)
         for claim in claims:
             self._start(lambda slot, claim=claim: self._confirm(claim, slot))
@@ -316,11 +335,12 @@ class SenderRole:
         outcome: Outcome | None
         if self.turns:
             await self.turns.ask()
+        storage, lane, permit = self.storage, slot.lane, _Permit(self, slot.lane)
         if is_trial_item(claim.body):
-            outcome = await test_mail.mail_test(self.storage, claim, slot.lane, self.renderer)
+            outcome = await test_mail.mail_test(storage, claim, lane, self.renderer, permit)
         else:
             outcome = await confirm.mail_confirmation(
-                self.storage, claim, slot.lane, self.renderer, self.clock
+                storage, claim, lane, self.renderer, self.clock, permit
             )
         if isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER:
             self._fault()

@@ -9,14 +9,14 @@ import pytest
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State, announced
 from postroom.domain.message import Books, OnDoubt
-from postroom.flow import sweep
+from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
-from postroom.records import batches, leases, lists
+from postroom.records import batches, counts, leases, lists
 from postroom.sender import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.scenario.clock import START, soon
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
-from tests.scenario.town import CLAIM_S, DAY_S, Clerk, Town, address_of, once_each, students
+from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
 
 OTHER_LIST = "contoso2"
 SWEEP_S = 61.0
@@ -316,3 +316,35 @@ async def test_one_of_many_that_cannot_be_read_holds_up_none_and_keeps_its_entry
     await spoilt.mend()
     await town.quiet()
     assert town.arrived() == {"ada": 4}
+
+
+async def signed_up(town: Town, name: str) -> None:
+    address = parse_address(address_of(name))
+    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+
+
+@pytest.mark.parametrize("key", ["mailinglist", "email:ada@contoso.edu"])
+async def test_a_confirmation_that_cannot_be_written_yet_ends_no_sender(
+    town: Town, key: str
+) -> None:
+    await town.found_list()
+    await signed_up(town, "ada")
+    spoilt = await Spoilt(town, "mailinglist", LIST, key).spoil()
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == once_each([])
+    await spoilt.mend()
+    await town.live_through(600, every_s=60)
+    assert town.arrived() == once_each(["ada"])
+    assert await town.items(DEAD_LETTERS) == 0
+
+
+async def test_a_list_that_cannot_be_read_keeps_no_other_from_being_swept(town: Town) -> None:
+    tables = town.storage.tables
+    await town.found_list("contoso0")
+    await town.found_list()
+    await town.join("ada")
+    await Spoilt(town, "mailinglist", "contoso0", "mailinglist").spoil()
+    assert await sweep.fold_counts(tables) == 1
+    assert await sweep.expire_sign_ups(tables, START, keep_days=30) == 0
+    assert (await counts.read(tables, LIST)).verified == 1

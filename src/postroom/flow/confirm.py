@@ -17,11 +17,12 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
-from postroom.domain.work_item import BadItem, parse_confirm_item
+from postroom.domain.work_item import BadItem, ConfirmItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
-from postroom.records.single_mails import bury, complete
-from postroom.storage.port import Claim, Storage
-from postroom.transport.port import Lane, Mail, Unwatched
+from postroom.records.rows import Unreadable
+from postroom.records.single_mails import bury, complete, start_over
+from postroom.storage.port import Claim, Storage, Tables
+from postroom.transport.port import ALWAYS, Lane, Mail, Permit
 
 TAKES_MAX = 5
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
@@ -34,9 +35,14 @@ class Writer(Protocol):
 
 
 async def mail_confirmation(
-    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock
+    storage: Storage,
+    claim: Claim,
+    lane: Lane,
+    writer: Writer,
+    clock: Clock,
+    permit: Permit = ALWAYS,
 ) -> Outcome | None:
-    """All the steps of one item; the outcome, or None if there was nobody to ask."""
+    """All the steps of one item; the outcome, or None if there was nobody to ask, or no turn."""
     try:
         item = parse_confirm_item(claim.body)
     except BadItem:
@@ -45,18 +51,36 @@ async def mail_confirmation(
     if claim.taken > TAKES_MAX:  # it ended its sender every time
         await bury(storage.queues, claim)
         return None
-    mailing_list = await lists.find(storage.tables, item.list_name)
-    found = await subscribers.find_by_guid(storage.tables, item.list_name, item.guid)
-    if mailing_list is None or found is None or found[0].verified:
+    try:
+        written = await _written(storage.tables, item, writer)
+    except Unreadable:  # of a newer version, whose sender may take it
+        await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
+        return None
+    except ValueError:  # the list's From cannot stand in a mail: a person has to change it
+        await bury(storage.queues, claim)
+        return None
+    if written is None:
         await complete(storage.queues, claim)
         return None
-    mail = writer.confirmation(mailing_list, found[0])
-    [outcome] = await lane.send([mail], Unwatched())
+    key, mail = written
+    if wait_s := await permit.wait_s(mail.recipient):
+        await start_over(storage.queues, claim, wait_s)
+        return None
+    [outcome] = await lane.send([mail], permit)
     if isinstance(outcome, Sent):
         mailed = _BY_MAIL.consent(Event.MAILED, clock.now())
-        await consents.note(storage.tables, item.list_name, found[0].key, mailed)
+        await consents.note(storage.tables, item.list_name, key, mailed)
     await _conclude(storage, claim, outcome)
     return outcome
+
+
+async def _written(tables: Tables, item: ConfirmItem, writer: Writer) -> tuple[str, Mail] | None:
+    """The person's key, and the mail; None if there is nobody to ask any more."""
+    mailing_list = await lists.find(tables, item.list_name)
+    found = await subscribers.find_by_guid(tables, item.list_name, item.guid)
+    if mailing_list is None or found is None or found[0].verified:
+        return None
+    return found[0].key, writer.confirmation(mailing_list, found[0])
 
 
 async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
@@ -64,19 +88,12 @@ async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
         case Sent() | Rejected():  # refused for good: nobody to ask
             await complete(storage.queues, claim)
         case Deferred(scope=Scope.PROVIDER):
-            await _start_over(storage, claim)
+            await start_over(storage.queues, claim, FAULT_DELAY_S)
         case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
             await bury(storage.queues, claim)
         case Deferred() | Unknown():
             await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
         case Untried():
-            await storage.queues.release(claim)
+            await start_over(storage.queues, claim, FAULT_DELAY_S)
         case _:
             assert_never(outcome)
-
-
-async def _start_over(storage: Storage, claim: Claim) -> None:
-    """Nobody's fault: a fresh item, so that no take counts against the person."""
-    held = await storage.queues.extend(claim, lease_s=FAULT_DELAY_S)  # lost: not ours to put again
-    await storage.queues.put(claim.queue, claim.body, delay_s=FAULT_DELAY_S)
-    await complete(storage.queues, held)

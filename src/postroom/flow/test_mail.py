@@ -18,9 +18,9 @@ from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, users
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import bury, complete
+from postroom.records.single_mails import bury, complete, start_over
 from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
-from postroom.transport.port import Lane, Mail, Unwatched
+from postroom.transport.port import ALWAYS, Lane, Mail, Permit
 
 TAKES_MAX = 5
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
@@ -36,7 +36,9 @@ async def ask_for_test(storage: Storage, ref: str, user_key: str, nonce: str) ->
     await storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
 
 
-async def mail_test(storage: Storage, claim: Claim, lane: Lane, writer: Writer) -> Outcome | None:
+async def mail_test(
+    storage: Storage, claim: Claim, lane: Lane, writer: Writer, permit: Permit = ALWAYS
+) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nothing to mail."""
     try:
         item = parse_trial_item(claim.body)
@@ -50,7 +52,10 @@ async def mail_test(storage: Storage, claim: Claim, lane: Lane, writer: Writer) 
     if mail is None:
         await complete(storage.queues, claim)
         return None
-    [outcome] = await lane.send([mail], Unwatched())
+    if wait_s := await permit.wait_s(mail.recipient):
+        await start_over(storage.queues, claim, wait_s)
+        return None
+    [outcome] = await lane.send([mail], permit)
     await _conclude(storage, claim, outcome)
     return outcome
 
@@ -76,6 +81,6 @@ async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
         case Deferred() | Unknown():
             await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
         case Untried():
-            await storage.queues.release(claim)
+            await start_over(storage.queues, claim, RULES.first_s)
         case _:
             assert_never(outcome)

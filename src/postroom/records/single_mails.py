@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Queues
 
+START_OVER_S = 10.0  # more than putting an item takes
+
 
 async def complete(queues: Queues, claim: Claim) -> None:
     try:
@@ -19,3 +21,10 @@ async def bury(queues: Queues, claim: Claim) -> None:
     """Where whoever misses the mail finds it."""
     await queues.put(DEAD_LETTERS, claim.body)
     await complete(queues, claim)
+
+
+async def start_over(queues: Queues, claim: Claim, delay_s: float) -> None:
+    """Nobody's fault: a fresh item, so that no take counts against the person."""
+    held = await queues.extend(claim, lease_s=START_OVER_S)  # lost: not ours to put again
+    await queues.put(claim.queue, claim.body, delay_s=delay_s)
+    await complete(queues, held)

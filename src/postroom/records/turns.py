@@ -19,6 +19,7 @@ from postroom.storage.port import Tables
 PUT_OFF_S_MAX = 300.0  # the limit may be raised meanwhile, and they should hear of it
 OVERBOOKED = 2.0  # those put off come back early: better put off again than a turn missed
 SLICE_S = 5.0  # about how long a slice may take: so soon are a pause and a departure followed
+SINGLES_S = 60.0  # a part of their claim
 LOOK_S = 0.25  # longest wait for a turn without looking whether we are to stop
 NO_LIMIT = ""
 MANY = 10**6  # turns where nobody counts them
@@ -87,6 +88,13 @@ class Turns:
         if part is None or not part.limit.mails_per_s:
             return most
         return max(1, min(most, int(part.bucket.rate * SLICE_S / self._lanes)))
+
+    def singles(self, most: int) -> int:
+        """So many mails to one person each that all have a turn while their claims last."""
+        part = self._parts.get(TRANSPORT)
+        if part is None or not part.limit.mails_per_s:
+            return most
+        return max(1, min(most, int(part.bucket.rate * SINGLES_S)))
 
     async def put_off(self, lane: object, addresses: Sequence[str]) -> dict[int, float]:
         """Who of a slice has no turn soon, by place, and when they should come back."""

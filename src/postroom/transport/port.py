@@ -49,6 +49,17 @@ class Unwatched:
         return
 
 
+class Permit(Unwatched):
+    """For such a mail as well: whether it may go, and when it would have a turn."""
+
+    async def wait_s(self, recipient: str) -> float:
+        """How long its turn is off, if it is not worth waiting for in a lane; else nothing."""
+        return 0.0
+
+
+ALWAYS = Permit()
+
+
 class Watch(Protocol):
     """Who looks on while a slice goes out: the right to send, and the ack journal."""
 

@@ -1,0 +1,59 @@
+"""Sign-ups at a limited domain: each is asked once, others do not wait, and a stop is a stop."""
+
+from __future__ import annotations
+
+from postroom.domain.address import parse_address
+from postroom.flow import subscribe
+from tests.scenario.clock import soon
+from tests.scenario.test_rate_limit import limit_contoso
+from tests.scenario.town import LIST, Town, address_of, once_each, students
+
+NAMES = students(8)
+
+
+async def sign_up(town: Town, *names: str) -> None:
+    for name in names:
+        address = parse_address(address_of(name))
+        await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+
+
+async def test_others_do_not_wait_for_sign_ups_at_a_limited_domain(town: Town) -> None:
+    await limit_contoso(town, 0.05)
+    await town.found_list()
+    now = town.clock.now()
+    reader = parse_address("reader@example.org")
+    await subscribe.add(town.storage.tables, LIST, reader, {}, verified=True, now=now)
+    await sign_up(town, *NAMES)
+    role = await town.open_sender(lanes=4)
+    while await role.step():
+        pass
+    await town.compose()
+    await town.fan_out()
+    began_at = town.clock.now()
+    while "reader" not in town.arrived():
+        if not await role.step():
+            await soon(role.bell.wait(5))
+    assert (town.clock.now() - began_at).total_seconds() < 20
+
+
+async def test_nobody_is_asked_twice_for_a_slow_limit(town: Town) -> None:
+    await limit_contoso(town, 0.02)
+    await town.found_list()
+    await sign_up(town, *NAMES)
+    await town.open_sender(lanes=4)
+    await town.quiet()
+    await town.live_through(600, 60)
+    assert town.arrived() == once_each(NAMES)
+
+
+async def test_a_planned_stop_does_not_wait_for_the_turn_of_a_confirmation(town: Town) -> None:
+    await limit_contoso(town, 0.01)
+    await town.found_list()
+    await sign_up(town, *NAMES)
+    role = await town.open_sender(lanes=1)
+    assert await role.step()
+    await town.clock.paused(3)
+    stopped_at = town.clock.now()
+    role.stop_handing_over()
+    await soon(town.close_sender(role))
+    assert (town.clock.now() - stopped_at).total_seconds() < 1
