@@ -174,8 +174,12 @@ class Settings(BaseModel):
     @field_validator("url")
     @classmethod
     def _base_url(cls, value: str) -> str:
-        if not re.fullmatch(r"https?://[^\s/?#@]+/?", value):
-            raise ValueError("must be a web address without a path, as https://post.contoso.edu")
+        # Its host stands in the List-Id of every mail.
+        if not re.fullmatch(r"https?://([\w-]+\.)*[\w-]+(:\d{1,5})?/?", value, re.ASCII):
+            raise ValueError(
+                "must be a web address without a path, its host a name in ASCII, "
+                "as https://post.contoso.edu"
+            )
         return value.rstrip("/")
 
     @field_validator("azure_prefix")

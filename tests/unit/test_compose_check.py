@@ -10,8 +10,10 @@ import pytest
 from postroom.clock import WallClock
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.message import BODY_BYTES_MAX
 from postroom.flow import compose
 from postroom.flow.compose import CHECKED_AT_ONCE_CHARS, Draft
+from postroom.mail.merge import FIELDS_MAX
 from postroom.records import lists
 from postroom.storage.memory import MemoryStorage
 
@@ -33,15 +35,29 @@ async def test_a_body_that_would_hold_up_a_parser_is_refused(text: str | None) -
         await compose.compose(await storage_with_a_list(), draft, NOW)
 
 
+async def test_the_foot_that_every_mail_gets_is_a_part_of_the_check() -> None:
+    html = "<p>" + "{{ name }} " * FIELDS_MAX + "</p>"
+    draft = Draft(list_name=LIST, subject="News", html=html)
+    with pytest.raises(BadInput, match=f"more than {FIELDS_MAX}"):
+        await compose.compose(await storage_with_a_list(), draft, NOW)
+
+
+async def test_a_body_as_long_as_it_may_be_has_room_for_its_foot() -> None:
+    html = "<p>" + "x " * ((BODY_BYTES_MAX - 7) // 2) + "</p>"
+    draft = Draft(list_name=LIST, subject="News", html=html)
+    made = await compose.compose(await storage_with_a_list(), draft, NOW)
+    assert made.has_html
+
+
 @pytest.mark.parametrize(("chars", "is_at_once"), [(10, True), (CHECKED_AT_ONCE_CHARS + 1, False)])
 async def test_a_large_body_is_checked_beside_the_event_loop(
     chars: int, is_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check, threads = compose.check_bodies, list[int]()
 
-    def noted(draft: Draft, sender: str) -> None:
+    def noted(draft: Draft, mailing_list: MailingList) -> None:
         threads.append(threading.get_ident())
-        check(draft, sender)
+        check(draft, mailing_list)
 
     monkeypatch.setattr(compose, "check_bodies", noted)
     draft = Draft(list_name=LIST, subject="News", text="x" * chars)

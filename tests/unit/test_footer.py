@@ -38,6 +38,13 @@ def test_only_the_last_end_of_a_body_counts() -> None:
     assert html.index("<p>Hi</p>") < html.index("unsubscribe_url")
 
 
+@pytest.mark.parametrize("comment", ["<!-- </body> -->", "<!-- </body>"])
+def test_the_end_of_a_body_in_a_comment_is_none(comment: str) -> None:
+    html, _ = with_footer(f"<body><p>Hi</p></body>{comment}", None, **PLACE)
+    assert html is not None
+    assert html.index("unsubscribe_url") < html.index("</body><!--")
+
+
 @pytest.mark.parametrize(
     "link", ["{{ unsubscribe_url }}", "{{unsubscribe_url}}", '{{ unsubscribe_url | default("x") }}']
 )

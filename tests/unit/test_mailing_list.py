@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.domain.errors import BadInput
-from postroom.domain.mailing_list import check_description, check_list_name
+from postroom.domain.mailing_list import check_description, check_list_name, check_sender
 
 
 @pytest.mark.parametrize("name", ["contoso1", "A", "history_2026", "x" * 50])
@@ -35,3 +35,9 @@ def test_a_description_is_one_line_without_the_spaces_around_it() -> None:
 def test_a_description_that_cannot_be_a_header_is_refused(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         check_description(text)
+
+
+def test_a_sender_is_a_mailbox_that_every_server_takes() -> None:
+    assert check_sender(" Jürgen <j@contoso.edu> ") == "Jürgen <j@contoso.edu>"
+    with pytest.raises(BadInput, match="ASCII"):
+        check_sender("Jürgen <jürgen@contoso.edu>")

@@ -173,6 +173,15 @@ def test_a_field_where_no_escaping_helps_is_refused(template: str, words: str) -
         compile_html("first line\n" + template)
 
 
+@pytest.mark.parametrize(
+    "end", ["<!-- draft", "<style>p {", "<title>", "<p", '<p title="', "</p", "<!DOCTYPE"]
+)
+def test_html_that_ends_before_it_is_finished_is_refused(end: str) -> None:
+    """Whatever comes after it, the foot above all, would not be seen."""
+    with pytest.raises(BadTemplate, match="Line 2: the HTML ends inside"):
+        compile_html(f"<p>Hi</p>\n{end}")
+
+
 def test_values_are_escaped_as_their_place_demands() -> None:
     template = compile_html(
         '<a href="https://x.example/?n={{ v }}" title="{{ v }}">{{ v }}</a><a href="{{ v }}">'

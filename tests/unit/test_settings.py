@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.address import parse_address
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.message import Message, Status
+from postroom.flow.render import Site, message_parts
+from postroom.mail.mime import compile_mail, format_date, message_id
 from postroom.settings import BadSettings, load
+from tests.scenario.clock import START
 
 
 @pytest.fixture
@@ -76,3 +82,48 @@ def test_a_port_that_no_machine_has_is_refused(file: Path, port: int) -> None:
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "127.0.0.1:65535", "[::1]:8025"])
 def test_every_port_that_a_machine_has_may_be_bound(file: Path, bind: str) -> None:
     assert load({"POSTROOM_BIND": bind}, file).bind == bind
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "post.contoso.edu",
+        "https://post.contoso.edu/lists",
+        "https://post.contoso.edu'<b>",
+        "https://b\u00fccher.example",
+        "http://[::1]:8025",
+    ],
+)
+def test_an_address_of_the_site_that_cannot_stand_in_a_mail_is_refused(
+    file: Path, url: str
+) -> None:
+    with pytest.raises(BadSettings, match="its host a name in ASCII"):
+        load({"POSTROOM_URL": url}, file)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:8025", "https://post.contoso.edu:8443", "https://xn--bcher-kva.example"],
+)
+def test_every_other_address_of_the_site_stands_in_the_head_of_a_mail(file: Path, url: str) -> None:
+    site = Site(load({"POSTROOM_URL": url}, file).url, "a secret")
+    sender = "a@contoso.edu"
+    made = MailingList(name="contoso1", description="", sender=sender, created_at=START)
+    message = Message(
+        ref="1",
+        list_name="contoso1",
+        subject="News",
+        list_created_at=START,
+        sender=sender,
+        status=Status.DRAFT,
+        created_at=START,
+    )
+    compiled = compile_mail(message_parts(message, made, None, "Hi", site))
+    mail = compiled.splice(
+        parse_address("ada@contoso.edu"),
+        {},
+        message_id=message_id(b"s", "1", "ada", "contoso.edu"),
+        date=format_date(START),
+        unsubscribe_url=site.unsubscribe_url("contoso1", "0" * 32),
+    )
+    assert f"<{url}/".encode() in mail

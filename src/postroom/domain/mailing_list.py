@@ -64,8 +64,11 @@ def check_description(text: str) -> str:
 
 
 def check_sender(text: str) -> str:
-    """A mailbox as it was typed; BadAddress if it is none."""
-    parse_mailbox(text)
+    """A mailbox as it was typed; BadAddress if it is none, BadInput if no mail can carry it."""
+    if parse_mailbox(text).address.needs_utf8:
+        raise BadInput(
+            _("{name} needs an address in ASCII: not every server takes another.", name="From")
+        )
     return text.strip()
 
 

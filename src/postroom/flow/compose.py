@@ -26,6 +26,7 @@ from msgspec import UNSET, UnsetType
 
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import (
     EDITABLE,
     STATUS_TEXTS,
@@ -37,8 +38,9 @@ from postroom.domain.message import (
 )
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
+from postroom.mail.footer import with_footer
 from postroom.mail.header import BadHeader
-from postroom.mail.merge import BadTemplate
+from postroom.mail.merge import BadTemplate, compile_html
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Storage, Tables
@@ -93,7 +95,7 @@ async def compose(
         has_html=draft.html is not None,
         has_text=draft.text is not None,
     )
-    await _check(draft, mailing_list.sender)
+    await _check(draft, mailing_list)
     message, etag = await _reserve(storage.tables, written, origin)
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
@@ -123,7 +125,7 @@ async def edit(
         text=text if revision.text is UNSET else revision.text,
         markdown=markdown if revision.html is UNSET else revision.markdown,
     )
-    await _check(draft, mailing_list.sender)
+    await _check(draft, mailing_list)
     has_new_bodies = (draft.html, draft.text, draft.markdown) != (html, text, markdown)
     edited = msgspec.structs.replace(
         message,
@@ -215,24 +217,26 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> t
     return found
 
 
-async def _check(draft: Draft, sender: str) -> None:
+async def _check(draft: Draft, mailing_list: MailingList) -> None:
     """Large bodies take their time, which everybody else in this process would wait for."""
     if sum(len(body or "") for body in (draft.html, draft.text)) > CHECKED_AT_ONCE_CHARS:
-        await asyncio.to_thread(check_bodies, draft, sender)
+        await asyncio.to_thread(check_bodies, draft, mailing_list)
     else:
-        check_bodies(draft, sender)
+        check_bodies(draft, mailing_list)
 
 
-def check_bodies(draft: Draft, sender: str) -> None:
-    """Templates and header values, exactly as the sender will read them."""
+def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
+    """Templates and header values, exactly as the sender will read them, their foot included."""
     if draft.html is None and draft.text is None:
         raise BadInput(_("The message has no body: give an HTML body, a text body, or both."))
     for body in (draft.html, draft.text, draft.markdown):
         check_body(body or "")
+    title, postal = mailing_list.description or mailing_list.name, mailing_list.postal_address
     try:
-        parts = MailParts(
-            sender=parse_mailbox(sender), subject=draft.subject, html=draft.html, text=draft.text
-        )
+        compile_html(draft.html or "")  # by itself: what is wrong stands in a line of theirs
+        html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
+        sender = parse_mailbox(mailing_list.sender)
+        parts = MailParts(sender=sender, subject=draft.subject, html=html, text=text)
         compile_mail(parts)
     except (BadTemplate, BadHeader) as error:
         raise BadInput(str(error)) from error

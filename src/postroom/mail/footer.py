@@ -7,7 +7,8 @@ import re
 
 from postroom.mail.merge import escape_braces
 
-_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
+# Comments are passed over, the last one also if it is never closed: nobody sees what is in them.
+_END_OF_BODY = re.compile(r"<!--(?:.*?-->|.*)|(</body\s*>)", re.IGNORECASE | re.DOTALL)
 _LEAVE = re.compile(r"\{\{\s*unsubscribe_url\b")
 
 
@@ -40,7 +41,7 @@ def _html_foot(list_title: str, postal: str) -> str:
 
 
 def _into_body(html: str, foot: str) -> str:
-    ends = list(_END_OF_BODY.finditer(html))
+    ends = [end.start() for end in _END_OF_BODY.finditer(html) if end[1]]
     if not ends:
         return html.rstrip() + "\n" + foot
-    return html[: ends[-1].start()] + foot + html[ends[-1].start() :]
+    return html[: ends[-1]] + foot + html[ends[-1] :]

@@ -98,6 +98,14 @@ def compile_html(template: str) -> list[Segment]:
                 )
             )
         segments.append(Field(segment.name, segment.fallback, place))
+    if not scanner.is_in_text:  # the foot would be hidden in it
+        raise BadTemplate(
+            _(
+                "Line {line}: the HTML ends inside a tag, a comment, or an element as style or "
+                "title; close it.",
+                line=scanner.line,
+            )
+        )
     return segments
 
 

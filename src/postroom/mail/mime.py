@@ -38,7 +38,7 @@ from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
 SUBJECT_CHARS_MAX = 500  # no client shows a tenth of it
-BODY_BYTES_MAX = 2 * 1024 * 1024  # a template; Gmail clips what is over 102 kB anyway
+BODY_BYTES_MAX = 2 * 1024 * 1024 + 8192  # a template and its foot; Gmail clips over 102 kB anyway
 LITERAL_LINE_MAX = 400  # octets of a template's line sent as 8bit: leaves room for values
 URL_CHARS_MAX = 900  # of an unsubscribe URL: one header line with its name and brackets
 

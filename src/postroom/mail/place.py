@@ -89,9 +89,14 @@ class HtmlScanner:
         self.line += literal.count("\n")
         self._tail = literal[-_TAIL_CHARS:]
 
+    @property
+    def is_in_text(self) -> bool:
+        """Whether what follows here is shown as a part of the page."""
+        return self._step == self._text
+
     def place(self) -> Place | Misplaced:
         """The place of a field that stands here."""
-        if self._step == self._text:
+        if self.is_in_text:
             return Place.HTML
         if self._step == self._quoted_value:
             return self._place_in_attribute()
