@@ -54,7 +54,9 @@ async def test_without_a_limit_the_page_says_what_one_is_for_and_offers_the_form
 ) -> None:
     page = await shown(owner)
     assert "Mails leave as fast as the server takes them." in page
-    assert fields_of(page, SET).keys() == {"once", "domain", "mails_per_second", "connections"}
+    assert fields_of(page, SET).keys() == {
+        "once", "etag", "domain", "mails_per_second", "connections",
+    }  # fmt: skip
 
 
 async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_it(
@@ -78,8 +80,8 @@ async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_i
 async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
     await put(owner, ALL_MAILS, Limit(DOMAIN, 12_345.5))
     of_all = fields_of(await shown(owner, change=TRANSPORT), SET)
-    assert of_all | {"once": ""} == {
-        "once": "", "domain": "", "mails_per_second": "500", "connections": "8",
+    assert of_all | {"once": "", "etag": ""} == {
+        "once": "", "etag": "", "domain": "", "mails_per_second": "500", "connections": "8",
     }  # fmt: skip
     of_domain = fields_of(await shown(owner, change=DOMAIN), SET)
     assert (await owner.post(SET, **of_domain)).status_code == 303
@@ -116,7 +118,7 @@ async def test_a_form_sent_again_does_not_undo_what_was_set_after_it(owner: Work
     typed = fields_of(await shown(owner), SET) | {"mails_per_second": "5"}
     await owner.post(SET, **typed)
     await put(owner, ALL_MAILS)
-    assert (await owner.post(SET, **typed)).status_code == 303
+    assert (await owner.post(SET, **typed)).status_code == 409
     assert await stored(owner) == [ALL_MAILS]
 
 
@@ -238,3 +240,25 @@ async def test_who_is_no_owner_sees_limits_and_changes_none(owner: Worker, role:
         assert (await worker.post(path)).status_code == 403
         assert (await worker.post(SET, mails_per_second="1")).status_code == 403
     assert await stored(owner) == [ALL_MAILS]
+
+
+async def test_a_form_sent_again_never_says_that_a_limit_is_set_which_is_not(owner: Worker) -> None:
+    """Back in the browser, and the button once more, after it was cleared."""
+    form = fields_of(await shown(owner), SET) | {"domain": DOMAIN, "mails_per_second": "10"}
+    await owner.post(SET, **form)
+    await owner.post(f"/admin/limits/{DOMAIN}/clear")
+    assert await stored(owner) == []
+    answer = await owner.post(SET, **form)
+    is_said = answer.status_code == 303 and "limit-set" in answer.headers["location"]
+    assert is_said == (await stored(owner) == [Limit(DOMAIN, 10.0)])
+
+
+async def test_a_limit_somebody_else_changed_meanwhile_is_not_overwritten_unseen(
+    owner: Worker,
+) -> None:
+    await put(owner, Limit(DOMAIN, 10.0, 5))
+    form = fields_of(await shown(owner, change=DOMAIN), SET)
+    await put(owner, Limit(DOMAIN, 100.0, 5))
+    answer = await owner.post(SET, **(form | {"connections": "6"}))
+    assert answer.status_code == 409
+    assert await stored(owner) == [Limit(DOMAIN, 100.0, 5)]

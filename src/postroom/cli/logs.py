@@ -25,5 +25,7 @@ def configure(level: str) -> None:
 
 def _as_text() -> list[Processor]:
     if sys.stderr.isatty():
-        return [structlog.dev.ConsoleRenderer()]
+        # Not its own tracebacks: they show the values of variables, and so addresses.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

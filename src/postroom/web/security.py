@@ -30,8 +30,8 @@ _STREAM = Room(answer_s=None)
 _MESSAGE = Room(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies, typed or uploaded
 # By the whole path: whoever may choose a part of one must not choose its room.
 ROOMS = [
-    (re.compile(r"/admin/live|/admin/imports/\w+/live|/admin/messages/\d+/live"), _STREAM),
-    (re.compile(r"/admin/subscribers/export|/admin/imports/\w+/report/export"), _STREAM),
+    (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
+    (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
     (re.compile(r"/admin/messages/\d+/people/export"), _STREAM),
     (re.compile(r"/admin/messages/(\d+/)?write|/admin/messages/(mail/)?preview"), _MESSAGE),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),

@@ -23,7 +23,7 @@ from postroom.domain.texts import _
 from postroom.records import rate_limits
 from postroom.storage.port import Tables
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, posted
+from postroom.web.forms import ONCE, Form, posted
 from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
 from postroom.web.visitor import Owner, Viewer, Visitor
@@ -48,6 +48,8 @@ async def set_(request: Request, visitor: Owner) -> Response:
     limit = _checked(form)
     if limit is None:
         return await _index(request, visitor, form, status=422)
+    if await _is_changed(tables, limit, form):
+        return await _index(request, visitor, form, status=409)
 
     async def act(_turn: Turn) -> Done:
         await rate_limits.set_limit(tables, limit)
@@ -58,7 +60,24 @@ async def set_(request: Request, visitor: Owner) -> Response:
     except BadInput as error:  # there are too many
         form.mistake = str(error)
         return await _index(request, visitor, form, status=422)
+    found = await rate_limits.all_limits(tables)
+    if limit.name not in found or found[limit.name].limit(limit.name) != limit:
+        form.values.pop(ONCE, None)  # sent before, and changed since: the next try acts
+        form.mistake = _("It was set before, and changed or cleared since: set it again?")
+        return await _index(request, visitor, form, status=409)
     return go(done.what, "limit-set")
+
+
+async def _is_changed(tables: Tables, limit: Limit, form: Form) -> bool:
+    """Whether it stands otherwise than whoever changes it saw it; the form shows how.
+
+    Told by the values: the row's etag changes with every renewal of a share.
+    """
+    row = (await rate_limits.all_limits(tables)).get(limit.name)
+    now_there = _values(row.limit(limit.name)) if row else {}
+    if not row or form.value("etag") in ("", now_there["etag"]):
+        return False
+    return form.show_others(now_there, now_there["etag"])
 
 
 @router.get("/{name}/clear")
@@ -110,4 +129,5 @@ def _values(limit: Limit) -> dict[str, str]:
         "domain": "" if limit.name == TRANSPORT else limit.name,
         "mails_per_second": str(limit.mails_per_s or "").removesuffix(".0"),
         "connections": str(limit.connections or ""),
+        "etag": f"{limit.mails_per_s} {limit.connections}",
     }

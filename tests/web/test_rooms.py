@@ -1,0 +1,14 @@
+"""How long an answer may take, and how much may be sent: by what is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.records import imports
+from postroom.web.security import room_for
+from tests.scenario.clock import START
+
+
+@pytest.mark.parametrize("page", ["report/export", "live"])
+def test_a_stream_of_an_import_has_no_time_limit(page: str) -> None:
+    assert room_for(f"/admin/imports/{imports.new_id(START)}/{page}").answer_s is None
