@@ -85,3 +85,14 @@ async def test_a_message_cancelled_long_before_its_time_is_put_away_at_once(town
     assert await town.is_archived(ref)
     message = await town.read(ref)
     assert (message.status, message.books) == (Status.CANCELLED, Books())
+
+
+async def test_a_message_written_at_the_time_of_an_archived_one_is_another(town: Town) -> None:
+    first = await town.mailing("ada", "bob")
+    await town.open_sender()
+    await town.quiet()
+    assert await town.is_archived(first)
+    second = await town.compose()  # the clock shows the same moment again
+    await town.quiet()
+    assert second != first
+    assert town.arrived() == {"ada": 2, "bob": 2}

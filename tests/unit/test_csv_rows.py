@@ -105,7 +105,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(rows: list[list[str]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "cell", ["=1+1", "+49 30", "-1", "@x", "\tx", "\rx", "plain", "'plain", ""]
+    "cell", ["=1+1", "+49 30", "-1", "@x", "\tx", "\rx", "plain", "'plain", "", "'=1", "''-1", "'"]
 )
 def test_a_guarded_cell_is_no_formula_and_comes_back_as_it_was(cell: str) -> None:
     assert guarded(cell)[:1] not in tuple("=+-@\t\r")

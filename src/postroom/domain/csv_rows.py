@@ -51,13 +51,17 @@ class BadRow(msgspec.Struct, frozen=True):
 
 
 def guarded(cell: str) -> str:
-    """The cell with an apostrophe before what a spreadsheet would take for a formula."""
-    return _GUARD + cell if cell.startswith(_FORMULA) else cell
+    """The cell with an apostrophe before what a spreadsheet would take for a formula.
+
+    Or before what looks as if it had one: so that each comes back as it was.
+    """
+    return _GUARD + cell if cell.lstrip(_GUARD).startswith(_FORMULA) else cell
 
 
 def unguarded(cell: str) -> str:
     """What `guarded` was given."""
-    return cell[1:] if cell.startswith(_GUARD) and cell[1:].startswith(_FORMULA) else cell
+    is_guarded = cell.startswith(_GUARD) and cell.lstrip(_GUARD).startswith(_FORMULA)
+    return cell[1:] if is_guarded else cell
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from postroom.clock import Clock
 from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
@@ -81,6 +82,7 @@ class Intake:
     is_rehearsal: bool = False  # look and count, write nothing
     basis: str = ""  # which import this is, and why these people may be mailed
     keep_out: bool = False  # nobody joins: they are marked as gone
+    clock: Clock | None = None  # departures carry its time: an import may go on for long
     crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
 
 
@@ -230,7 +232,11 @@ class _Door:
                 return
             with contextlib.suppress(Conflict):
                 if not self.intake.is_rehearsal:
-                    await subscribers.leave(tables, *found, why=Gone.REMOVED, consent=consent)
+                    clock, now = self.intake.clock, self.intake.now
+                    left_at = clock.now() if clock else now
+                    await subscribers.leave(
+                        tables, *found, why=Gone.REMOVED, consent=consent, left_at=left_at
+                    )
                 self.counts.added += 1
                 return
             found = await subscribers.find(tables, name, key)

@@ -51,14 +51,18 @@ async def move(
     *,
     etag: str,
     now: datetime,
+    left_at: datetime | None = None,
     trace: Trace = COMMAND_LINE,
 ) -> Subscriber:
-    """Who they are there. `etag` is of the row that was seen: Conflict if it has changed."""
+    """Who they are there. `etag` is of the row that was seen: Conflict if it has changed.
+
+    `left_at` is this moment, where `now` is that of an earlier try.
+    """
     before = await _as_seen(tables, list_name, key, etag)
     await lists.read(tables, to.list_name)
     replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
     if to.list_name != list_name:
-        return await _change_list(tables, before, to, replaced, etag, now, trace)
+        return await _change_list(tables, before, to, replaced, etag, now, left_at, trace)
     if replaced:
         _check_free(*replaced, to)
     after = _there(before, to, now)
@@ -70,6 +74,7 @@ async def move(
         replaced=replaced,
         removed=_event(Event.REMOVED, trace, now, f"changed to {after.address}"),
         added=_event(Event.ADDED, trace, now, f"changed from {before.address}"),
+        left_at=left_at or now,
     )
     await subscribers.move(tables, change, etag)
     return after
@@ -82,6 +87,7 @@ async def _change_list(
     replaced: tuple[Subscriber, str] | None,
     etag: str,
     now: datetime,
+    left_at: datetime | None,
     trace: Trace,
 ) -> Subscriber:
     """Who is on the new list already stays there as they are: so a repeated move is finished."""
@@ -96,7 +102,7 @@ async def _change_list(
         after = replaced[0]
     removed = _event(Event.REMOVED, trace, now, f"to the list {to.list_name}")
     await subscribers.leave(
-        tables, before, etag, why=Gone.REMOVED, consent=removed
+        tables, before, etag, why=Gone.REMOVED, consent=removed, left_at=left_at
     )  # Commit point.
     return after
 

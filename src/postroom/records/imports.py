@@ -12,7 +12,7 @@ from datetime import datetime
 from postroom.domain.errors import NotFound
 from postroom.domain.import_job import ImportJob
 from postroom.domain.texts import _
-from postroom.records.rows import Unreadable, from_properties, to_properties
+from postroom.records.rows import Unreadable, first_rows, from_properties, to_properties
 from postroom.records.stamps import falling_stamp
 from postroom.storage.port import Row, Tables, Within
 
@@ -54,8 +54,8 @@ async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
 
 
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
-    page = await tables.scan(_TABLE, Within(_PARTITION), limit=limit)
-    return [job for row in page.rows if (job := _readable(row))]
+    rows, _more = await first_rows(tables, _TABLE, Within(_PARTITION), limit=limit)
+    return [job for row in rows if (job := _readable(row))]
 
 
 async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import msgspec
+import structlog
 
 from postroom.domain.access_key import (
     SAFE_RIGHTS,
@@ -23,6 +24,7 @@ from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, Row, Tables, Value, Within
 
+log = structlog.get_logger("records")
 USE_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a call
 _TABLE = "service"
 _PARTITION = "key"
@@ -50,8 +52,12 @@ async def find(tables: Tables, key: str) -> AccessKey | None:
 
 
 async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
+    """One that cannot be read hides no other."""
     async for row in all_rows(tables, _TABLE, Within(_PARTITION)):
-        yield _access_key(row)
+        try:
+            yield _access_key(row)
+        except Unreadable as error:
+            log.error("row_unreadable", table=_TABLE, partition=_PARTITION, error=str(error)[:200])
 
 
 async def revoke(tables: Tables, id_: str) -> AccessKey:

@@ -51,6 +51,8 @@ async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
     number = ticks(message.created_at)
     for tried in range(_REF_TRIES_MAX):
         candidate = msgspec.structs.replace(message, ref=f"{number + tried:018d}")
+        if await tables.get(ARCHIVE, _partition(candidate.ref), _KEY):
+            continue  # a clock was set back: its batches would be taken for ours
         # First: an entry without a message is passed over, a message without one would hide.
         await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), {"v": FORMAT})
         try:

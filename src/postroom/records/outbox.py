@@ -12,6 +12,7 @@ import msgspec
 
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
+from postroom.records.rows import first_rows
 from postroom.storage.port import Row, Storage, Tables, Within
 
 TABLE, PARTITION = "outbox", "mails"
@@ -33,10 +34,9 @@ async def newest(
 ) -> tuple[list[KeptMail], str | None]:
     """A page of mails, the newest first, and the key to go on after, if there are more."""
     start = f"{_checked(after)} " if after else ""  # a space sorts before every other character
-    page = await tables.scan(TABLE, Within(PARTITION, start), limit=limit)
-    mails = [_of_row(row) for row in page.rows]
-    is_last = len(mails) < limit or page.next is None
-    return mails, None if is_last else mails[-1].key
+    rows, goes_on = await first_rows(tables, TABLE, Within(PARTITION, start), limit=limit)
+    mails = [_of_row(row) for row in rows]
+    return mails, mails[-1].key if mails and goes_on else None
 
 
 async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
@@ -49,16 +49,16 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
 
 
 async def is_empty(tables: Tables) -> bool:
-    return not (await tables.scan(TABLE, Within(PARTITION), limit=1)).rows
+    return not (await first_rows(tables, TABLE, Within(PARTITION), limit=1))[0]
 
 
 async def delete_newest(storage: Storage, *, limit: int) -> int:
     """So many, each row first: a row without its source would be a mail nobody can read."""
-    page = await storage.tables.scan(TABLE, Within(PARTITION), limit=limit)
-    for row in page.rows:
+    rows, _more = await first_rows(storage.tables, TABLE, Within(PARTITION), limit=limit)
+    for row in rows:
         await storage.tables.delete(TABLE, PARTITION, row.key)
         await storage.blobs.delete(_blob(row.key))
-    return len(page.rows)
+    return len(rows)
 
 
 def _checked(key: str) -> str:

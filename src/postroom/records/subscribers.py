@@ -142,6 +142,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[Subscriber, str] | None  # who had the new address, is gone, and their etag
     removed: Consent  # of the old address
     added: Consent  # of the new one
+    left_at: datetime  # really: senders look for those who left since a moment ago
 
 
 async def move(tables: Tables, move: Move, etag: str) -> str:
@@ -160,7 +161,7 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
             Replace(key, properties, there[1]) if there else Insert(key, properties),
             Upsert(_GUID + after.guid, _pointer(after)),
             Replace(_EMAIL + before.key, to_properties(gone), etag),
-            Upsert(f"{_LEFT}{stamp(now)}:{before.key}", {"v": FORMAT, "guid": before.guid}),
+            _departure(before, move.left_at),
             *([Delete(_GUID + before.guid)] if after.guid != before.guid else []),
             *_beside(before, gone, move.removed),
             *_beside(there[0] if there else None, after, move.added),
@@ -170,9 +171,15 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
 
 
 async def leave(
-    tables: Tables, subscriber: Subscriber, etag: str, *, why: Gone, consent: Consent
+    tables: Tables,
+    subscriber: Subscriber,
+    etag: str,
+    *,
+    why: Gone,
+    consent: Consent,
+    left_at: datetime | None = None,
 ) -> None:
-    """Mark, pointer and departure in one write. Conflict if the row changed meanwhile."""
+    """Mark, pointer and departure in one write; `left_at` is now, if the consent is of earlier."""
     now = consent.at
     gone = _gone(subscriber, why, now)
     await tables.batch(
@@ -181,7 +188,7 @@ async def leave(
         [
             Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
             Delete(_GUID + subscriber.guid),
-            Upsert(f"{_LEFT}{stamp(now)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid}),
+            _departure(subscriber, left_at or now),
             *_beside(subscriber, gone, consent),
         ],
     )
@@ -207,6 +214,10 @@ async def expire(
             consents.noted(subscriber.key, consent),
         ],
     )
+
+
+def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
+    return Upsert(f"{_LEFT}{stamp(at)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid})
 
 
 def _gone(subscriber: Subscriber, why: Gone, now: datetime) -> Subscriber:

@@ -24,6 +24,7 @@ from postroom.transport.smtp_window import Window
 __all__ = ["SmtpConfig", "SmtpTransport", "Timeouts", "Tls", "parse_smtp_url"]
 
 FRUITLESS_MAX = 2  # connections in a row that break before the server answered for a single mail
+LEARNED_S = 900.0  # how long it counts: a server that shut down for a moment has no such number
 IDLE_S_MAX = 2.0  # an idle line is asked before use: firewalls forget it without a word
 
 
@@ -117,6 +118,7 @@ class SmtpLane:
         self._context = context
         self._connection: SmtpConnection | None = None
         self._mails_max = config.mails_per_connection_max
+        self._learned_at = 0.0
         self._window = Window(config)
 
     async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
@@ -157,6 +159,8 @@ class SmtpLane:
     async def _fit_connection(self) -> SmtpConnection:
         """The connection of the last slice if it still serves, else a new one."""
         connection = self._connection
+        if monotonic() > self._learned_at + LEARNED_S:
+            self._mails_max = self._config.mails_per_connection_max
         if connection is not None and connection.carried >= self._mails_max:
             await self.close()
         elif connection is not None and await connection.is_fit():
@@ -174,6 +178,7 @@ class SmtpLane:
         if exchange.cut_after is not None:
             carried = connection.carried - exchange.taken + exchange.cut_after
             self._mails_max = min(self._mails_max, max(carried, self._window.mails))
+            self._learned_at = monotonic()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

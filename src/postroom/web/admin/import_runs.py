@@ -177,6 +177,7 @@ class Run:
             is_rehearsal=job.is_rehearsal,
             basis=job.source,
             keep_out=job.is_suppression,
+            clock=self._desk.clock,
             crowd=CROWD_PEOPLE,
         )
 

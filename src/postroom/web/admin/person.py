@@ -108,7 +108,16 @@ async def _saved(
 
     async def go_over(turn: Turn) -> Done:
         try:
-            await move.move(tables, one.list_name, one.key, to, etag=etag, now=turn.at, trace=trace)
+            await move.move(
+                tables,
+                one.list_name,
+                one.key,
+                to,
+                etag=etag,
+                now=turn.at,
+                left_at=desk.clock.now(),
+                trace=trace,
+            )
         except NotFound:
             if not await is_own(tables, turn, to.list_name, to.address):
                 raise

@@ -1,0 +1,70 @@
+"""Who is taken off a list late, by something that began long before, is not mailed any more."""
+
+from __future__ import annotations
+
+from postroom.domain.address import parse_address
+from postroom.domain.csv_people import Person
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.subscriber import Gone
+from postroom.flow import move
+from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.flow.move import Destination
+from postroom.records import subscribers
+from tests.scenario.clock import START
+from tests.scenario.town import LIST, Town, address_of
+
+AGO_S = 20 * 60.0
+
+
+class OnLooker:
+    def may_go_on(self) -> bool:
+        return True
+
+    def refused(self, row: BadRow) -> None:
+        return
+
+    def counted(self, counts: Counts) -> None:
+        return
+
+
+async def queued_after_a_departure(town: Town) -> None:
+    """A sender has just heard that Bob left; the next message to the others is queued."""
+    await town.mailing("ada", "bob", "zoe")
+    await town.open_sender()
+    await town.quiet()
+    await town.pass_time(AGO_S)
+    await town.leave("bob")
+    await town.compose()
+    await town.quiet()
+    town.clock.move(1.0)
+    await town.compose()
+    await town.fan_out()
+
+
+async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too(
+    town: Town,
+) -> None:
+    await queued_after_a_departure(town)
+    zoe = Person(1, parse_address(address_of("zoe")), {})
+    tables, clock = town.storage.tables, town.clock
+    intake = Intake(tables, LIST, False, START, keep_out=True, clock=clock)  # it began then
+    await bring_in(intake, [zoe], OnLooker())
+    assert (await town.subscriber("zoe")).gone is Gone.REMOVED
+    await town.quiet()
+    assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}
+
+
+async def test_a_move_that_is_finished_late_keeps_the_old_address_from_being_mailed(
+    town: Town,
+) -> None:
+    """A form sent again acts with the time of its first try (web/once.py)."""
+    await queued_after_a_departure(town)
+    found = await subscribers.find(town.storage.tables, LIST, "zoe@contoso.edu")
+    assert found
+    to = Destination(
+        list_name=LIST, address=parse_address("new@contoso.edu"), verified=True, attributes={}
+    )
+    tables, key, now = town.storage.tables, "zoe@contoso.edu", town.clock.now()
+    await move.move(tables, LIST, key, to, etag=found[1], now=START, left_at=now)
+    await town.quiet()
+    assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}

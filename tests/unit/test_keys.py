@@ -1,0 +1,18 @@
+"""Access keys in storage: one that cannot be read hides no other."""
+
+from __future__ import annotations
+
+from postroom.records import keys
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Within
+from tests.scenario.clock import START, TownClock
+
+
+async def test_a_key_that_cannot_be_read_hides_no_other() -> None:
+    tables = MemoryStorage(TownClock()).tables
+    for name in ("site", "shop"):
+        await keys.create(tables, name, (), START)
+    page = await tables.scan("service", Within("key"))
+    bad = page.rows[0]
+    await tables.upsert("service", "key", bad.key, bad.properties | {"v": 99})
+    assert len([key async for key in keys.every_key(tables)]) == 1

@@ -1,0 +1,51 @@
+"""A page of storage may be short, even empty, and still have a next: nothing is missed for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.clock import WallClock
+from postroom.domain.import_job import ImportJob
+from postroom.records import imports, outbox
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import Value
+from tests.scenario.clock import START, TownClock
+
+
+@pytest.fixture
+def short() -> MemoryStorage:
+    return MemoryStorage(TownClock(), page_rows=1, empty_first_page=True)
+
+
+async def test_imports_are_shown_however_pages_come(short: MemoryStorage) -> None:
+    for _ in range(3):
+        job = ImportJob(
+            id=imports.new_id(WallClock().now()),
+            list_name="contoso1",
+            file_name="people.csv",
+            size=1,
+            machine="here",
+            user="ada@contoso.edu",
+            created_at=START,
+        )
+        await imports.create(short.tables, job)
+    assert len(await imports.newest(short.tables, limit=50)) == 3
+
+
+async def test_the_outbox_is_not_called_empty_nor_ended_however_pages_come(
+    short: MemoryStorage,
+) -> None:
+    row: dict[str, Value] = {
+        "v": 1,
+        "sender": "a@b.de",
+        "recipient": "c@d.de",
+        "bytes": 1,
+        "at": 0.0,
+    }
+    for number in range(3):
+        await short.tables.upsert("outbox", "mails", f"{number:013d}-{number:016x}", row)
+    assert not await outbox.is_empty(short.tables)
+    seen, after = await outbox.newest(short.tables, limit=2)
+    more, _ = await outbox.newest(short.tables, limit=2, after=after)
+    assert len(seen) + len(more) == 3
+    assert await outbox.delete_newest(short, limit=10) == 3
