@@ -5,7 +5,8 @@
 
 A line is one write(2) and no fsync: the kernel keeps it when the process dies, not when the machine
 does. So "not in the journal" means "not handed over" only within the boot that wrote it. If a
-line cannot be written (full disk) the page is removed: no page, no claim; the announcement decides.
+line cannot be written (full disk) the page is set aside as <lane>.lost until the lane begins anew:
+meanwhile no page claims to be the whole truth, and the announcement decides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from postroom.domain.delivery import Recollection, StillAlive
 from postroom.domain.outcome import Outcome
 
 UNBORN_S = 60.0  # far more than a sender needs to make its folder
+LOST = ".lost"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _encode = msgspec.json.encode
 
@@ -44,7 +46,11 @@ class _Answered(msgspec.Struct, frozen=True, tag="answered"):
     outcome: Outcome
 
 
-_line = msgspec.json.Decoder(_Batch | _Handed | _Answered)
+class _Recorded(msgspec.Struct, frozen=True, tag="recorded"):
+    pass
+
+
+_line = msgspec.json.Decoder(_Batch | _Handed | _Answered | _Recorded)
 
 
 class FileJournal:
@@ -53,6 +59,7 @@ class FileJournal:
     def __init__(self, path: Path, boot: str) -> None:
         self._path = path
         self._boot = boot
+        self._lost = path.with_suffix(LOST)
         self._file: int | None = None
 
     def begin(self, ref: str, batch: int) -> None:
@@ -62,6 +69,7 @@ class FileJournal:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
             os.ftruncate(self._file, 0)
+            self._lost.unlink(missing_ok=True)  # what the lane did before is recorded
         except OSError:
             return self._give_up()
         return self._write(_Batch(ref, batch, self._boot))
@@ -72,8 +80,12 @@ class FileJournal:
     def answered(self, position: int, outcome: Outcome) -> None:
         self._write(_Answered(position, outcome))
 
+    def recorded(self) -> None:
+        """Everything is in storage; the page tells only that the item is still ours."""
+        self._write(_Recorded())
+
     def end(self) -> None:
-        """Everything is recorded in storage: the page is blank again."""
+        """The item is done with or given back: the page is blank again."""
         if self._file is not None:
             os.ftruncate(self._file, 0)
 
@@ -96,7 +108,8 @@ class FileJournal:
     def _give_up(self) -> None:
         """A page with a gap would tell lies; an error here ends the sender before it sends."""
         self.close()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._path.rename(self._lost)
 
 
 class FileJournals:
@@ -137,13 +150,14 @@ class FileJournals:
             return None
         if not is_dead:
             return StillAlive()
-        pages = [page for page in self._read(owner) if page.is_of(ref, batch)]
+        pages = [page for page in self._read(owner) if page.tells_of(ref, batch)]
         if not pages:
             return Recollection()  # no page for this batch: everything announced is in doubt
         return Recollection(
             frozenset().union(*(page.handed for page in pages)),
             {at: outcome for page in pages for at, outcome in page.answered.items()},
-            whole=all(page.is_whole and page.boot == self._boot != "" for page in pages),
+            whole=all(page.is_whole and page.boot == self._boot != "" for page in pages)
+            and not any((self._folder / owner).glob(f"*{LOST}")),
         )
 
     def dead_owners(self) -> list[str]:
@@ -188,7 +202,7 @@ class FileJournals:
     def _read(self, owner: str) -> list[_Page]:
         folder = self._folder / owner
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
-        pages = [_read_page(path) for path in paths if path.name != "lock"]
+        pages = [_read_page(path) for path in paths if path.name.isdigit()]
         return [page for page in pages if page is not None]
 
 
@@ -200,11 +214,12 @@ class _Page:
     batch: int
     boot: str
     is_whole: bool = True
+    is_recorded: bool = False  # it tells nothing of what was announced since
     handed: set[int] = field(default_factory=set)
     answered: dict[int, Outcome] = field(default_factory=dict)
 
-    def is_of(self, ref: str, batch: int) -> bool:
-        return (self.ref, self.batch) == (ref, batch)
+    def tells_of(self, ref: str, batch: int) -> bool:
+        return (self.ref, self.batch) == (ref, batch) and not self.is_recorded
 
 
 def _read_page(path: Path) -> _Page | None:
@@ -225,12 +240,14 @@ def _read_page(path: Path) -> _Page | None:
     return page
 
 
-def _note(page: _Page, line: _Batch | _Handed | _Answered) -> None:
+def _note(page: _Page, line: _Batch | _Handed | _Answered | _Recorded) -> None:
     match line:
         case _Handed(positions=positions):
             page.handed.update(positions)
         case _Answered(position=position, outcome=outcome):
             page.answered[position] = outcome
+        case _Recorded():
+            page.is_recorded = True
         case _Batch():
             page.is_whole = False
 

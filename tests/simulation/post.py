@@ -36,6 +36,9 @@ class Journals:
         if owner not in self.kept:
             return None
         pages = [page for key, page in self.kept[owner].items() if key[:2] == (ref, batch)]
+        pages = [page for page in pages if not page.is_recorded]
+        if not pages:
+            return Recollection()
         handed = frozenset().union(*(page.handed for page in pages))
         answered = {at: end for page in pages for at, end in page.answered.items()}
         return Recollection(handed, answered, whole=True)
@@ -45,6 +48,7 @@ class Journals:
 class Page:
     handed: set[int] = field(default_factory=set)
     answered: dict[int, Outcome] = field(default_factory=dict)
+    is_recorded: bool = False
 
 
 class Journal:
@@ -66,6 +70,9 @@ class Journal:
 
     def answered(self, position: int, outcome: Outcome) -> None:
         self._page.answered[position] = outcome
+
+    def recorded(self) -> None:
+        self._page.is_recorded = True
 
     def end(self) -> None:
         if self._key:

@@ -187,7 +187,7 @@ def half_a_line(_file: int, content: bytes) -> int:
 
 
 @pytest.mark.parametrize("write", [full_disk, half_a_line])
-def test_a_page_that_cannot_be_written_is_removed(
+def test_a_page_that_cannot_be_written_is_set_aside(
     ours: FileJournals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
 ) -> None:
     journals, page = begun(tmp_path)
@@ -201,6 +201,35 @@ def test_a_page_that_cannot_be_written_is_removed(
     died(journals, page)
     assert recall(ours) == Recollection()
     assert recall(ours, batch=BATCH + 1).whole
+
+
+def test_while_a_page_is_lost_no_other_of_its_sender_is_the_whole_truth(
+    ours: FileJournals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane that only looked at the batch has a blank page; the one that sent has none."""
+    journals, sending = begun(tmp_path)
+    looking = journals.lane(1)
+    looking.begin(REF, BATCH)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", full_disk)
+        sending.handing_over([0])
+    died(journals, sending, looking)
+    assert recall(ours) == Recollection(whole=False)
+
+
+def test_a_recorded_page_tells_that_the_item_is_in_hand_and_nothing_more(
+    ours: FileJournals, tmp_path: Path
+) -> None:
+    journals, before = begun(tmp_path)
+    before.handing_over([0])
+    before.answered(0, Deferred("451 4.2.0 later", Scope.ADDRESS))
+    before.recorded()
+    after = journals.lane(1)
+    after.begin(REF, BATCH)
+    after.handing_over([0])
+    died(journals, before, after)
+    assert recall(ours) == Recollection(frozenset({0}), {}, whole=True)
+    assert list(ours.pages("sender.1")) == [(REF, BATCH)] * 2
 
 
 def test_a_disk_that_is_full_at_the_beginning_leaves_no_page(

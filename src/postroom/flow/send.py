@@ -74,6 +74,7 @@ class Journal(Protocol):
     def begin(self, ref: str, batch: int) -> None: ...
     def handing_over(self, positions: Sequence[int]) -> None: ...
     def answered(self, position: int, outcome: Outcome) -> None: ...
+    def recorded(self) -> None: ...
     def end(self) -> None: ...
 
 
@@ -171,9 +172,9 @@ class Sender:
             except PostroomError:  # a body is missing or cannot be read: no use to try again
                 return await self._hold_for_people(claim, batch)
             await self._send_slices(batch, compiled, lane, journal)
-            # Recorded: what the page told is over. Another lane of ours may have the item before we
-            # hear that it was given back, and its mails must not be judged by our answers.
-            journal.begin(item.ref, item.batch)
+            # Another lane of ours may have the item before we hear that it was given back, and its
+            # mails must not be judged by our answers.
+            journal.recorded()
         return await self._finish(claim, batch)
 
     async def settle_for(self, owner: str, ref: str, batch: int) -> None:
