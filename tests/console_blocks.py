@@ -17,14 +17,15 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.ports import held_port
 
 ADDRESS = "127.0.0.1:8025"
 COMMAND_S_MAX = 60.0  # longer is too long for a reader, too
@@ -172,7 +173,8 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = free_port()
+        self._held = ExitStack()
+        self._port = self._held.enter_context(held_port())
         self._servers: list[tuple[Step, Program]] = []
         self._shell = self._start(["sh"])
 
@@ -192,6 +194,7 @@ class Reader:
     def end(self) -> None:
         for program in [self._shell, *(server for _, server in self._servers)]:
             program.end()
+        self._held.close()
 
     def _run(self, step: Step) -> None:
         self._shell.write(
@@ -255,12 +258,6 @@ def run(text: str, folder: Path) -> None:
         reader.stop_servers()
     finally:
         reader.end()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listed(lines: list[str]) -> str:

@@ -76,9 +76,9 @@ class Azurite:
 class AzuriteOnDisk:
     """An emulator on the real clock that can be stopped and started again with what it kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, blob: int, queue: int, table: int) -> None:
         self._folder = folder
-        self._ports = dict.fromkeys(("blob", "queue", "table"), "0")
+        self._ports = {"blob": str(blob), "queue": str(queue), "table": str(table)}
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -87,7 +87,7 @@ class AzuriteOnDisk:
         return f"azure:{_address(self._ports)}"
 
     def start(self) -> None:
-        """At the ports it had before, if it had any."""
+        """Always at the same ports."""
         options = (*OPTIONS, "--location", str(self._folder))
         self._process = subprocess.Popen(
             _command(options=options, ports=self._ports),
@@ -96,7 +96,7 @@ class AzuriteOnDisk:
             text=True,
             cwd=TOOLS,
         )
-        self._ports = _ports(self._process)
+        assert _ports(self._process) == self._ports
 
     def stop(self) -> None:
         """As a planned stop of the service: it writes down what it has in memory."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from secrets import token_hex
@@ -17,6 +16,7 @@ from postroom.storage.azure_account import Account, parse_account
 from postroom.storage.port import Claim, Insert, Storage, Unavailable, Within
 from tests.contract.engines import MovableClock, all_rows
 from tests.contract.faulty_azure import Fault, FaultyAzure, faulty_azure
+from tests.ports import held_port
 
 TABLE, QUEUE = "message", "azuremailqueue"
 TIMEOUT_S = 60.0
@@ -213,11 +213,10 @@ async def test_pauses_grow_and_what_the_service_asks_for_is_kept(
 
 
 async def test_a_service_that_cannot_be_reached_is_unavailable(clock: MovableClock) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    account = parse_account(f"emulator?blob={port}&queue={port}&table={port}")
-    with pytest.raises(Unavailable, match="cannot be reached"):
-        await AzureStorage.open(account, clock, timeout_s=5)
+    with held_port() as port:
+        account = parse_account(f"emulator?blob={port}&queue={port}&table={port}")
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await AzureStorage.open(account, clock, timeout_s=5)
 
 
 @pytest.mark.parametrize("call", [*READS.values(), WRITES["put"].act], ids=[*READS, "put"])

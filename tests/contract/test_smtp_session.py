@@ -17,6 +17,7 @@ from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters
+from tests.ports import held_port
 
 PASSWORD = "correct horse battery"
 USERS = {"lists": PASSWORD}
@@ -76,11 +77,10 @@ def assert_all_wait_for_the_relay(outcomes: list[Outcome], witness: Witness, wor
 
 
 async def test_a_server_that_cannot_be_reached_defers_all() -> None:
-    async with Sink() as sink:
-        port = sink.port
     witness = Witness()
-    lane = SmtpTransport(SmtpConfig("127.0.0.1", port, Tls.NONE)).lane()
-    outcomes = await lane.send(letters("a@contoso.edu", "b@contoso.edu"), witness)
+    with held_port() as port:
+        lane = SmtpTransport(SmtpConfig("127.0.0.1", port, Tls.NONE)).lane()
+        outcomes = await lane.send(letters("a@contoso.edu", "b@contoso.edu"), witness)
     assert_all_wait_for_the_relay(outcomes, witness, f"cannot connect to 127.0.0.1:{port}: ")
 
 

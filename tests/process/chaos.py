@@ -21,6 +21,7 @@ from postroom.domain.message import Message, OnDoubt
 from postroom.storage.port import StorageError
 from postroom.wiring import Parts
 from tests.contract.azurite import AzuriteOnDisk
+from tests.ports import held_port
 
 MACHINES = ("east", "west")
 ROLES = ("web", "scheduler", "sender", "sender")  # on each machine
@@ -101,14 +102,15 @@ async def chaos(folder: Path, *, people: int, kills: int, outages: int, seed: in
 
 @asynccontextmanager
 async def _house(folder: Path) -> AsyncIterator[tuple[AzuriteOnDisk, House]]:
-    azurite = AzuriteOnDisk(folder / "azurite")
-    await asyncio.to_thread(azurite.start)
-    try:
-        settings = SETTINGS | {"POSTROOM_STORAGE": azurite.address}
-        async with House(folder, ("--chunking", "--delay", "5"), settings) as house:
-            yield azurite, house
-    finally:
-        await asyncio.to_thread(azurite.stop)
+    with held_port() as blob, held_port() as queue, held_port() as table:
+        azurite = AzuriteOnDisk(folder / "azurite", blob=blob, queue=queue, table=table)
+        await asyncio.to_thread(azurite.start)
+        try:
+            settings = SETTINGS | {"POSTROOM_STORAGE": azurite.address}
+            async with House(folder, ("--chunking", "--delay", "5"), settings) as house:
+                yield azurite, house
+        finally:
+            await asyncio.to_thread(azurite.stop)
 
 
 async def _progress(house: House, town: Town, mails: int) -> None:
