@@ -1,4 +1,4 @@
-"""What all tests share: quiet logs, ports that stay free."""
+"""What all tests share: quiet logs, examples that depend on no chance, ports that stay free."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from contextlib import ExitStack
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.ports import held_port
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+# A busy machine is no mistake of the code, and a run of the same code ends as the last one did.
+# `./dev test tests --hypothesis-profile=elsewhere` looks at other examples, every time anew.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("elsewhere", UNHURRIED, derandomize=False)
+settings.register_profile("same", UNHURRIED, derandomize=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -243,8 +243,6 @@ class CountsOnSqlite(CountsAreRight):
 FEW = settings(
     max_examples=40,
     stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 TestCountsAreRight = CountsAreRight.TestCase
 TestCountsAreRight.settings = FEW

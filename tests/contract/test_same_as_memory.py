@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -259,8 +259,6 @@ TestSqliteSameAsMemory = SqliteSameAsMemory.TestCase
 TestSqliteSameAsMemory.settings = settings(
     max_examples=60,
     stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 TestAzureSameAsMemory = AzureSameAsMemory.TestCase
 TestAzureSameAsMemory.settings = settings(  # a call of the emulator takes milliseconds

@@ -357,7 +357,8 @@ LINES = st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([b".", b"..",
 @in_every_shape
 @given(bodies=st.lists(LINES, min_size=1, max_size=4))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_content_arrives_as_it_left(shape: SinkOptions, bodies: list[list[bytes]]) -> None:
     mails = [

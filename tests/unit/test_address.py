@@ -130,7 +130,7 @@ def test_what_is_no_address_is_refused_with_a_sentence(text: str, sentence: str)
         parse_address(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=40), st.sampled_from(["contoso.edu", "bücher.example", "例子.example"]))
 def test_an_address_that_is_taken_is_stable_and_storable(local: str, domain: str) -> None:
     try:
@@ -146,7 +146,7 @@ def test_an_address_that_is_taken_is_stable_and_storable(local: str, domain: str
 _storable_locals = st.text("aZ~/#?ü✓0f-", min_size=1, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_storable_locals, _storable_locals)
 def test_two_identities_never_share_a_storage_key(one: str, other: str) -> None:
     first, second = parse_address(f"{one}@contoso.edu"), parse_address(f"{other}@contoso.edu")

@@ -139,7 +139,7 @@ _pieces = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(_pieces, max_size=12))
 def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) -> None:
     html = "".join(pieces)

@@ -46,7 +46,7 @@ _sharp = st.sampled_from(
 hostile = st.lists(_sharp | st.text(max_size=12), max_size=6).map("".join)
 # Braces are spelt out in a template, which makes them longer.
 subjects = hostile.filter(lambda typed: len(escape_braces(typed)) <= SUBJECT_CHARS_MAX)
-examples = settings(max_examples=250, deadline=None)
+examples = settings(max_examples=250)
 
 
 def spliced(parts: MailParts, values: dict[str, str] | None = None) -> list[bytes]:

@@ -82,7 +82,7 @@ def test_a_missing_or_blank_value_falls_back() -> None:
     assert fill(template, {}) == fill(template, {"name": " "}) == "friend"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("{}\"' a"), max_size=12), st.sampled_from(["", "{{ x }}"]))
 def test_escaped_braces_say_just_the_literal(literal: str, after: str) -> None:
     parsed = parse(escape_braces(literal) + after)
@@ -226,7 +226,7 @@ HOSTILE = compile_html(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text(max_size=30)
     | st.text(st.sampled_from("<>\"'&;/=- ab!"), max_size=30)

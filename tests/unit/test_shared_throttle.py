@@ -91,7 +91,7 @@ class Webs:
         return (self.number - 1) * (self.rate.credit * 1.5 + 2 * ROUND)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 # A long pause, in which one call was not worth telling: it pays for nothing that comes after it.
 @example("slow", 2, [(0.0, 12, 0.0, 1), (3.9, 2, 0.5, 1), (0.1, 200, 0.5, 1)])
 @example("slow", 2, [(0.0, 11, 0.7, 1), (1.0, 30, 0.0, 1), (0.0, 22, 0.3, 1)])

@@ -85,7 +85,7 @@ async def live_through(world: World, senders: list[Sender], step: Step) -> None:
     await pass_time(world, awake, step.while_s)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([2.5, 5.0, 40.0, 500.0]),
     st.lists(st.floats(-10.0, 10.0), min_size=4, max_size=4),
