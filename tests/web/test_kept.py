@@ -136,10 +136,10 @@ async def test_a_form_of_another_site_is_not_given_back(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], how: Any
 ) -> None:
     """Also if it fails before anybody has looked where it came from."""
-    monkeypatch.setattr(security, "ORDINARY", Room(answer_s=0.05))
     answers = [await editor.browser.post("/admin/lists/new", data=NEW_LIST, headers=headers)]
     monkeypatch.setattr("postroom.web.visitor.check_where_from", lambda _request: None)
     monkeypatch.setattr(users, "find_session", how)
+    monkeypatch.setattr(security, "ORDINARY", Room(answer_s=0.05))
     answers += [await editor.browser.post("/admin/lists/new", data=NEW_LIST, headers=headers)]
     assert [answer.status_code for answer in answers] == [403, 503]
     for answer in answers:
