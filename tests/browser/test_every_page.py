@@ -97,6 +97,7 @@ async def _upload(site: RunningSite, page: Page, folder: Path) -> str:
         await page.goto(f"{site.url}/admin/imports/new?list={LIST}")
         await page.get_by_label("File").set_input_files(people)
         await page.get_by_role("button", name="Upload").click()
+        await page.wait_for_url("**/columns")
         if is_looked_over:
             await page.get_by_label("Why may they be mailed?").fill("They asked for it")
             await page.get_by_role("button", name="Look it over").click()

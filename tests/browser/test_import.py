@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from tests.browser.signed_in import sign_in_page
 
 PEOPLE = 10_000
 RUN_S_MAX = 60.0
+RUN_PAGE = re.compile(r"/admin/imports/[\w-]+$")
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
@@ -46,6 +48,7 @@ def people(tmp_path: Path) -> Path:
 
 async def until_it_is_over(site: RunningSite, page: Page) -> None:
     """Without script a person asks again; the row tells when that pays."""
+    await page.wait_for_url(RUN_PAGE)
     path = page.url.removeprefix(f"{site.url}/admin/imports/")
 
     async def is_over() -> bool:
@@ -166,6 +169,7 @@ async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
     await page.goto(f"{site.url}/admin/imports/new?list={list_name}")
     await page.get_by_label("File").set_input_files(people)
     await page.get_by_role("button", name="Upload").click()
+    await page.wait_for_url("**/columns")
     columns = page.url
     person = f"{site.url}/admin/subscribers/{list_name}/{one.guid}"
     for url in (
