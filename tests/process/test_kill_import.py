@@ -99,8 +99,10 @@ async def opened(folder: Path, port: int) -> AsyncIterator[Site]:
         house.overrides |= {"POSTROOM_BIND": f"127.0.0.1:{port}", "POSTROOM_URL": url}
         async with house.parts() as parts:
             await house.people(parts, 0)
-            browser = httpx2.AsyncClient(base_url=url, cookies={"postroom": await _token(parts)})
-            async with browser:
+            cookies = {"postroom": await _token(parts)}
+            async with httpx2.AsyncClient(
+                base_url=url, cookies=cookies, timeout=START_S
+            ) as browser:
                 site = Site(house, parts, browser, await house.start("web"))
                 await until(site._is_ready, within_s=START_S)
                 await site.upload()

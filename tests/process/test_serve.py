@@ -11,7 +11,7 @@ import pytest
 
 from postroom.bench.house import House, books, until
 
-PEOPLE = 3_000
+PEOPLE = 10_000  # so many that a sender is not through with them before it was interrupted
 
 
 def roles_awake(house: House) -> int:
