@@ -10,6 +10,7 @@ import pytest
 
 from postroom.settings import BadSettings, Settings, load
 from postroom.wiring import listening
+from tests.ports import held_port
 
 
 def has_ipv6() -> bool:
@@ -53,10 +54,10 @@ def test_it_listens_on_an_ipv4_address_or_a_name(address: str) -> None:
 
 
 def test_the_address_is_free_again_afterwards() -> None:
-    with listening(bound_to("127.0.0.1:0")) as listener:
-        port = listener.getsockname()[1]
-    with listening(bound_to(f"127.0.0.1:{port}")) as again:
-        assert greets(again)
+    with held_port() as port:
+        for _ in range(2):
+            with listening(bound_to(f"127.0.0.1:{port}")) as listener:
+                assert greets(listener)
 
 
 def test_an_address_that_is_taken_is_told_by_the_name_of_its_setting() -> None:
