@@ -41,6 +41,7 @@ class Fault(StrEnum):
 class FaultyAzure:
     def __init__(self) -> None:
         self.plan: list[Fault] = []
+        self.holds: Callable[[web.Request], bool] = lambda _request: False  # these hang as well
         self.seen: list[str] = []  # what arrived: the method and the last part of the path
         self._released = asyncio.Event()
         self._client = aiohttp.ClientSession(auto_decompress=False)
@@ -52,6 +53,8 @@ class FaultyAzure:
     async def answer(self, upstream: URL, request: web.Request) -> web.StreamResponse:
         self.seen.append(f"{request.method} {request.path.rpartition('/')[2]}")
         fault = self.plan.pop(0) if self.plan else Fault.NONE
+        if self.holds(request):
+            fault = Fault.HANGS
         match fault:
             case Fault.NONE:
                 return await self._passed(upstream, request)

@@ -89,7 +89,7 @@ async def run(people: int, folder: Path) -> None:
             await house.people(parts, people)
             await house.message(parts)
             await fan_out(parts)
-        house.overrides["THERE"] = address_of(azurite())
+        house.overrides["THERE"] = address_of(azurite().account)
         there = ("--to", "env:THERE")
         back = ("--from", "env:THERE", "--to", last)
         first = await leg("file → Azurite", house, there, "mailinglist", people // 2)

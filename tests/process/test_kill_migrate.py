@@ -7,20 +7,22 @@ import secrets
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from postroom import wiring
 from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
 from postroom.records import migrations
+from postroom.storage.azure_account import Account
 from postroom.storage.port import Storage, Within
-from tests.contract.azurite import Azurite, azurite
+from tests.contract.azurite import azurite
+from tests.contract.faulty_azure import faulty_azure
 
 PEOPLE = 3_000
 RUN_S_MAX = 120.0
 
 
-def address_of(emulator: Azurite) -> str:
-    account = emulator.account
+def address_of(account: Account) -> str:
     ports = {
         service: url.split(":")[2].split("/")[0]
         for service, url in (
@@ -50,6 +52,10 @@ async def has_more(storage: Storage, before: int) -> bool:
     return await rows_of_list(storage) > min(before, 900)
 
 
+def asks_for_a_second_page(request: web.Request) -> bool:
+    return "NextPartitionKey" in request.query
+
+
 async def finish(house: House, *options: str) -> dict[str, object]:
     migration = await house.start("migrate", *options, "--json")
     assert await migration.wait(within_s=RUN_S_MAX) == 0, migration.log.read_text()
@@ -64,7 +70,7 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
         async with house.parts() as parts:
             await house.people(parts, PEOPLE)
             await house.message(parts)
-        house.overrides["THERE"] = address_of(azurite())
+        house.overrides["THERE"] = address_of(azurite().account)
         there = ("--to", "env:THERE", "--to-prefix", prefix)
         back = (
             "--from",
@@ -80,9 +86,13 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
         async with wiring.opened_storage(account, clock) as storage:
             await kill_on_the_way(house, storage, *there)
         first = await finish(house, *there)
-        async with wiring.opened_storage(file, clock) as storage:
-            await kill_on_the_way(house, storage, *back)
-        last = await finish(house, *back)
+        async with faulty_azure() as (azure, passing):
+            house.overrides["THERE"] = address_of(passing)
+            azure.holds = asks_for_a_second_page  # a file is written too fast to be caught at it
+            async with wiring.opened_storage(file, clock) as storage:
+                await kill_on_the_way(house, storage, *back)
+            azure.holds = lambda _request: False
+            last = await finish(house, *back)
         assert first["parts"] == last["parts"]
         assert first["equal"]
         assert last["moved"]
