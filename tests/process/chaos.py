@@ -57,7 +57,7 @@ class Town:
     async def kill_one(self, chance: random.Random) -> str:
         """kill -9, and start again on the same machine; its role."""
         role, machine, process = victim = chance.choice(self.running)
-        await process.kill()
+        await process.end()  # it may have ended by itself a moment ago
         self.running.remove(victim)
         await self._start(role, machine)
         return role
