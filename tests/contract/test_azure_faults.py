@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from postroom.bench.ports import held_port
 from postroom.clock import WallClock
 from postroom.storage.azure import AzureStorage
 from postroom.storage.azure_account import Account, parse_account
@@ -18,7 +19,6 @@ from postroom.storage.azure_patience import READ_TRIES, Patience
 from postroom.storage.port import Claim, Insert, Storage, Unavailable, Within
 from tests.contract.engines import MovableClock, all_rows
 from tests.contract.faulty_azure import Fault, FaultyAzure, faulty_azure
-from tests.ports import held_port
 
 TABLE, QUEUE = "message", "azuremailqueue"
 TIMEOUT_S = 60.0

@@ -13,11 +13,11 @@ import pytest
 import trustme
 import uvloop
 
+from postroom.bench.ports import held_port
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters
-from tests.ports import held_port
 
 PASSWORD = "correct horse battery"
 USERS = {"lists": PASSWORD}

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.bench.house import House, Process, books, until
+from postroom.bench.ports import held_port
 from postroom.domain.message import Message, OnDoubt
 from postroom.storage.port import StorageError
 from postroom.wiring import Parts
 from tests.contract.azurite import AzuriteOnDisk
-from tests.ports import held_port
 
 MACHINES = ("east", "west")
 ROLES = ("web", "scheduler", "sender", "sender")  # on each machine

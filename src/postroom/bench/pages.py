@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import socket
 import statistics
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from postroom.bench.house import LIST, House, is_completed, until
+from postroom.bench.ports import held_port
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
 from postroom.flow import sign_in
@@ -58,12 +58,11 @@ class PageFigures(msgspec.Struct, frozen=True):
 
 
 async def measure_pages(people: int, say: Callable[[str], None]) -> PageFigures:
-    with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder, held_port() as port:
         async with House(Path(folder)) as house, house.parts() as parts:
             say(f"{people:,} people join")
             await house.people(parts, people)
             await counts.fold(parts.storage.tables, LIST)
-            port = _free_port()
             house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
             roles = [(role, await house.start(role)) for role in ROLES]
             await until(lambda: _is_listening(port), within_s=READY_S)
@@ -179,11 +178,6 @@ async def _session(parts: Parts) -> str:
     )
     await users.add(tables, user)
     return await sign_in.begin(tables, user, Browser("127.0.0.1", "bench"), now)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 async def _is_listening(port: int) -> bool:
