@@ -9,23 +9,21 @@ Commit point: the completion of the item.
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from postroom.clock import Clock
 from postroom.domain.consent import Event, Trace
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
+from postroom.domain.outcome import Outcome, Sent
 from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, ConfirmItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import bury, complete, start_over
+from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
 from postroom.storage.port import Claim, Storage, Tables
 from postroom.transport.port import ALWAYS, Lane, Mail, Permit
 
-TAKES_MAX = 5
-FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits
 RULES = RetryRules(first_s=30.0, longest_s=1800.0)
 _BY_MAIL = Trace(source="confirmation mail")
 
@@ -70,7 +68,7 @@ async def mail_confirmation(
     if isinstance(outcome, Sent):
         mailed = _BY_MAIL.consent(Event.MAILED, clock.now())
         await consents.note(storage.tables, item.list_name, key, mailed)
-    await _conclude(storage, claim, outcome)
+    await conclude(storage.queues, claim, outcome, RULES)
     return outcome
 
 
@@ -81,19 +79,3 @@ async def _written(tables: Tables, item: ConfirmItem, writer: Writer) -> tuple[s
     if mailing_list is None or found is None or found[0].verified:
         return None
     return found[0].key, writer.confirmation(mailing_list, found[0])
-
-
-async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
-    match outcome:
-        case Sent() | Rejected():  # refused for good: nobody to ask
-            await complete(storage.queues, claim)
-        case Deferred(scope=Scope.PROVIDER):
-            await start_over(storage.queues, claim, FAULT_DELAY_S)
-        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
-            await bury(storage.queues, claim)
-        case Deferred() | Unknown():
-            await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
-        case Untried():
-            await start_over(storage.queues, claim, FAULT_DELAY_S)
-        case _:
-            assert_never(outcome)

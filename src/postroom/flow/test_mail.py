@@ -8,21 +8,20 @@ Commit point: the completion of the item.
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from postroom.domain.address import Address, parse_address
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.message import Message
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, Untried
-from postroom.domain.retry import RetryRules, retry_after_s
+from postroom.domain.outcome import Outcome
+from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, users
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import bury, complete, start_over
+from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
 from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
 from postroom.transport.port import ALWAYS, Lane, Mail, Permit
 
-TAKES_MAX = 5
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 
@@ -56,7 +55,7 @@ async def mail_test(
         await start_over(storage.queues, claim, wait_s)
         return None
     [outcome] = await lane.send([mail], permit)
-    await _conclude(storage, claim, outcome)
+    await conclude(storage.queues, claim, outcome, RULES)
     return outcome
 
 
@@ -70,17 +69,3 @@ async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail | 
         return await writer.trial(message, parse_address(user[0].address), item.nonce)
     except (BadInput, NotFound, Unreadable):
         return None
-
-
-async def _conclude(storage: Storage, claim: Claim, outcome: Outcome) -> None:
-    match outcome:
-        case Sent() | Rejected():
-            await complete(storage.queues, claim)
-        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
-            await bury(storage.queues, claim)
-        case Deferred() | Unknown():
-            await storage.queues.release(claim, delay_s=retry_after_s(claim.taken, RULES))
-        case Untried():
-            await start_over(storage.queues, claim, RULES.first_s)
-        case _:
-            assert_never(outcome)

@@ -5,9 +5,29 @@ Such a mail needs no ledger. Whoever lost the item while it was at it may have s
 
 from __future__ import annotations
 
+from typing import assert_never
+
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
+from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.storage.port import DEAD_LETTERS, Claim, ClaimLost, Queues
 
+TAKES_MAX = 5
+FAULT_DELAY_S = 10.0  # our provider is in trouble, or we are to stop: the item waits
 START_OVER_S = 10.0  # more than putting an item takes
+
+
+async def conclude(queues: Queues, claim: Claim, outcome: Outcome, rules: RetryRules) -> None:
+    match outcome:
+        case Sent() | Rejected():  # refused for good: nobody to mail to
+            await complete(queues, claim)
+        case Deferred(scope=Scope.PROVIDER) | Untried():
+            await start_over(queues, claim, FAULT_DELAY_S)
+        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
+            await bury(queues, claim)
+        case Deferred() | Unknown():
+            await queues.release(claim, delay_s=retry_after_s(claim.taken, rules))
+        case _:
+            assert_never(outcome)
 
 
 async def complete(queues: Queues, claim: Claim) -> None:
