@@ -251,6 +251,8 @@ class SenderRole:
     async def _has_turn(self) -> bool:
         """Whether to take items; without a share we only look whether there are any."""
         turns = self.turns
+        if turns and turns.shares.is_in_the_dark:
+            await turns.ask()  # before anything is taken: a take counts
         if turns is None or not turns.is_limited:
             return True
         if turns.has_share:

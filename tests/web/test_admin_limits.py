@@ -77,6 +77,18 @@ async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_i
     assert ">1,000,000<" in third
 
 
+async def test_a_limit_that_cannot_be_read_is_told_and_can_be_set_again(owner: Worker) -> None:
+    await put(owner, ALL_MAILS)
+    tables = owner.office.storage.tables
+    row = await tables.get("service", "limit", TRANSPORT)
+    assert row
+    await tables.upsert("service", "limit", TRANSPORT, {**row.properties, "v": 99})
+    assert "no mail leaves until it can" in await shown(owner)
+    typed = fields_of(await shown(owner, change=TRANSPORT), SET) | {"mails_per_second": "5"}
+    assert (await owner.post(SET, **typed)).status_code == 303
+    assert await stored(owner) == [Limit(TRANSPORT, 5.0)]
+
+
 async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
     await put(owner, ALL_MAILS, Limit(DOMAIN, 12_345.5))
     of_all = fields_of(await shown(owner, change=TRANSPORT), SET)

@@ -52,10 +52,9 @@ def show_(as_json: AsJson = False) -> None:
     async def job(parts: Parts) -> dict[str, LimitRow]:
         return await rate_limits.all_limits(parts.storage.tables)
 
-    found = [(row.limit(name), len(row.shares)) for name, row in work(job).items()]
-    data = [_data(limit) | {"senders": senders} for limit, senders in found]
-    lines = [f"{_told(limit)} ({senders} senders now)" for limit, senders in found]
-    show(data, as_json, *lines)
+    found = work(job)
+    data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
+    show(data, as_json, *(_line(row.limit(name), row) for name, row in found.items()))
     if not found and not as_json:
         tell("There is no limit: mails leave as fast as the server takes them.")
 
@@ -71,6 +70,15 @@ def clear(domain: Domain = "", as_json: AsJson = False) -> None:
 
     work(job)
     show({"name": name}, as_json, f"There is no limit for {whom(name)} any more.")
+
+
+def _line(limit: Limit, row: LimitRow) -> str:
+    if not row.is_readable:
+        return (
+            f"{whom(limit.name)}: cannot be read, and no mail leaves until it can: "
+            "set it again, or clear it."
+        ).capitalize()
+    return f"{_told(limit)} ({len(row.shares)} senders now)"
 
 
 def _told(limit: Limit) -> str:

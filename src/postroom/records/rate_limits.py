@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+import structlog
 
 from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, Limit, Share
 from postroom.domain.texts import _
-from postroom.records.rows import readable_rows, to_properties
-from postroom.storage.port import Conflict, Replace, Tables, Within
+from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
+from postroom.storage.port import Conflict, Replace, Row, Tables, Within
 
+log = structlog.get_logger("limits")
 LIMITS_MAX = 50  # all of them are read together, and renewed by one batch
 TRIES_MAX = 20  # of a person's change against the senders' renewals
 _TABLE, _PARTITION, _DOMAIN = "service", "limit", "domain:"
@@ -29,6 +31,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
     shares: dict[str, Share] = {}
     etag: str = ""  # as it stands in storage
+    is_readable: bool = True  # no sender goes on without knowing what it says
 
     def limit(self, name: str) -> Limit:
         return Limit(name, self.mails_per_s, self.connections)
@@ -37,10 +40,19 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
 async def all_limits(tables: Tables) -> dict[str, LimitRow]:
     """Every limit by its name: `transport` first, then the domains in order."""
     found = {
-        row.key.removeprefix(_DOMAIN): msgspec.structs.replace(kept, etag=row.etag)
-        async for kept, row in readable_rows(tables, _TABLE, Within(_PARTITION), LimitRow)
+        row.key.removeprefix(_DOMAIN): _limit_row(row)
+        async for row in all_rows(tables, _TABLE, Within(_PARTITION))
     }
     return {name: found[name] for name in sorted(found, key=lambda each: (each != TRANSPORT, each))}
+
+
+def _limit_row(row: Row) -> LimitRow:
+    try:
+        kept = from_properties(row.properties, LimitRow)
+    except Unreadable as error:
+        log.error("row_unreadable", table=_TABLE, key=row.key, error=str(error)[:200])
+        kept = LimitRow(is_readable=False)
+    return msgspec.structs.replace(kept, etag=row.etag)
 
 
 async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:

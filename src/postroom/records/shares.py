@@ -28,6 +28,7 @@ from postroom.domain.rate_limit import (
     fair_share,
     lower_of,
     next_share,
+    whom,
 )
 from postroom.domain.texts import _
 from postroom.records import rate_limits
@@ -93,6 +94,7 @@ class Shares:
         self._known_at = NEVER
         self._renewals = 0  # counted here and not in the row, which may forget us meanwhile
         self._renewing = asyncio.Lock()
+        self.is_in_the_dark = False  # the last look did not tell
 
     async def look(self) -> None:
         """Before an item is begun: know the limits; StorageError if they cannot be known.
@@ -143,9 +145,11 @@ class Shares:
             return
         try:
             await self._renew()
+            self.is_in_the_dark = False
         except StorageError as error:
+            self.is_in_the_dark = True
             self._look_at = self.now_s() + ASK_EVERY_S
-            log.warning("shares_not_renewed", error=type(error).__name__)
+            log.warning("shares_not_renewed", error=type(error).__name__, words=str(error)[:200])
 
     async def _renew(self) -> None:
         """Read all limits; take, keep or give up our share of each by one guarded write."""
@@ -153,6 +157,7 @@ class Shares:
             looked_at = self.now_s()
             self._renewals += 1
             rows = await rate_limits.all_limits(self._tables)
+            _check_readable(rows)
             self._learn(rows, looked_at)
             divided = {name: self._divided(name, row) for name, row in rows.items()}
             changed = {name for name, row in rows.items() if self._is_new(name, row, divided[name])}
@@ -224,6 +229,17 @@ class Shares:
 
     def now_s(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _check_readable(rows: Mapping[str, LimitRow]) -> None:
+    for name, row in rows.items():
+        if not row.is_readable:
+            raise Unavailable(
+                _(
+                    "The limit for {whom} cannot be read: set it again, or clear it.",
+                    whom=whom(name),
+                )
+            )
 
 
 def _same(one: Share, other: Share) -> bool:

@@ -112,7 +112,7 @@ def _if_any(check: Callable[[str], T]) -> Callable[[str], T | None]:
 
 async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
     found = await rate_limits.all_limits(desk_of(request).storage.tables)
-    rows = [(row.limit(name), whom(name), len(row.shares)) for name, row in found.items()]
+    rows = [(row.limit(name), whom(name), row) for name, row in found.items()]
     return show(request, visitor, "limits/index.html", status, rows=rows, form=form)
 
 
