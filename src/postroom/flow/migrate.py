@@ -15,15 +15,17 @@ Dies half-way: the same command goes on. Nothing starts on a target that is mark
     before the target is unmarked  compared again, then unmarked
 The source changes meanwhile (a web role nobody stopped): the comparison finds it, the place goes
 back to the beginning, and the next run writes what differs and deletes what is gone.
-Two at once: the later one takes the mark over; the other is told when it next notes its place.
+Two at once: the later one takes the mark over; the other looks at it before it writes, at most once
+a second, and ends. So does one that was suspended meanwhile: the target may be open by then.
 Commit point: the deletion of the target's mark.
 """
 
 from __future__ import annotations
 
 import secrets
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -34,9 +36,9 @@ from postroom.domain.errors import NotFound, WrongState
 from postroom.records import carried_items, comparisons, leases, migrations
 from postroom.records.comparisons import BLOBS, Compared
 from postroom.records.likenesses import Flight, Writer, surely
-from postroom.records.migrations import Migration, Standing
+from postroom.records.migrations import Migration, Standing, TakenOver
 from postroom.records.side_by_side import Place, blob_names, is_empty, row_pairs
-from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Storage, Tables
+from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Conflict, Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
@@ -45,6 +47,8 @@ BLOBS_A_NOTE = 200
 ROWS_TOLD_EVERY = 1000
 BATCHES_IN_FLIGHT = 16  # enough for a line of 20 ms, and for a group commit to pay
 BLOBS_IN_FLIGHT = 4  # each may have 64 MiB
+SURE_FOR = timedelta(seconds=1)  # that the target is ours: a look before every write would cost
+BEGINNINGS_MAX = 5  # while another command begins or notes its place
 # No mail to a single person waits longer for its next try (confirm.py, test_mail.py).
 HIDDEN_S_MAX = 35 * 60.0
 
@@ -130,6 +134,15 @@ class _Log:
     journey: Journey
     mark: Migration
     etag: str
+    sure_until: datetime
+
+    async def may_write(self) -> None:
+        """TakenOver if the target is another's, or open: we may have slept for hours."""
+        now = self.journey.clock.now()
+        if now < self.sure_until:
+            return
+        await migrations.check_run(self.journey.target.tables, self.mark.run)
+        self.sure_until = now + SURE_FOR
 
     async def note(self, stage: str, place: Place = ("", ""), **changes: Any) -> None:
         partition, key = place
@@ -151,11 +164,20 @@ class _Log:
 
 
 async def _begin(journey: Journey) -> _Log:
+    """Looked at anew if another command changes either row meanwhile."""
+    for _ in range(BEGINNINGS_MAX):
+        with suppress(Conflict):
+            return await _begun(journey)
+    raise TakenOver
+
+
+async def _begun(journey: Journey) -> _Log:
     """Close the source, then mark the target: in this order a death leaves what can be told."""
+    now = journey.clock.now()
     here = await migrations.find(journey.source.tables)
     there = await migrations.find(journey.target.tables)
     await _check_ends(journey, here and here[0], there and there[0])
-    closed = await _close(journey, here and here[0])
+    closed = await _close(journey, here)
     run = secrets.token_hex(8)
     if there and there[0].closing == closed.closing:
         mark = msgspec.structs.replace(there[0], run=run)
@@ -168,7 +190,8 @@ async def _begin(journey: Journey) -> _Log:
             run=run,
             stage=STAGES[0],
         )
-    return _Log(journey, mark, await migrations.write(journey.target.tables, mark))
+    etag = await migrations.take(journey.target.tables, mark, there and there[1])
+    return _Log(journey, mark, etag, now + SURE_FOR)
 
 
 async def _check_ends(journey: Journey, here: Migration | None, there: Migration | None) -> None:
@@ -195,8 +218,9 @@ async def _check_ends(journey: Journey, here: Migration | None, there: Migration
         )
 
 
-async def _close(journey: Journey, here: Migration | None) -> Migration:
-    """From here on nothing starts on the source."""
+async def _close(journey: Journey, found: tuple[Migration, str] | None) -> Migration:
+    """From here on nothing starts on the source; Conflict if its row has changed."""
+    here, etag = found or (None, None)
     if here and here.standing is not Standing.OPEN and here.other == journey.target_name:
         return here
     is_closed = here is not None and here.standing is Standing.CLOSED
@@ -206,7 +230,7 @@ async def _close(journey: Journey, here: Migration | None) -> Migration:
         closing=here.closing if here and is_closed else secrets.token_hex(8),
         other=journey.target_name,
     )
-    await migrations.write(journey.source.tables, closed)
+    await migrations.take(journey.source.tables, closed, etag)
     return closed
 
 
@@ -240,7 +264,7 @@ async def _copy_table(journey: Journey, log: _Log, table: str) -> None:
     tables = journey.source.tables, journey.target.tables
     pairs = row_pairs(*tables, table, log.place_in(table))
     async with Flight(BATCHES_IN_FLIGHT) as flight, aclosing(pairs):
-        writer, done = Writer(flight, tables[1], table, journey.clock), 0
+        writer, done = Writer(flight, tables[1], table, journey.clock, log.may_write), 0
         async for pair in pairs:
             await writer.mend(pair)
             done += 1
@@ -261,7 +285,7 @@ async def _copy_blobs(journey: Journey, log: _Log) -> None:
         async for name, is_here, is_there in names:
             if name <= after[1]:
                 continue
-            await flight.start(_mend_blob(journey, name, is_here, is_there))
+            await flight.start(_mend_blob(log, name, is_here, is_there))
             done += 1
             journey.watch.reached(BLOBS, done)
             if done % BLOBS_A_NOTE == 0 or not journey.watch.may_go_on():
@@ -276,13 +300,17 @@ async def _arrive(log: _Log, stage: str, place: Place) -> None:
         raise Stopped
 
 
-async def _mend_blob(journey: Journey, name: str, is_here: bool, is_there: bool) -> None:
-    source, target = journey.source.blobs, journey.target.blobs
+async def _mend_blob(log: _Log, name: str, is_here: bool, is_there: bool) -> None:
+    source, target = log.journey.source.blobs, log.journey.target.blobs
     content = await source.get(name) if is_here else None
-    if content is None:
-        await surely(lambda: target.delete(name), journey.clock)
-    elif not is_there or await target.get(name) != content:
-        await surely(lambda: target.put(name, content), journey.clock)
+    if content is not None and is_there and await target.get(name) == content:
+        return
+
+    async def mend() -> None:
+        await log.may_write()
+        await (target.delete(name) if content is None else target.put(name, content))
+
+    await surely(mend, log.journey.clock)
 
 
 async def _carry_items(journey: Journey, log: _Log) -> dict[str, int]:
@@ -303,6 +331,7 @@ async def _carry_items(journey: Journey, log: _Log) -> dict[str, int]:
             journey.clock,
             wait_s=HIDDEN_S_MAX if queue == SUBSCRIBE_QUEUE else wait_s,
             may_go_on=partial(_may_carry_on, journey, queue),
+            may_write=log.may_write,
         )
         if not journey.watch.may_go_on():
             raise Stopped

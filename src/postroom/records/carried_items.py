@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from postroom.clock import Clock
@@ -32,12 +32,14 @@ async def carry(
     *,
     wait_s: float,
     may_go_on: Callable[[int], bool],
+    may_write: Callable[[], Awaitable[None]],
 ) -> int:
     """Every item that shows, or comes to within `wait_s`; how many.
 
-    `may_go_on` is asked with how many are through; after a no the rest stays behind.
+    `may_go_on` is asked with how many are through; after a no the rest stays behind. `may_write`
+    is awaited before the target is changed, and raises if it is another's by now.
     """
-    await _empty(target, queue, clock)
+    await _empty(target, queue, clock, may_write)
     until = clock.now() + timedelta(seconds=wait_s)
     taken: dict[str, Claim] = {}
     try:
@@ -45,6 +47,7 @@ async def carry(
             claims = await source.claim(queue, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
             new = [claim for claim in claims if claim.item not in taken]
             taken |= {claim.item: claim for claim in claims}
+            await may_write()
             await target.put(queue, *(claim.body for claim in new))
             if new:
                 continue
@@ -64,12 +67,16 @@ async def bodies_that_show(queues: Queues, queue: str) -> list[str] | None:
     return sorted(item.body for item in items)
 
 
-async def _empty(queues: Queues, queue: str, clock: Clock) -> None:
+async def _empty(
+    queues: Queues, queue: str, clock: Clock, may_write: Callable[[], Awaitable[None]]
+) -> None:
     """Nobody else works with the target: whatever is in it was put there by an earlier run."""
     patience = timedelta(seconds=EMPTIED_WITHIN_S)
     until = clock.now() + patience
     while await queues.length(queue):
+        await may_write()
         claims = await queues.claim(queue, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
+        await may_write()
         for claim in claims:
             with contextlib.suppress(ClaimLost):
                 await queues.complete(claim)

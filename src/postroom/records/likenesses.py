@@ -78,13 +78,24 @@ class Flight:
 
 
 class Writer:
-    """Makes a table like its source's, in batches of one partition each."""
+    """Makes a table like its source's, in batches of one partition each.
 
-    def __init__(self, flight: Flight, tables: Tables, table: str, clock: Clock) -> None:
+    `may_write` is awaited before every write, and raises if the table is another's by now.
+    """
+
+    def __init__(
+        self,
+        flight: Flight,
+        tables: Tables,
+        table: str,
+        clock: Clock,
+        may_write: Callable[[], Awaitable[None]],
+    ) -> None:
         self._flight = flight
         self._tables = tables
         self._table = table
         self._clock = clock
+        self._may_write = may_write
         self._partition = ""
         self._rows: list[Upsert] = []
         self._bytes = 0
@@ -116,11 +127,20 @@ class Writer:
             await self._flight.start(self._write(self._partition, rows))
 
     async def _write(self, partition: str, rows: list[Upsert]) -> None:
+        async def write() -> None:
+            await self._may_write()
+            await self._tables.batch(self._table, partition, rows)
+
         try:
-            await surely(lambda: self._tables.batch(self._table, partition, rows), self._clock)
+            await surely(write, self._clock)
         except ValueError as error:
             raise BadInput(f"The target cannot keep a row of {self._table}: {error}.") from error
 
     async def _delete(self, partition: str, key: str) -> None:
         """One by one: in a batch, a row that is gone already would be a conflict."""
-        await surely(lambda: self._tables.delete(self._table, partition, key), self._clock)
+
+        async def delete() -> None:
+            await self._may_write()
+            await self._tables.delete(self._table, partition, key)
+
+        await surely(delete, self._clock)

@@ -54,6 +54,21 @@ async def write(tables: Tables, migration: Migration) -> str:
     return await tables.upsert(TABLE, PARTITION, _KEY, to_properties(migration))
 
 
+async def take(tables: Tables, migration: Migration, etag: str | None) -> str:
+    """The new etag; Conflict unless the row is still the one that was seen, or still absent."""
+    properties = to_properties(migration)
+    if etag is None:
+        return await tables.insert(TABLE, PARTITION, _KEY, properties)
+    return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
+
+
+async def check_run(tables: Tables, run: str) -> None:
+    """TakenOver if the target is another's, or filled already."""
+    found = await find(tables)
+    if found is None or found[0].run != run:
+        raise TakenOver
+
+
 async def replace(tables: Tables, migration: Migration, etag: str) -> str:
     """The new etag, also if an earlier try took effect; TakenOver if the target is another's."""
     properties = to_properties(migration)

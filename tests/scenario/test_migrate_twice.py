@@ -1,0 +1,81 @@
+"""Moving house: a command that slept while another one finished touches nothing any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from postroom.domain.errors import WrongState
+from postroom.flow import migrate
+from postroom.records import likenesses, migrations
+from postroom.records.migrations import TakenOver
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Storage
+from tests.contract.engines import MovableClock
+from tests.scenario.moving_house import LIST, Fate, Mortal, everything, move
+
+RUNS_MAX = 300
+READS = {"get", "scan", "list", "claim", "length", "peek"}
+
+
+class Nap(Fate):
+    """A process that is suspended before one of its reads, while the world goes on."""
+
+    def __init__(
+        self, at: int, clock: MovableClock, meanwhile: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        super().__init__()
+        self.night: asyncio.Task[None] | None = None
+        self._read_at = at
+        self._clock = clock
+        self._meanwhile = meanwhile
+
+    async def call(self, method: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        self.calls += method.__name__ in READS
+        if self.calls == self._read_at and self.night is None:
+            self._clock.move(60)  # whatever it had claimed shows again
+            self.night = asyncio.create_task(self._meanwhile())
+        if self.night:
+            await asyncio.shield(self.night)  # all of it sleeps
+        return await method(*values, **named)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(likenesses, "BATCH_CHANGES_MAX", 4)
+    monkeypatch.setattr(migrate, "ROWS_A_NOTE", 30)
+
+
+async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open_target(
+    source: Storage, clock: MovableClock, small: None
+) -> None:
+    """Suspended by Ctrl-Z, say, and taken for hung."""
+    for at in range(1, RUNS_MAX):
+        target = MemoryStorage(clock, page_rows=50)
+
+        async def the_other_finishes(target: Storage = target) -> None:
+            await move(source, target, clock)
+            await target.tables.upsert("mailinglist", LIST, "email:new@contoso.edu", {"v": 1})
+            await target.tables.upsert("mailinglist", LIST, "mailinglist", {"v": 1, "new": True})
+            await target.queues.put(SUBSCRIBE_QUEUE, "a new item")
+            await target.queues.put(DEAD_LETTERS, "a new letter")
+            await target.blobs.put("new.txt", b"new")
+
+        nap = Nap(at, clock, the_other_finishes)
+        try:
+            await move(Mortal(source, nap), Mortal(target, nap), clock)
+        except (TakenOver, WrongState):
+            assert nap.night, at
+        if nap.night is None:
+            return
+        await nap.night
+        expected = MemoryStorage(clock)
+        await migrate.reopen(source.tables)
+        await the_other_finishes(expected)
+        assert await everything(target, clock) == await everything(expected, clock), at
+        assert await migrations.why_closed(target.tables) == "", at
+        await migrate.reopen(source.tables)
+    raise AssertionError("it reads more than anybody can watch")
