@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from postroom.flow import migrate, sweep
-from postroom.records import migrations
+from postroom.records import carried_items, migrations
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE, Storage, Value
 from tests.contract.engines import MovableClock
 from tests.scenario.moving_house import LIST, everything, journey, move
@@ -131,3 +133,40 @@ async def test_more_items_than_one_claim_holds_for_come_through_once(
     monkeypatch.setattr(target.queues, "put", slowly)
     await move(source, target, clock)
     assert (await everything(target, clock)).items == before.items
+
+
+async def test_waiting_for_an_item_that_hides_uses_up_no_tries_of_the_others(
+    source: Storage, target: Storage, clock: MovableClock
+) -> None:
+    """Whoever works on with the source after all buries what was taken too often."""
+    await source.queues.put(SUBSCRIBE_QUEUE, "an item that hides", delay_s=1800)
+    before = {item.body: item.taken for item in await source.queues.peek(SUBSCRIBE_QUEUE)}
+    await move(source, target, clock)
+    after = {item.body: item.taken for item in await source.queues.peek(SUBSCRIBE_QUEUE)}
+    assert after == {body: taken + 1 for body, taken in before.items()} | {"an item that hides": 1}
+
+
+@pytest.mark.parametrize("queue", [SUBSCRIBE_QUEUE, DEAD_LETTERS])
+async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_along(
+    source: Storage,
+    target: Storage,
+    clock: MovableClock,
+    monkeypatch: pytest.MonkeyPatch,
+    queue: str,
+) -> None:
+    """A web role that nobody stopped was asked for a test mail, which changes no row."""
+    carry = carried_items.carry
+
+    async def and_one_more(*values: Any, **named: Any) -> int:
+        carried = await carry(*values, **named)
+        if values[2] == queue:
+            await source.queues.put(queue, "one more")
+        return carried
+
+    monkeypatch.setattr(carried_items, "carry", and_one_more)
+    found = await move(source, target, clock)
+    assert {part.name: part.differences for part in found if part.differences} == {queue: 1}
+    assert await migrations.why_closed(target.tables)
+    monkeypatch.undo()
+    await move(source, target, clock)
+    assert await everything(target, clock) == await everything(source, clock)

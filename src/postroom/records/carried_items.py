@@ -14,14 +14,19 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 from postroom.clock import Clock
 from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues, StorageError
 
 CLAIM_S = 60.0  # an item that comes round again meanwhile is known by its id
+KEEP_EVERY = timedelta(seconds=CLAIM_S / 3)  # claims are extended: each take counts against an item
 EMPTIED_WITHIN_S = CLAIM_S + 10.0  # what an earlier run had claimed shows again by then
 LOOK_EVERY_S = 1.0
-_GIVEN_BACK_AT_ONCE = 16
+_AT_ONCE = 16  # calls for claims
+
+T = TypeVar("T")
 
 
 async def carry(
@@ -42,8 +47,12 @@ async def carry(
     await _empty(target, queue, clock, may_write)
     until = clock.now() + timedelta(seconds=wait_s)
     taken: dict[str, Claim] = {}
+    keep_at = clock.now() + KEEP_EVERY
     try:
         while may_go_on(len(taken)):
+            if clock.now() >= keep_at:
+                keep_at = clock.now() + KEEP_EVERY
+                taken |= await _kept(source, list(taken.values()))
             claims = await source.claim(queue, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
             new = [claim for claim in claims if claim.item not in taken]
             taken |= {claim.item: claim for claim in claims}
@@ -88,10 +97,25 @@ async def _empty(
             await clock.sleep(LOOK_EVERY_S)
 
 
+async def _kept(queues: Queues, claims: list[Claim]) -> dict[str, Claim]:
+    """The claims with a new lease, by item; one that is lost shows, and is taken once more."""
+    kept = await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
+    return {claim.item: claim for claim in kept}
+
+
 async def _give_back(queues: Queues, claims: list[Claim]) -> None:
     """What storage does not take back shows again by itself."""
-    for start in range(0, len(claims), _GIVEN_BACK_AT_ONCE):
-        some = claims[start : start + _GIVEN_BACK_AT_ONCE]
-        for outcome in await asyncio.gather(*map(queues.release, some), return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, StorageError):
-                raise outcome
+    await _each(queues.release, claims)
+
+
+async def _each(call: Callable[[Claim], Awaitable[T]], claims: list[Claim]) -> list[T]:
+    """A few at once; the answers, without those of calls that storage did not do."""
+    answers: list[T] = []
+    for start in range(0, len(claims), _AT_ONCE):
+        some = claims[start : start + _AT_ONCE]
+        for answer in await asyncio.gather(*map(call, some), return_exceptions=True):
+            if not isinstance(answer, BaseException):
+                answers.append(answer)
+            elif not isinstance(answer, StorageError):
+                raise answer
+    return answers

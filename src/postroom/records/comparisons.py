@@ -129,7 +129,8 @@ async def _compare_queue(
     expected = here if carried is None else carried[queue]
     missing = 0 if carried is None and queue == MAIL_QUEUE else max(0, expected - there)
     sums = [await _sum_of_items(storage, queue) for storage in (source, target)]
-    is_other = here == there and all(sums) and sums[0] != sums[1]
+    is_whole = here == there or queue != MAIL_QUEUE
+    is_other = is_whole and all(sums) and sums[0] != sums[1]
     return Compared(
         name=queue,
         source=here,
