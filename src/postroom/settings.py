@@ -254,25 +254,29 @@ def _from_file(file: Path, mistakes: list[str]) -> dict[str, Any]:
 
 
 def _from_environ(environ: dict[str, str], mistakes: list[str]) -> dict[str, Any]:
+    """A file goes before a value: an image has values, and a deployment names its secrets."""
     values: dict[str, Any] = {}
+    from_files: dict[str, Any] = {}
     for name, value in environ.items():
         if not name.startswith(PREFIX):
             continue
         field = name.removeprefix(PREFIX).lower()
+        named = field.removesuffix("_file")
         if field in Settings.model_fields:
             values[field] = value
-        elif field.removesuffix("_file") in Settings.model_fields:
-            values |= _from_secret_file(field.removesuffix("_file"), name, Path(value), mistakes)
+        elif named in Settings.model_fields:
+            from_files |= _from_secret_file(named, name, Path(value), mistakes)
         else:
             mistakes.append(f"{name}: there is no such setting; docs/settings.md lists them.")
-    return values
+    return values | from_files
 
 
 def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> dict[str, Any]:
     try:
-        return {field: path.read_text().strip()}
-    except OSError as error:
-        mistakes.append(f"{name}: {path} cannot be read ({error.strerror}).")
+        return {field: path.read_text(encoding="utf-8").strip()}
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        mistakes.append(f"{name}: {path} cannot be read ({why}).")
         return {}
 
 
@@ -297,7 +301,7 @@ def as_markdown() -> str:
         f"A setting is read from the environment (`{PREFIX}…`), then from `{FILE}` in the working",
         "folder (lower-case names without the prefix), then its default holds. Every one can also",
         "be given as a file that holds the value, with `_FILE` after its name:",
-        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`.",
+        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. Where both are given, the file counts.",
         "",
         "| setting | default | what it is for |",
         "|---|---|---|",

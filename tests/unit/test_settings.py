@@ -41,6 +41,30 @@ def test_a_secret_may_stand_in_a_file_of_its_own(file: Path, tmp_path: Path) -> 
     assert "word" not in repr(settings)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_goes_before_the_value_whatever_the_order_of_the_environment(
+    file: Path, tmp_path: Path, is_first: bool
+) -> None:
+    """The image names a storage of its own; a deployment names the file with the real one."""
+    (tmp_path / "storage").write_text("azure:emulator\n")
+    environ = {
+        "POSTROOM_STORAGE": "sqlite:////data/postroom.db",
+        "POSTROOM_STORAGE_FILE": str(tmp_path / "storage"),
+    }
+    settings = load(environ if is_first else dict(reversed(environ.items())), file)
+    assert settings.storage.get_secret_value() == "azure:emulator"
+
+
+def test_a_secret_that_is_no_text_is_told_without_showing_it(file: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "transport"
+    secret.write_bytes(b"smtp://ada:w\xf6rd@mail.contoso.edu:587\n")
+    with pytest.raises(BadSettings) as caught:
+        load({"POSTROOM_TRANSPORT_FILE": str(secret)}, file)
+    assert caught.value.mistakes == [
+        f"POSTROOM_TRANSPORT_FILE: {secret} cannot be read (it is not text in UTF-8)."
+    ]
+
+
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
     file.write_text("lanse = 3\nclaim_s = 1\n")
     environ = {
