@@ -143,13 +143,26 @@ class Supervisor:
         """Every second while there is work; else when somebody rings for senders."""
         items = 0
         try:
-            items = await parts.storage.queues.length(MAIL_QUEUE)
-            self._follow(items)
+            items = await self._items_unless_stopped(parts)
+            if not self._stop.is_set():
+                self._follow(items)
         except StorageError as error:
             log.warning("storage_failed", error=type(error).__name__)
         await _wait(self._stop, LOOK_S)
         if not items and not self._stop.is_set():
             await bell.wait(max(0.0, parts.pace.poll_s - LOOK_S))
+
+    async def _items_unless_stopped(self, parts: wiring.Parts) -> int:
+        """A storage that is silent for a minute must not hold up the stop."""
+        asking = asyncio.create_task(parts.storage.queues.length(MAIL_QUEUE))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else 0
+        finally:
+            for task in (asking, stopping):
+                task.cancel()
+            await asyncio.gather(asking, stopping, return_exceptions=True)
 
     def _follow(self, items: int) -> None:
         """One sender more or less at a time, so that each has its effect before the next."""

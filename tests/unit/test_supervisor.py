@@ -1,13 +1,18 @@
-"""How many senders the supervisor wants."""
+"""How many senders the supervisor wants, and that it stops when it is asked."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from postroom import settings
-from postroom.supervisor import wanted_senders
+from postroom import settings, wiring
+from postroom.bell import SENDER_BELL, Bells
+from postroom.clock import WallClock
+from postroom.storage.counting import CountingStorage
+from postroom.storage.memory import MemoryStorage
+from postroom.supervisor import Supervisor, wanted_senders
 
 FEW = settings.load(
     {"POSTROOM_SENDERS_MIN": "1", "POSTROOM_SENDERS_MAX": "4"}, Path("/nonexistent.toml")
@@ -37,3 +42,27 @@ def test_a_minimum_of_none_lets_all_of_them_go() -> None:
     )
     assert wanted_senders(0, 2, none) == 0
     assert wanted_senders(1, 0, none) == 1
+
+
+async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call may take a minute: its children would be killed before they were asked."""
+    clock, is_asked = WallClock(), asyncio.Event()
+    storage = MemoryStorage(clock)
+
+    async def silent(_queue: str) -> int:
+        is_asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(storage.queues, "length", silent)
+    bells = Bells(tmp_path)
+    parts = wiring.Parts(FEW, clock, CountingStorage(storage), bells, wiring.NEAR)
+    supervisor, bell = Supervisor(FEW), bells.listen(SENDER_BELL)
+    looking = asyncio.create_task(supervisor._look(parts, bell))
+    await is_asked.wait()
+    supervisor._on_signal()
+    async with asyncio.timeout(5):
+        await looking
+    bell.close()
