@@ -6,6 +6,7 @@ that stalls past its lease and wakes up can do no harm.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -70,9 +71,10 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Let the next one lead at once."""
-        if self.lease:
-            await leases.give_up(self.storage.tables, self.lease)
-            self.lease = None
+        lease, self.lease = self.lease, None
+        if lease:
+            with contextlib.suppress(StorageError):  # then it runs out by itself
+                await leases.give_up(self.storage.tables, lease)
 
     async def rest_s(self, at_most_s: float) -> float:
         """How long nothing will be due, as far as the last look told."""

@@ -10,6 +10,7 @@ import pytest
 
 from postroom.bench.sink import Sink
 from postroom.domain.message import Books
+from postroom.scheduler import Scheduler
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import StorageError, StorageFull, Unavailable
 from tests.scenario.clock import TownClock, soon
@@ -104,3 +105,22 @@ async def test_a_sender_waits_for_storage_that_is_away_and_writes_down_what_it_s
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=2)
     assert await town.is_archived(ref)
+
+
+@pytest.mark.parametrize("call", ["get", "replace"])
+async def test_a_scheduler_stops_in_good_order_also_while_storage_is_silent(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease runs out by itself; a planned stop is no failure."""
+    clock = TownClock()
+    storage = MemoryStorage(clock)
+    scheduler = Scheduler(storage, clock, "scheduler.1")
+    await scheduler.step()
+    assert scheduler.lease
+
+    async def silent(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(storage.tables, call, silent)
+    await scheduler.stop()
+    assert scheduler.lease is None
