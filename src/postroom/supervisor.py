@@ -82,7 +82,7 @@ class Child:
                 self.role,
                 "--supervised",
                 stdin=asyncio.subprocess.PIPE,
-                env=os.environ | self.environ,
+                env=self._around() | self.environ,
                 start_new_session=True,  # Ctrl-C is for us; we ask the children
             )
         except OSError as error:
@@ -91,6 +91,14 @@ class Child:
         if self.stopping:  # asked while it was being made
             self._signal(signal.SIGTERM)
         return await self.process.wait()
+
+    def _around(self) -> dict[str, str]:
+        """Without the files of settings that are this child's own: a file counts before a value."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name.removesuffix("_FILE") not in self.environ
+        }
 
     def ask_to_stop(self) -> None:
         self.stopping = True

@@ -242,3 +242,18 @@ async def test_only_who_knows_tls_is_compared_with_tls(tmp_path: Path, stand_in:
     assert found["smtplib + EmailMessage"].mails == PEOPLE
     assert [*found] == ["smtplib + EmailMessage"]
     assert "smtp-source knows no TLS" in said
+
+
+async def test_a_house_never_works_on_the_storage_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender would take real items, and hand real mails to a server that keeps them."""
+    real, house = tmp_path / "real.db", tmp_path / "house"
+    house.mkdir()
+    (tmp_path / "storage").write_text(f"sqlite:///{real}")
+    monkeypatch.setenv("POSTROOM_STORAGE", "sqlite:////data/postroom.db")  # as in the image
+    monkeypatch.setenv("POSTROOM_STORAGE_FILE", str(tmp_path / "storage"))
+    async with House(house) as opened:
+        looked = await opened.start("list", "all")
+        assert await looked.wait(within_s=30) == 0, looked.log.read_text()
+    assert not real.exists()

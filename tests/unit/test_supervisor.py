@@ -66,3 +66,15 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
     async with asyncio.timeout(5):
         await looking
     bell.close()
+
+
+def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POSTROOM_METRICS_BIND_FILE", "/run/secrets/bind")
+    monkeypatch.setenv("POSTROOM_LANES_FILE", "/run/secrets/lanes")
+    measured = FEW.model_copy(update={"metrics_bind": "127.0.0.1:9464"})
+    child = Supervisor(measured)._child("scheduler", 1)
+    assert child.environ == {"POSTROOM_METRICS_BIND": "127.0.0.1:9465"}
+    assert "POSTROOM_METRICS_BIND_FILE" not in child._around()
+    assert child._around()["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"

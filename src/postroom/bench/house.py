@@ -104,6 +104,13 @@ class Process:
             await self.kill()
 
 
+def _elsewhere() -> dict[str, str]:
+    """What is around us without any setting: a house must never meet a service that is at work."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(settings.PREFIX)
+    }
+
+
 class House:
     """Settings, processes, and questions about what arrived."""
 
@@ -176,7 +183,7 @@ class House:
                 cwd=self.folder,
                 stdout=output,
                 stderr=output,
-                env=os.environ | self.environ | {"POSTROOM_DATA": str(self.folder / machine)},
+                env=_elsewhere() | self.environ | {"POSTROOM_DATA": str(self.folder / machine)},
             )
         self._processes.append(Process(process, log))
         return self._processes[-1]
