@@ -44,7 +44,12 @@ def test_a_script_gets_every_count_and_checksum(contoso1: Postroom) -> None:
     assert not again["moved"]
 
 
-def test_differences_are_told_and_are_a_failure(contoso1: Postroom) -> None:
+def test_differences_are_told_and_are_a_failure(
+    contoso1: Postroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("POSTROOM_STORAGE", NEW)
+        assert contoso1("list", "all").code == 0  # makes it
     compared = contoso1("migrate", "--to", NEW, "--verify-only")
     assert compared.code == 1
     assert re.search(r"mailinglist .* differ, the first: -lists / contoso1", compared.out)
@@ -73,6 +78,8 @@ def test_an_address_need_not_be_typed(
 def test_interrupted_it_says_how_to_go_on(
     contoso1: Postroom, monkeypatch: pytest.MonkeyPatch, option: list[str]
 ) -> None:
+    if option:
+        assert contoso1("migrate", "--to", NEW).code == 0
     monkeypatch.setattr("postroom.records.comparisons.TOLD_EVERY", 1)
     monkeypatch.setattr("postroom.cli.migrate._Watch.may_go_on", lambda _: False)
     ran = contoso1("migrate", "--to", NEW, *option)
@@ -89,6 +96,7 @@ REFUSED = [
     (["migrate", "--to", "sqlite:///nowhere/new.db"], 3, "no folder"),
     (["migrate", "--from", "sqlite:///typo.db", "--to", NEW], 1, "There is no storage at .*typo"),
     (["migrate", "--from", NEW, "--to", NEW], 1, "There is no storage"),
+    (["migrate", "--to", "sqlite:///typo.db", "--verify-only"], 1, "There is no storage at .*typo"),
     (["migrate", "--to", "sqlite:///data/postroom.db"], 1, "the same storage"),
 ]
 

@@ -59,14 +59,14 @@ def migrate(
     in POSTROOM_STORAGE, or env:NAME or file:PATH say where it stands, so that no key is typed.
     """
     settings = load_settings()
-    here = _settings_of(settings, "--from", source, source_prefix)
+    here = _settings_of(settings, "--from", source, source_prefix, must_be_there=True)
     if reopen:
         in_loop(_reopen(here))
         show({"reopened": True}, as_json, f"{_name(here)} is open: roles may start there.")
         return
     if target is None:
         raise BadInput("Say with --to where everything is to go.")
-    there = _settings_of(settings, "--to", target, target_prefix)
+    there = _settings_of(settings, "--to", target, target_prefix, must_be_there=verify_only)
     if _name(here) == _name(there):
         raise BadInput("--from and --to are the same storage.")
     found = in_loop(_run(here, there, verify_only=verify_only, as_json=as_json))
@@ -74,9 +74,14 @@ def migrate(
 
 
 def _settings_of(
-    settings: Settings, option: str, address: str | None, prefix: str | None
+    settings: Settings,
+    option: str,
+    address: str | None,
+    prefix: str | None,
+    *,
+    must_be_there: bool,
 ) -> Settings:
-    """The settings with the storage that the option names; of a source that it is there."""
+    """The settings with the storage that the option names; opening would make one that is not."""
     from postroom import wiring
     from postroom.settings import BadSettings
 
@@ -85,7 +90,7 @@ def _settings_of(
         other = wiring.elsewhere(settings, typed, prefix)
     except ValueError as error:
         raise BadSettings([f"{option}: {error}"]) from None
-    if option == "--from" and not wiring.may_have_storage(other):
+    if must_be_there and not wiring.may_have_storage(other):
         raise BadInput(f"There is no storage at {_name(other)}.")
     return other
 
