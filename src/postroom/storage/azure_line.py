@@ -141,7 +141,7 @@ class Line:
             async with self._session.request(method, url, data=data, headers=headers) as response:
                 return _checked(response, await response.read())
         except aiohttp.ClientError as error:
-            raise as_trouble(error) from error
+            raise as_trouble(error) from None  # it may name the URL, and so the signature
 
 
 def _checked(response: aiohttp.ClientResponse, body: bytes) -> Answer:

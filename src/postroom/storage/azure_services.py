@@ -76,10 +76,10 @@ async def _once(call: Callable[[], Awaitable[T]]) -> T:
         raise
     except (ServiceRequestError, ServiceResponseError) as error:
         # The SDK calls it a ServiceRequestError, "never sent", also when the line broke after
-        # sending: the cause tells.
-        raise as_trouble(error.__cause__ or error) from error
+        # sending: the cause tells. It may name the URL, and so the signature: nobody logs it.
+        raise as_trouble(error.__cause__ or error) from None
     except AzureError as error:
-        raise InDoubt(str(error)) from error
+        raise InDoubt(f"not understood ({type(error).__name__})") from None
 
 
 def code_of(error: HttpResponseError) -> str:
