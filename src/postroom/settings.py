@@ -115,6 +115,7 @@ class Settings(BaseModel):
     claim_s: float = Field(
         60.0,
         ge=10,
+        le=86400,
         description="Seconds a work item is hidden from others. A batch that takes longer is safe; "
         "one whose sender dies in the moment of taking it waits for so long.",
     )
@@ -134,7 +135,7 @@ class Settings(BaseModel):
         "let a new message begin at once beside a big one. 0: no limit.",
     )
     archive_days: int = Field(
-        365, ge=1, description="Days the fate of every recipient is kept in the archive."
+        365, ge=1, le=36500, description="Days the fate of every recipient is kept in the archive."
     )
     unconfirmed_days: int = Field(
         30,
@@ -160,7 +161,7 @@ class Settings(BaseModel):
         "senders those after it. Empty: nowhere.",
     )
     stop_grace_s: float = Field(
-        30.0, ge=0, description="Seconds work in hand has to finish after SIGTERM."
+        30.0, ge=0, le=3600, description="Seconds work in hand has to finish after SIGTERM."
     )
     stop_notice_s: float = Field(
         0.0,

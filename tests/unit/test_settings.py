@@ -97,6 +97,21 @@ def test_a_public_address_with_a_path_is_refused(file: Path, url: str) -> None:
         load({"POSTROOM_URL": url}, file)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CLAIM_S", "604801"),  # no queue hides an item for longer: the sender would die of it
+        ("ARCHIVE_DAYS", "999999"),  # before there were dates: nothing would ever be swept
+        ("STOP_GRACE_S", "inf"),  # no web could be started
+    ],
+)
+def test_a_number_that_no_role_could_work_with_is_refused(
+    file: Path, name: str, value: str
+) -> None:
+    with pytest.raises(BadSettings, match=f"POSTROOM_{name}: .* less than or equal to"):
+        load({f"POSTROOM_{name}": value}, file)
+
+
 @pytest.mark.parametrize("port", [65536, 65537, 99999])
 def test_a_port_that_no_machine_has_is_refused(file: Path, port: int) -> None:
     with pytest.raises(BadSettings, match="POSTROOM_BIND: must be an address and a port such as"):
