@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -248,3 +250,45 @@ async def test_what_nobody_needs_any_more_is_swept_and_nothing_else(near: TwoWeb
     assert await Scheduler(storage, clock, "scheduler").step() is False
     (row,) = await rows_of_throttles(storage)
     assert row.startswith("web-there ")
+
+
+# --- Imports --------------------------------------------------------------------------------------
+
+
+async def uploaded_at_one(webs: TwoWebs) -> tuple[httpx2.AsyncClient, httpx2.AsyncClient, str]:
+    """An owner's browser at either web, and the path of an import whose file the first one has."""
+    browser = await signed_in(webs.one)
+    file = ("people.csv", f"email\n{ADA}\n".encode(), "text/csv")
+    answer = await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": file})
+    return browser, webs.two.browser(browser), answer.headers["location"].removesuffix("/columns")
+
+
+async def test_a_web_without_the_file_of_an_import_says_which_machine_has_it(near: TwoWebs) -> None:
+    _, other, path = await uploaded_at_one(near)
+    page = await other.get(f"{path}/columns")
+    assert page.status_code == 409
+    assert f"The file is not here, but on {socket.gethostname()}." in page.text
+
+
+async def test_the_file_of_an_import_that_was_deleted_elsewhere_goes_with_the_next_upload(
+    near: TwoWebs, tmp_path: Path
+) -> None:
+    """It holds addresses, and whoever deleted the import wanted them gone."""
+    browser, other, path = await uploaded_at_one(near)
+    (file,) = (tmp_path / "1" / "imports").iterdir()
+    assert (await other.post(f"{path}/discard")).status_code == 303
+    hours_ago = (near.clock.now() - timedelta(hours=2)).timestamp()
+    os.utime(file, (hours_ago, hours_ago))
+    await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": ("", b"")})
+    assert not file.exists()
+
+
+async def test_the_file_of_an_import_that_is_still_there_stays(
+    near: TwoWebs, tmp_path: Path
+) -> None:
+    browser, _, _ = await uploaded_at_one(near)
+    (file,) = (tmp_path / "1" / "imports").iterdir()
+    hours_ago = (near.clock.now() - timedelta(hours=2)).timestamp()
+    os.utime(file, (hours_ago, hours_ago))
+    await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": ("", b"")})
+    assert file.exists()

@@ -44,6 +44,11 @@ async def read(tables: Tables, id_: str) -> tuple[ImportJob, str]:
     return found
 
 
+async def is_deleted(tables: Tables, id_: str) -> bool:
+    """Whether an import of this id has no row any more; a row that cannot be read is one."""
+    return bool(_ID.fullmatch(id_)) and await tables.get(_TABLE, _PARTITION, id_) is None
+
+
 async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
     """The new etag; Conflict if somebody else changed the job meanwhile."""
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)

@@ -28,6 +28,15 @@ class ImportFiles:
         self.of(id_).unlink(missing_ok=True)
         self.report(id_).unlink(missing_ok=True)
 
+    def ids_before(self, moment: datetime) -> set[str]:
+        """Of the imports that have had files here since before then."""
+        found: set[str] = set()
+        for path in self.folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
+                if path.stat().st_mtime < moment.timestamp():
+                    found.add(path.stem)
+        return found
+
     def remove_before(self, before: datetime) -> None:
         """What is older, and also what a process that died was just taking in."""
         for path in self.folder.iterdir():

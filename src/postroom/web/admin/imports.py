@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -30,7 +31,8 @@ from postroom.web.visitor import Editor, Viewer, Visitor
 router = APIRouter(prefix="/imports")
 SHOWN_MAX = 50
 ROWS_READ = 6  # a heading and five people
-TIDIED_UP_MAX = 100  # rows an upload
+TIDIED_UP_MAX = 100  # rows an upload, and files
+COMING_IN = timedelta(hours=1)  # a file is written to until its row is there
 _TRIES_MAX = 5
 _CHANGED = _("Somebody else did something with this import at the same moment: look, and decide.")
 
@@ -214,7 +216,10 @@ def _columns(
 
 
 def _beginning(desk: Desk, job: ImportJob) -> RowsShown:
-    with opened(files_of(desk).of(job.id), job.file_name) as source:
+    path = files_of(desk).of(job.id)
+    if not job.is_finished and not path.exists():
+        raise BadInput(_("The file is not here, but on {machine}.", machine=job.machine))
+    with opened(path, job.file_name) as source:
         return RowsShown(beginning(iter(source), ROWS_READ), source.encoding)
 
 
@@ -270,7 +275,14 @@ def _job(desk: Desk, visitor: Visitor, id_: str, list_name: str, received: Uploa
 
 
 async def _tidy_up(desk: Desk) -> None:
-    """What is past its age: rows everywhere, files on this machine."""
-    before = desk.clock.now() - KEPT
-    await imports.forget_before(desk.storage.tables, before, limit=TIDIED_UP_MAX)
-    files_of(desk).remove_before(before)
+    """What is past its age: rows everywhere, files on this machine. And what has no row any more.
+
+    An import that was deleted at another web leaves its files here; one that is just coming in has
+    files and no row yet.
+    """
+    tables, files, now = desk.storage.tables, files_of(desk), desk.clock.now()
+    await imports.forget_before(tables, now - KEPT, limit=TIDIED_UP_MAX)
+    files.remove_before(now - KEPT)
+    for id_ in sorted(files.ids_before(now - COMING_IN))[:TIDIED_UP_MAX]:
+        if await imports.is_deleted(tables, id_):
+            files.remove(id_)
