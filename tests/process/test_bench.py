@@ -18,8 +18,11 @@ from postroom.bench.baselines import Baseline, Load, find_smtp_source, measure_b
 from postroom.bench.certificate import write_certificate
 from postroom.bench.figures import worst_second
 from postroom.bench.house import PARAGRAPH_BYTES, House, until
+from postroom.bench.measure import measure
 from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
 from postroom.domain.errors import BadInput
+from postroom.domain.message import Status
+from postroom.records import messages
 
 PROGRAM = [sys.executable, "-m", "postroom.cli", "bench"]
 PEOPLE = 200
@@ -257,3 +260,18 @@ async def test_a_house_never_works_on_the_storage_that_the_environment_names(
         looked = await opened.start("list", "all")
         assert await looked.wait(within_s=30) == 0, looked.log.read_text()
     assert not real.exists()
+
+
+async def test_a_storage_that_somebody_works_with_is_not_measured(tmp_path: Path) -> None:
+    """Its mails would go to the sink, and be recorded as sent."""
+    real = f"sqlite:///{tmp_path / 'postroom.db'}"
+    async with (
+        House(tmp_path, overrides={"POSTROOM_STORAGE": real}) as house,
+        house.parts() as parts,
+    ):
+        await house.people(parts, 1, list_name="real")
+        ref = await house.message(parts, list_name="real")
+    with pytest.raises(BadInput, match="has something in it: choose one with nothing in it"):
+        await measure(Plan(recipients=10, storage=real, baselines=False), lambda _: None)
+    async with house.parts() as parts:
+        assert (await messages.read(parts.storage.tables, ref)).status is Status.PENDING
