@@ -115,7 +115,7 @@ class Settings(BaseModel):
     claim_s: float = Field(
         60.0,
         ge=10,
-        le=86400,
+        le=600,
         description="Seconds a work item is hidden from others. A batch that takes longer is safe; "
         "one whose sender dies in the moment of taking it waits for so long.",
     )
