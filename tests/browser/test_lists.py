@@ -72,3 +72,22 @@ async def test_the_menu_opens_on_a_phone_without_script(
     await page.get_by_label("Show the menu").check()
     await link.click()
     await expect(page.get_by_role("heading", name="Lists", level=1)).to_be_visible()
+
+
+async def test_a_persons_facts_can_be_read_however_long_the_name_of_an_attribute_is(
+    site: RunningSite, page: Page
+) -> None:
+    """A heading such as “Preferred way of contact” becomes one long word, and takes its share."""
+    await make_list(site, "long_names")
+    long = "preferred_way_of_contact_of_the_customer=phone"
+    await site.run("subscriber", "add", "long_names", "ada@contoso.edu", "--attribute", long)
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await sign_in_page(site, page)
+    await page.goto(f"{site.url}/admin/subscribers?list=long_names")
+    await page.get_by_role("link", name="ada@contoso.edu").click()
+    value = await page.locator(".facts dd", has_text="phone").bounding_box()
+    facts = await page.locator(".facts").bounding_box()
+    assert value
+    assert facts
+    assert value["width"] > facts["width"] / 2
+    assert value["x"] + value["width"] <= facts["x"] + facts["width"]
