@@ -273,6 +273,25 @@ async def test_a_time_is_meant_in_its_zone(editor: Worker) -> None:
     assert "Another time" in (await editor.get(path)).text
 
 
+async def test_an_hour_that_comes_twice_is_told_apart_by_an_offset_on_the_same_page(
+    editor: Worker,
+) -> None:
+    """The sentence stands where the offset is to be typed, and the page takes it there."""
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    when = {"when": "at", "date": "2027-10-31", "time": "02:30", "zone": "Europe/Berlin"}
+    answer = await editor.post(f"{path}/schedule", **when, etag=etag)
+    assert answer.status_code == 422
+    beside = re.findall(r'id="(\w+)-mistake">([^<]+)<', answer.text)
+    assert [name for name, _words in beside] == ["zone"]
+    assert "2027-10-31T02:30:00+02:00 or 2027-10-31T02:30:00+01:00" in unescape(beside[0][1])
+    answer = await editor.post(f"{path}/schedule", **when | {"zone": "+01:00"}, etag=etag)
+    assert answer.status_code == 303
+    due_at = (await stored(editor, path)).due_at
+    assert due_at
+    assert due_at.isoformat() == "2027-10-31T01:30:00+00:00"
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "sentence"),
     [

@@ -18,6 +18,10 @@ class BadZone(BadInput):
     """It is the zone that is wrong, not the time."""
 
 
+class ComesTwice(BadInput):
+    """The zone does not tell the instant: an offset does."""
+
+
 def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
     """The instant in UTC; BadInput, with the accepted forms, for anything else."""
     text = text.strip()
@@ -75,7 +79,7 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
             )
         )
     if first.utcoffset() != second.utcoffset():
-        raise BadInput(
+        raise ComesTwice(
             _(
                 "“{text}” comes twice in {zone}: say which with an offset, {first} or {second}.",
                 text=text,

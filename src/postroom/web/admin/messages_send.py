@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from postroom.domain.due_time import BadZone, parse_due_time
+from postroom.domain.due_time import BadZone, ComesTwice, parse_due_time
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message
 from postroom.domain.texts import _
@@ -27,6 +28,7 @@ from postroom.web.visitor import Editor, Visitor
 router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
 TESTS = Limit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
+_OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")  # in place of a zone: an hour a year comes twice
 
 
 # --- When it goes out -------------------------------------------------------------------------
@@ -67,11 +69,14 @@ async def schedule(request: Request, visitor: Editor, ref: str) -> Response:
 def _due_at(form: Form, now: datetime) -> datetime | None:
     if form.value("when") != "at":
         return now
+    text = f"{form.value('date').strip()} {form.value('time').strip()}"
+    zone = form.value("zone").strip() or "UTC"
+    if _OFFSET.fullmatch(zone):
+        text, zone = text + zone, ""
     try:
-        text = f"{form.value('date').strip()} {form.value('time').strip()}"
-        return parse_due_time(text, form.value("zone").strip() or "UTC", now)
+        return parse_due_time(text, zone, now)
     except BadInput as error:
-        form.mistakes["zone" if isinstance(error, BadZone) else "date"] = str(error)
+        form.mistakes["zone" if isinstance(error, (BadZone, ComesTwice)) else "date"] = str(error)
         return None
 
 
