@@ -313,6 +313,33 @@ async def test_a_time_that_cannot_be_is_refused_with_a_sentence_beside_its_field
     assert 'value="09:30"' in answer.text
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"when": "now"},
+        {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"},
+    ],
+)
+async def test_a_second_click_on_send_is_no_mistake(editor: Worker, when: dict[str, str]) -> None:
+    """Nobody reads that it could not be done, nor is asked again, when it is as they wanted."""
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    for _click in range(2):
+        answer = await editor.post(f"{path}/schedule", **when, etag=etag)
+        assert answer.status_code == 303, answer.text
+        assert answer.headers["location"] == f"{path}?said=scheduled"
+    assert (await stored(editor, path)).status is Status.PENDING
+
+
+async def test_another_time_from_a_page_that_is_old_is_asked_about(editor: Worker) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/schedule")).text)
+    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"}
+    assert (await editor.post(f"{path}/schedule", **when, etag=etag)).status_code == 303
+    for other in (when | {"time": "10:30"}, {"when": "now"}):
+        assert (await editor.post(f"{path}/schedule", **other, etag=etag)).status_code == 409
+
+
 async def test_what_somebody_changed_meanwhile_does_not_go_out_unseen(editor: Worker) -> None:
     path = await written(editor)
     etag = etag_of((await editor.get(f"{path}/schedule")).text)

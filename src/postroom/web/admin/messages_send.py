@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from postroom.domain.due_time import BadZone, ComesTwice, parse_due_time
 from postroom.domain.errors import BadInput, NotFound, WrongState
-from postroom.domain.message import EDITABLE, Message
+from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
@@ -28,6 +28,8 @@ from postroom.web.visitor import Editor, Visitor
 router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
 TESTS = Limit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
+CLICKED_LATELY = timedelta(minutes=1)  # “now” of a second click is not the first one's
+_CHANGED = _("Somebody changed the message meanwhile: look at it, and decide again.")
 _OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")  # in place of a zone: an hour a year comes twice
 
 
@@ -55,15 +57,23 @@ async def schedule(request: Request, visitor: Editor, ref: str) -> Response:
         await compose.give_time(
             desk.storage.tables, ref, due_at, desk.clock.now(), form.value("etag")
         )
-    except Conflict:
-        form.values["etag"] = etag
-        form.mistake = _("Somebody changed the message meanwhile: look at it, and decide again.")
-    except (WrongState, NotFound) as error:
-        form.mistake = str(error)
-    else:
-        desk.wake_scheduler()
-        return go(f"/admin/messages/{ref}", "scheduled")
-    return await _ask_when(request, visitor, message, form, 409)
+    except (Conflict, WrongState, NotFound) as error:
+        message, etag = await read_for(request, ref)
+        is_done = _is_as_wanted(message, due_at, desk.clock.now(), form)
+        if isinstance(error, NotFound) or not is_done:
+            form.values["etag"] = etag
+            form.mistake = _CHANGED if isinstance(error, Conflict) else str(error)
+            return await _ask_when(request, visitor, message, form, 409)
+    desk.wake_scheduler()
+    return go(f"/admin/messages/{ref}", "scheduled")
+
+
+def _is_as_wanted(message: Message, due_at: datetime, now: datetime, form: Form) -> bool:
+    """A second click on the button: the first one has done it."""
+    if message.status in (Status.DRAFT, Status.CANCELLED) or message.due_at is None:
+        return False
+    is_now = form.value("when") != "at" and now - CLICKED_LATELY <= message.due_at <= now
+    return is_now or message.due_at == due_at
 
 
 def _due_at(form: Form, now: datetime) -> datetime | None:
