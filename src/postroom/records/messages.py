@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -208,6 +208,23 @@ async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
     keys = Across("0", _date(now + timedelta(days=1)))
     async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
         yield msgspec.structs.replace(entry, etag=row.etag)
+
+
+async def with_a_time(
+    tables: Tables, *, limit: int, besides: Collection[str] = ()
+) -> list[Message]:
+    """Scheduled or on their way, the earliest day first, whatever was written since.
+
+    So many entries are looked at; of `besides` the caller knows already.
+    """
+    refs: list[str] = []
+    rows, _ = await first_rows(tables, LIVE, Across("0", "a"), limit=limit)
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            refs.append(from_properties(row.properties, DueEntry).ref)
+    new = [ref for ref in dict.fromkeys(refs) if ref not in besides]
+    found = [await _find_readable(tables, ref) for ref in new]
+    return [message for message in found if message]
 
 
 async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:

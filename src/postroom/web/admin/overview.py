@@ -48,6 +48,7 @@ class Overview(msgspec.Struct, frozen=True):
     dead_letters: int
     senders: int
     first_list: str  # its name; empty: there is none yet
+    drafts_among: int = 0  # so many of the newest messages were looked at; 0: all
     troubles: Troubles = Troubles()  # of living roles with storage, if lately
     gauges: tuple[Gauge, ...] = ()
 
@@ -143,7 +144,11 @@ def _gauges_of(request: Request) -> Gauges:
 
 async def look(desk: Desk, gauges: Gauges) -> Overview:
     storage, now = desk.storage, desk.clock.now()
-    found, _ = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
+    found, older = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
+    drafts = sum(each.status is Status.DRAFT for each in found)
+    if older:  # what has a time may have been written long ago
+        known = {each.ref for each in found}
+        found += await messages.with_a_time(storage.tables, limit=MESSAGES_LOOKED_AT, besides=known)
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTERS)
     )
@@ -157,7 +162,8 @@ async def look(desk: Desk, gauges: Gauges) -> Overview:
         going_out=[await _counted(storage, each) for each in going[:SHOWN_MAX]],
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
-        drafts=sum(each.status is Status.DRAFT for each in found),
+        drafts=drafts,
+        drafts_among=MESSAGES_LOOKED_AT if older else 0,
         waiting=waiting,
         dead_letters=dead,
         senders=leases.senders_among(alive),
