@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
@@ -286,3 +287,34 @@ async def test_a_subscriber_who_meets_a_conflict_may_try_again(
     )
     assert answer.status_code == 503
     assert "admin.css" not in answer.text
+
+
+# --- Somebody deleted it meanwhile --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        (NEW, PERSON),
+        (f"/admin/lists/{LIST}/edit", {"sender": "news@contoso.edu", "description": "New words"}),
+    ],
+)
+async def test_what_was_typed_for_a_list_that_was_deleted_meanwhile_can_be_read(
+    editor: Worker, path: str, typed: dict[str, str]
+) -> None:
+    """All of it, and without what forms carry for themselves."""
+    sent = typed | {"etag": "an-old-etag", "once": "a-token-of-the-form-0"}
+    await lists.start_deleting(editor.office.storage.tables, LIST)
+    answer = await editor.post(path, **sent)
+    assert answer.status_code == 404
+    assert fields_of(answer.text, path) == sent
+    shown = unescape(re.sub(r"<input type=.hidden.[^>]*>", "", answer.text))
+    assert all(text in shown for text in typed.values())
+    assert "an-old-etag" not in shown
+    assert "a-token-of-the-form-0" not in shown
+
+
+async def test_who_typed_nothing_for_what_is_gone_reads_only_that(editor: Worker) -> None:
+    answer = await editor.post("/admin/messages/634852858215726983/pause")
+    assert answer.status_code == 404
+    assert is_bare(answer.text)

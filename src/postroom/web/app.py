@@ -89,6 +89,13 @@ CHANGED = (
     _("Somebody else changed this meanwhile"),
     _("Nothing was overwritten: look how it stands now, and try again."),
 )
+DELETED = (
+    _("There is nothing here any more"),
+    _(
+        "Somebody deleted it meanwhile. What you sent is still here: copy what you need, or try "
+        "again when it is back."
+    ),
+)
 UNDER_WAY = (
     _("This is being done already"),
     _("The same form was sent a moment ago, and is at work: wait a little, and try again."),
@@ -178,6 +185,9 @@ async def no_page(request: Request, error: Exception) -> Response:
 
 async def not_there(request: Request, error: Exception) -> Response:
     """Somebody deleted it meanwhile, or the address was typed."""
+    kept = await kept_of(request)
+    if kept and kept.typed:
+        return _given_back(HTTPStatus.NOT_FOUND, *DELETED, kept, is_gone=True)
     return _failed(request.url.path, 404)
 
 
@@ -297,6 +307,7 @@ def _given_back(
     headers: Mapping[str, str] | None = None,
     *,
     is_signed_out: bool = False,
+    is_gone: bool = False,
 ) -> Response:
     """A page for administrators, with what they sent, if that can be sent again."""
     page = part(
@@ -306,6 +317,7 @@ def _given_back(
         sentence=sentence,
         kept=kept,
         is_signed_out=is_signed_out,
+        is_gone=is_gone,
     )
     return HTMLResponse(page, status, headers)
 

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from postroom.domain.message import BODY_BYTES_MAX
 from postroom.domain.texts import Text, _
 from postroom.web.desk import one_per_app
-from postroom.web.forms import MULTIPART, Sent, opened
+from postroom.web.forms import MULTIPART, ONCE, Sent, opened
 from postroom.web.security import TooLarge, is_body_begun
 from postroom.web.visitor import ADMIN, NotAllowed, check_where_from
 
@@ -31,6 +31,7 @@ READ_BYTES_MAX = 10 * 1024 * 1024  # the same as it is sent
 READ_S_MAX = 5.0
 READ_AT_ONCE_MAX = 4
 FILES_MAX = 2
+_CARRIED = ("etag", ONCE)
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _LABELS: Mapping[str, Text] = {
     "old_password": _("Password now"),
@@ -55,6 +56,11 @@ class Kept(msgspec.Struct, frozen=True):
     fields: dict[str, str]
     again: list[Again]
     is_multipart: bool
+
+    @property
+    def typed(self) -> list[str]:
+        """The names of what people typed or chose; the rest forms carry for themselves."""
+        return [name for name, text in self.fields.items() if text and name not in _CARRIED]
 
 
 async def kept_of(request: Request) -> Kept | None:
