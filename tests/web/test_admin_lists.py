@@ -86,6 +86,13 @@ async def test_a_list_goes_only_with_its_name_typed(editor: Worker) -> None:
     assert (await editor.get(f"/admin/lists/{LIST}")).status_code == 404
 
 
+async def test_a_second_click_on_delete_finds_the_list_gone_as_was_wanted(editor: Worker) -> None:
+    etag = etag_of((await editor.get(f"/admin/lists/{LIST}/delete")).text)
+    for _click in range(2):
+        answer = await editor.post(f"/admin/lists/{LIST}/delete", etag=etag, typed=LIST)
+        assert answer.headers["location"] == "/admin/lists?said=deleting"
+
+
 async def test_a_list_that_changed_since_one_looked_is_not_deleted(editor: Worker) -> None:
     asked = await editor.get(f"/admin/lists/{LIST}/delete")
     page = (await editor.get(f"/admin/lists/{LIST}/edit")).text

@@ -175,6 +175,16 @@ async def test_a_message_is_deleted_with_its_bodies_and_only_as_it_was_seen(
     assert names == []
 
 
+async def test_a_second_click_on_delete_finds_the_message_gone_as_was_wanted(
+    editor: Worker,
+) -> None:
+    path = await written(editor)
+    etag = etag_of((await editor.get(f"{path}/delete")).text)
+    for _click in range(2):
+        answer = await editor.post(f"{path}/delete", etag=etag)
+        assert answer.headers["location"] == "/admin/messages?said=deleted"
+
+
 # --- Checking ---------------------------------------------------------------------------------
 
 

@@ -145,7 +145,10 @@ async def stop(request: Request, visitor: Editor, id_: str) -> Response:
 async def discard(request: Request, visitor: Editor, id_: str) -> Response:
     """The row and the files; whoever was added stays."""
     desk = desk_of(request)
-    job, etag = await imports.read(desk.storage.tables, id_)
+    try:
+        job, etag = await imports.read(desk.storage.tables, id_)
+    except NotFound:  # a second click, or somebody else: it is gone, as was wanted
+        return go("/admin/imports", "deleted")
     if job.as_of(desk.clock.now()).is_running:
         form = Form(mistake=_("This import is running: stop it first."))
         return _details(request, visitor, job, form, 409)

@@ -158,7 +158,10 @@ async def delete_page(request: Request, visitor: Editor, name: str) -> Response:
 async def delete(request: Request, visitor: Editor, name: str) -> Response:
     """Only with its name typed: it takes everybody on it along."""
     tables, form = desk_of(request).storage.tables, await posted(request)
-    found, etag = await lists.read_with_etag(tables, list_named(name))
+    seen = await lists.find_with_etag(tables, list_named(name))
+    if seen is None:  # a second click, or somebody else: it is gone, as was wanted
+        return go("/admin/lists", "deleting")
+    found, etag = seen
     if form.value("typed") != name:
         form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
         return await _ask(request, visitor, found, form, 422)

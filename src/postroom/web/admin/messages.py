@@ -253,7 +253,10 @@ async def delete_page(request: Request, visitor: Editor, ref: str) -> Response:
 @router.post("/{ref}/delete")
 async def delete(request: Request, visitor: Editor, ref: str) -> Response:
     form = await posted(request)
-    message, etag = await read_for(request, ref)
+    try:
+        message, etag = await read_for(request, ref)
+    except NotFound:  # a second click, or somebody else: it is gone, as was wanted
+        return go("/admin/messages", "deleted")
     try:
         await compose.discard(desk_of(request).storage, ref, form.value("etag"))
         return go("/admin/messages", "deleted")
