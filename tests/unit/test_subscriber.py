@@ -30,6 +30,12 @@ def test_any_other_name_is_refused(name: str) -> None:
         clean_attributes({name: "x"})
 
 
+def test_a_name_that_is_too_long_is_told_so() -> None:
+    """Its letters are right, so nothing else in the sentence would help."""
+    with pytest.raises(BadInput, match="at most 40"):
+        clean_attributes({"x" * 41: "Ada"})
+
+
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nBcc: x@y.z", "a\x00b", "a\u2028b"])
 def test_a_value_of_more_than_one_line_is_refused(value: str) -> None:
     with pytest.raises(BadInput, match="line break or a control character"):

@@ -15,7 +15,8 @@ from postroom.domain.texts import _, pgettext
 ATTRIBUTES_MAX = 30  # a subscriber, so that a delivery row stays small
 ATTRIBUTE_CHARS_MAX = 500  # a value, so that a merged line stays within SMTP's 998 octets
 ATTRIBUTES_CHARS_MAX = 8_000  # together, as JSON: 99 deliveries of four-byte letters fit a batch
-_ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+ATTRIBUTE_NAME_CHARS_MAX = 40
+_ATTRIBUTE_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{ATTRIBUTE_NAME_CHARS_MAX - 1}}}")
 _RESERVED = frozenset({"email", "unsubscribe_url"})
 
 
@@ -125,9 +126,10 @@ def _check_attribute(name: str, value: str) -> None:
     if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
         raise BadInput(
             _(
-                "“{name}” cannot be an attribute: use lower-case letters, digits and "
-                "underscores, starting with a letter, and neither email nor unsubscribe_url.",
+                "“{name}” cannot be an attribute: use at most {limit} lower-case letters, digits "
+                "and underscores, starting with a letter, and neither email nor unsubscribe_url.",
                 name=name,
+                limit=ATTRIBUTE_NAME_CHARS_MAX,
             )
         )
     if len(value) > ATTRIBUTE_CHARS_MAX:
