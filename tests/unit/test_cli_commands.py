@@ -80,6 +80,20 @@ def test_an_export_into_a_file_is_whole_and_private(contoso1: Postroom) -> None:
     assert [path.name for path in Path().glob(".out*")] == []
 
 
+def test_one_is_not_many(contoso1: Postroom) -> None:
+    """What is told of a single person, item or row is said of one."""
+    contoso1("subscriber", "add", "contoso1", "a@contoso.edu", "--verified")
+    exported = contoso1("subscriber", "export", "contoso1", "out.csv").err
+    assert exported == "1 person of contoso1 is in out.csv.\n"
+    asked = contoso1("list", "delete", "contoso1").err
+    assert asked.startswith("Delete contoso1 with 1 person (1 verified)?")
+    contoso1("subscriber", "add", "contoso1", "b@contoso.edu")
+    exported = contoso1("subscriber", "export", "contoso1", "out.csv").err
+    assert exported == "2 people of contoso1 are in out.csv.\n"
+    asked = contoso1("list", "delete", "contoso1").err
+    assert asked.startswith("Delete contoso1 with 2 people (1 verified)?")
+
+
 def test_those_who_left_can_be_exported_and_do_not_join_elsewhere(contoso1: Postroom) -> None:
     contoso1("subscriber", "add", "contoso1", "a@contoso.edu", "--verified")
     contoso1("subscriber", "remove", "contoso1", "a@contoso.edu")

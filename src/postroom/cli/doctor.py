@@ -19,6 +19,7 @@ from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.errors import PostroomError
+from postroom.domain.texts import ngettext
 from postroom.records import leases
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, StorageError
 
@@ -145,7 +146,10 @@ async def _dead_letters(parts: Parts) -> Finding:
         f"See “postroom storage peek {DEAD_LETTERS}” and the log; then decide on the people held "
         "with “postroom message retry REF --held” or “postroom message settle REF”."
     )
-    return Finding(Verdict.WRONG, "dead letters", f"{count:,} work items failed for good", mend)
+    words = ngettext(
+        "{count} work item failed for good", "{count:,} work items failed for good", count
+    )
+    return Finding(Verdict.WRONG, "dead letters", str(words), mend)
 
 
 async def _scheduler(parts: Parts) -> Finding:
@@ -166,8 +170,12 @@ def _journals(settings: Settings) -> Finding:
     dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
     if not dead:
         return Finding(Verdict.RIGHT, "journals", "no sender died with mails in hand")
-    words = f"{len(dead)} senders died with mails in hand; the next sender here settles them"
-    return Finding(Verdict.NOTE, "journals", words)
+    words = ngettext(
+        "{count} sender died with mails in hand; the next sender here settles them",
+        "{count} senders died with mails in hand; the next sender here settles them",
+        len(dead),
+    )
+    return Finding(Verdict.NOTE, "journals", str(words))
 
 
 async def _transport(settings: Settings) -> Finding:

@@ -10,6 +10,7 @@ from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
 from postroom.domain.rate_limit import Limit, check_limit, limit_name, rate_text, whom
+from postroom.domain.texts import ngettext
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
 
@@ -78,7 +79,8 @@ def _line(limit: Limit, row: LimitRow) -> str:
             f"{whom(limit.name)}: cannot be read, and no mail leaves until it can: "
             "set it again, or clear it."
         ).capitalize()
-    return f"{_told(limit)} ({len(row.shares)} senders now)"
+    senders = ngettext("{count} sender now", "{count} senders now", len(row.shares))
+    return f"{_told(limit)} ({senders})"
 
 
 def _told(limit: Limit) -> str:

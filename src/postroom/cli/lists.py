@@ -12,6 +12,7 @@ from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
 from postroom.cli.session import interruptible, work
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
+from postroom.domain.texts import ngettext
 from postroom.flow import keep_lists, sweep
 from postroom.records import lists
 from postroom.storage.port import Conflict
@@ -89,7 +90,8 @@ def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
     if not is_done:
         tell(f"Interrupted: {name} is deleted; the scheduler clears its last rows away.")
         raise typer.Exit(INTERRUPTED)
-    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({rows:,} rows).")
+    told = ngettext("{count} row", "{count:,} rows", rows)
+    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({told}).")
 
 
 async def _ask(parts: Parts, name: str, yes: bool, quiet: bool) -> None:
@@ -98,7 +100,8 @@ async def _ask(parts: Parts, name: str, yes: bool, quiet: bool) -> None:
     if not yes:
         people = await census(tables, name, quiet=quiet)
         confirm(
-            f"Delete {name} with {people.total:,} people ({people.verified:,} verified)? "
+            f"Delete {name} with {ngettext('{count} person', '{count:,} people', people.total)} "
+            f"({people.verified:,} verified)? "
             "Messages on their way to it skip everybody who is still queued.",
             yes,
         )

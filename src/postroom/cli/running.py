@@ -11,6 +11,7 @@ from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import in_loop, load_settings, work
+from postroom.domain.texts import ngettext
 from postroom.storage.port import DEAD_LETTERS, QUEUES
 
 if TYPE_CHECKING:
@@ -53,7 +54,12 @@ def drain(as_json: AsJson = False) -> None:
     if rest.is_anything_due:
         tell("Interrupted: something is still due. Run it again.")
         raise typer.Exit(INTERRUPTED)
-    later = f"; {rest.waiting:,} work items wait for a later try" if rest.waiting else ""
+    waiting = ngettext(
+        "; {count} work item waits for a later try",
+        "; {count:,} work items wait for a later try",
+        rest.waiting,
+    )
+    later = waiting if rest.waiting else ""
     data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters}
     show(data, as_json, f"Nothing else is due now{later}.")
 

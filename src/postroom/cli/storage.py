@@ -11,6 +11,7 @@ import typer
 from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
 from postroom.cli.session import work
 from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.texts import Text, ngettext
 from postroom.storage.port import (
     CLAIM_ITEMS_MAX,
     QUEUES,
@@ -115,7 +116,11 @@ def peek(
         return [{"body": item.body, "taken": item.taken} for item in items]
 
     items = work(job)
-    show(items, as_json, *(f"{item['body']}  (taken {item['taken']} times)" for item in items))
+    show(items, as_json, *(f"{item['body']}  ({_taken(item['taken'])})" for item in items))
+
+
+def _taken(times: int) -> Text:
+    return ngettext("taken {count} time", "taken {count} times", times)
 
 
 @app.command("blobs")

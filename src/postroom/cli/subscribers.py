@@ -23,6 +23,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import Standing, Subscriber, attributes_from, subscription
+from postroom.domain.texts import ngettext
 from postroom.flow import subscribe, take_out
 from postroom.records import lists, subscribers
 
@@ -123,7 +124,14 @@ def export(
         data = {"list": list_name, "file": str(path), "people": count}
         show(data, as_json)
         if not as_json:
-            tell(f"{count:,} people of {list_name} are in {path}.")
+            told = ngettext(
+                "{count} person of {name} is in {path}.",
+                "{count:,} people of {name} are in {path}.",
+                count,
+                name=list_name,
+                path=path,
+            )
+            tell(str(told))
 
 
 async def _export_csv(parts: Parts, list_name: str, standing: Standing, path: Path | None) -> int:
