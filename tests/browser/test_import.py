@@ -109,7 +109,7 @@ async def _read_report(page: Page) -> None:
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Report of refused rows").click()
     path = await (await download.value).path()
-    rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     assert rows[0] == ["line", "value", "reason"]
     assert {row[0] for row in rows[1:]} == {"101", "201", "301"}
 

@@ -249,7 +249,9 @@ async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Wor
     assert gone.gone is Gone.LEFT
     answer = await editor.get(f"/admin/imports/{job.id}/report/export")
     assert "attachment" in answer.headers["content-disposition"]
-    report = {row[0]: row[1:] for row in csv.reader(io.StringIO(answer.text))}
+    assert answer.content.startswith(codecs.BOM_UTF8)  # or it is read as Windows-1252
+    text = answer.content.decode("utf-8-sig")
+    report = {row[0]: row[1:] for row in csv.reader(io.StringIO(text))}
     assert report["line"] == ["value", "reason"]
     assert report["2"][0] == "ada@contoso.edu"
     assert "gone (left)" in report["2"][1]

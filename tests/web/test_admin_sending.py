@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ async def test_people_are_listed_by_outcome_with_the_servers_words(editor: Worke
 async def test_an_outcome_as_csv_is_safe_in_a_spreadsheet(editor: Worker) -> None:
     path = await going_out(editor)
     answer = await editor.get(f"{path}/people/export", outcome="failed")
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert answer.content.startswith(BOM_UTF8)  # or it is read as Windows-1252
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
     assert [row["email"] for row in rows] == ["'=student0@contoso.edu"]
     assert rows[0]["words"] == "550 5.1.1 mailbox unavailable"
     everybody = await editor.get(f"{path}/people/export")

@@ -23,6 +23,7 @@ DELIMITERS = tuple(DELIMITER_NAMES)
 RECORD_CHARS_MAX = 64 * 1024  # thirty attributes of 500 characters are a quarter of it
 RECORD_LINES_MAX = 100  # of one quoted cell: an address over several lines, not a lost quote
 VALUE_CHARS_SHOWN = 80  # of a bad record, in a report
+BYTE_ORDER_MARK = "\ufeff"  # before a file for people: or spreadsheets take it for Windows-1252
 REPORT_COLUMNS = ("line", "value", "reason")  # of a report about bad rows
 
 # Spaces and zero-width characters that spreadsheets leave around a value.

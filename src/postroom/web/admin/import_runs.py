@@ -19,7 +19,7 @@ import structlog
 from fastapi import FastAPI, Request
 
 from postroom.domain.csv_people import People
-from postroom.domain.csv_rows import REPORT_COLUMNS, BadRow, csv_text
+from postroom.domain.csv_rows import BYTE_ORDER_MARK, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import PostroomError, WrongState
 from postroom.domain.import_job import BAD_ROWS_SHOWN, ImportJob, Refusals, Status, started
@@ -155,7 +155,7 @@ class Run:
     async def _work(self, source: Source, report: TextIO) -> None:
         """The flow, and a word about it every second."""
         self._report = report
-        report.write(csv_text([REPORT_COLUMNS]))
+        report.write(BYTE_ORDER_MARK + csv_text([REPORT_COLUMNS]))
         people = People(iter(source), {}, self._job.columns)
         work = asyncio.create_task(bring_in(self._intake(), people, self))
         try:

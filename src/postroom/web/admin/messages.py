@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.csv_rows import csv_text
+from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
@@ -212,7 +212,7 @@ async def export(request: Request, visitor: Viewer, ref: str) -> Response:
 
 
 async def _csv(people: AsyncIterator[Fate]) -> AsyncIterator[str]:
-    yield csv_text([("email", "outcome", "at", "words")])
+    yield BYTE_ORDER_MARK + csv_text([("email", "outcome", "at", "words")])
     async for fate in people:
         yield csv_text([(fate.address, fate.outcome, fate.at, fate.words)])
 

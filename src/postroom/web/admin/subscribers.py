@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
-from postroom.domain.csv_rows import csv_text
+from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
@@ -40,7 +40,6 @@ LISTS_TO_CHOOSE_MAX = 200
 EXPORTED_AT_A_TIME = 500  # rows
 ATTRIBUTES_CHARS_SHOWN = 80
 _AFTER = "page of people"
-_BYTE_ORDER_MARK = "\ufeff"  # or spreadsheets take the file for Windows-1252
 STANDINGS = [Standing.ALL, Standing.VERIFIED, Standing.UNVERIFIED, Standing.GONE]
 
 
@@ -252,7 +251,7 @@ async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, str]]:
 async def _lines(
     tables: Tables, name: str, standing: Standing, header: list[str]
 ) -> AsyncIterator[str]:
-    yield _BYTE_ORDER_MARK + csv_text([header])
+    yield BYTE_ORDER_MARK + csv_text([header])
     waiting: list[list[object]] = []
     async for row in take_out.rows(tables, name, standing, header):
         waiting.append(row)
