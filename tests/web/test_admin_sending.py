@@ -125,11 +125,21 @@ async def test_the_held_are_decided_on_by_a_person_who_sees_how_many(
     assert (await stored(editor, path)).revive is revive
 
 
+async def test_a_second_click_on_send_leads_to_what_goes_out_already(editor: Worker) -> None:
+    """The scheduler may be quicker than the second click."""
+    path = await going_out(editor)
+    before = await stored(editor, path)
+    answer = await editor.post(f"{path}/schedule", when="now", etag="of the draft")
+    assert answer.headers["location"] == f"{path}?said=scheduled"
+    assert await stored(editor, path) == before
+
+
 @pytest.mark.parametrize("page", ["write", "schedule", "delete"])
 async def test_what_goes_out_cannot_be_edited_any_more(editor: Worker, page: str) -> None:
     path = await going_out(editor)
     assert (await editor.get(f"{path}/{page}")).headers["location"] == path
     before = await stored(editor, path)
-    answer = await editor.post(f"{path}/{page}", **GOOD | {"when": "now", "etag": "any"})
+    later = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "UTC"}
+    answer = await editor.post(f"{path}/{page}", **GOOD | later | {"etag": "any"})
     assert answer.status_code in (409, 422)
     assert await stored(editor, path) == before
