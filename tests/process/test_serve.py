@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.bench.house import House, books, until
+from postroom.roles import BULK_NICE
 
 PEOPLE = 10_000  # so many that a sender is not through with them before it was interrupted
 
@@ -26,6 +27,21 @@ async def test_children_stop_by_themselves_when_their_supervisor_is_killed(tmp_p
         await until(lambda: _is(roles_awake(house) == 4), within_s=30)  # with the supervisor's
         await serve.kill()
         await until(lambda: _is(roles_awake(house) == 1), within_s=30)  # nobody took that away
+
+
+async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    async with House(tmp_path) as house:
+        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        for role in ("web", "scheduler", "sender"):
+            await house.start(role)
+        await until(lambda: _is(roles_awake(house) == 3), within_s=30)
+        bells = [name.split(".") for name in os.listdir(house.folder / "data" / "bells")]
+        pids = {kind: int(rest.partition("-")[0]) for kind, rest in bells}
+        nice = {kind: os.getpriority(os.PRIO_PROCESS, pid) for kind, pid in pids.items()}
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert nice == {"web": ours, "scheduler": ours + BULK_NICE, "sender": ours + BULK_NICE}
 
 
 async def test_the_web_role_answers_and_stops_when_asked(
