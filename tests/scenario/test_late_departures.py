@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from postroom.domain.address import parse_address
 from postroom.domain.csv_people import Person
-from postroom.domain.csv_rows import BadRow
 from postroom.domain.subscriber import Gone
 from postroom.flow import move
-from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.flow.bring_in import Intake, bring_in
 from postroom.flow.move import Destination
 from postroom.records import subscribers
 from tests.scenario.clock import START
+from tests.scenario.test_consent import Silent
 from tests.scenario.town import LIST, Town, address_of
 
 AGO_S = 20 * 60.0
-
-
-class OnLooker:
-    def may_go_on(self) -> bool:
-        return True
-
-    def refused(self, row: BadRow) -> None:
-        return
-
-    def counted(self, counts: Counts) -> None:
-        return
 
 
 async def queued_after_a_departure(town: Town) -> None:
@@ -48,7 +37,7 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
     zoe = Person(1, parse_address(address_of("zoe")), {})
     tables, clock = town.storage.tables, town.clock
     intake = Intake(tables, LIST, False, START, keep_out=True, clock=clock)  # it began then
-    await bring_in(intake, [zoe], OnLooker())
+    await bring_in(intake, [zoe], Silent())
     assert (await town.subscriber("zoe")).gone is Gone.REMOVED
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}
