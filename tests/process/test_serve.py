@@ -41,7 +41,8 @@ async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
         pids = {kind: int(rest.partition("-")[0]) for kind, rest in bells}
         nice = {kind: os.getpriority(os.PRIO_PROCESS, pid) for kind, pid in pids.items()}
     ours = os.getpriority(os.PRIO_PROCESS, 0)
-    assert nice == {"web": ours, "scheduler": ours + BULK_NICE, "sender": ours + BULK_NICE}
+    behind = min(ours + BULK_NICE, 19)  # nobody can be further back
+    assert nice == {"web": ours, "scheduler": behind, "sender": behind}
 
 
 async def test_the_web_role_answers_and_stops_when_asked(
