@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
-from postroom.domain.message import Books
+from postroom.domain.message import Books, Message
 from postroom.flow import archive, steer
 from postroom.records import messages
-from postroom.storage.port import Conflict
+from postroom.records.messages import DueEntry
+from postroom.storage.port import Conflict, Tables
 from tests.scenario.town import Town
 
 
@@ -16,10 +19,12 @@ async def test_a_late_copy_into_the_archive_changes_nothing(
 ) -> None:
     """Meanwhile another one archived it, people retried the failed, and it was archived again."""
     ref = await town.mailing("ada", "perm-fail-once")
-    late: list[tuple[object, ...]] = []
+    late: list[tuple[Message, str, DueEntry, datetime]] = []
 
-    async def stall(*arguments: object) -> None:
-        late.append(arguments)
+    async def stall(
+        _tables: Tables, message: Message, etag: str, entry: DueEntry, now: datetime
+    ) -> None:
+        late.append((message, etag, entry, now))
         raise Conflict("stalled: the next look does it")
 
     with monkeypatch.context() as stalled:
@@ -35,7 +40,6 @@ async def test_a_late_copy_into_the_archive_changes_nothing(
     await steer.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=2)
-    rest = late[0][1:]
     with pytest.raises(Conflict):
-        await archive.put_away(town.storage.tables, *rest)  # type: ignore[arg-type]
+        await archive.put_away(town.storage.tables, *late[0])
     assert (await messages.read(town.storage.tables, ref)).books == Books(sent=2)

@@ -104,8 +104,7 @@ def key_prefix(text: str) -> str:
     except UnicodeError:
         raise BadAddress(_("No address has such a domain; check it.")) from None
     labels.append(last.lower() if last.isascii() else "xn--")
-    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", local).casefold())
-    begun = folded + at + ".".join(labels)
+    begun = _folded(unicodedata.normalize("NFC", local)) + at + ".".join(labels)
     if CONTROL.search(text) or len(_storable(begun)) > STORAGE_KEY_CHARS_MAX:
         raise BadAddress(_("No address begins like that; check it."))
     return _storable(begun)
@@ -155,11 +154,15 @@ def _international(text: str) -> Address:
         raise BadAddress(
             _("This address is longer than {limit} bytes; check it.", limit=ADDRESS_OCTETS_MAX)
         )
-    # Folding takes some letters apart: composed again, or a capital would be somebody else.
-    key = f"{unicodedata.normalize('NFC', local.casefold())}@{domain}"
+    key = f"{_folded(local)}@{domain}"
     if len(_storable(key)) > STORAGE_KEY_CHARS_MAX:
         raise BadAddress(_("The part before the @ is too long in this script; check the address."))
     return Address(typed, key)
+
+
+def _folded(local: str) -> str:
+    """Folding takes some letters apart: composed again, or a capital would be somebody else."""
+    return unicodedata.normalize("NFC", local.casefold())
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from postroom.records import consents, lists, subscribers
 from postroom.records.rows import Unreadable
 from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
 from postroom.storage.port import Claim, Storage, Tables
-from postroom.transport.port import ALWAYS, Lane, Mail, Permit
+from postroom.transport.port import Lane, Mail, Permit
 
 RULES = RetryRules(first_s=30.0, longest_s=1800.0)
 _BY_MAIL = Trace(source="confirmation mail")
@@ -33,12 +33,7 @@ class Writer(Protocol):
 
 
 async def mail_confirmation(
-    storage: Storage,
-    claim: Claim,
-    lane: Lane,
-    writer: Writer,
-    clock: Clock,
-    permit: Permit = ALWAYS,
+    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock, permit: Permit
 ) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nobody to ask, or no turn."""
     try:

@@ -20,7 +20,7 @@ from postroom.records import messages, users
 from postroom.records.rows import Unreadable
 from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
 from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
-from postroom.transport.port import ALWAYS, Lane, Mail, Permit
+from postroom.transport.port import Lane, Mail, Permit
 
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
@@ -36,7 +36,7 @@ async def ask_for_test(storage: Storage, ref: str, user_key: str, nonce: str) ->
 
 
 async def mail_test(
-    storage: Storage, claim: Claim, lane: Lane, writer: Writer, permit: Permit = ALWAYS
+    storage: Storage, claim: Claim, lane: Lane, writer: Writer, permit: Permit
 ) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nothing to mail."""
     try:

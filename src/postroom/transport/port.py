@@ -57,9 +57,6 @@ class Permit(Unwatched):
         return 0.0
 
 
-ALWAYS = Permit()
-
-
 class Watch(Protocol):
     """Who looks on while a slice goes out: the right to send, and the ack journal."""
 
