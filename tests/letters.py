@@ -56,5 +56,8 @@ class Witness:
     def handing_over(self, positions: Sequence[int]) -> None:
         self.handed_over += positions
 
+    def returned(self, positions: Sequence[int]) -> None:
+        self.handed_over = [at for at in self.handed_over if at not in positions]
+
     def answered(self, position: int, outcome: Outcome) -> None:
         self.answers.append((position, outcome))

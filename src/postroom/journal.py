@@ -41,6 +41,12 @@ class _Handed(msgspec.Struct, frozen=True, tag="handed"):
     positions: list[int]
 
 
+class _Returned(msgspec.Struct, frozen=True, tag="returned"):
+    """The server said that it has not taken these after all."""
+
+    positions: list[int]
+
+
 class _Answered(msgspec.Struct, frozen=True, tag="answered"):
     position: int
     outcome: Outcome
@@ -50,7 +56,8 @@ class _Recorded(msgspec.Struct, frozen=True, tag="recorded"):
     pass
 
 
-_line = msgspec.json.Decoder(_Batch | _Handed | _Answered | _Recorded)
+_Line = _Batch | _Handed | _Returned | _Answered | _Recorded
+_line: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
 class FileJournal:
@@ -76,6 +83,9 @@ class FileJournal:
 
     def handing_over(self, positions: Sequence[int]) -> None:
         self._write(_Handed(list(positions)))
+
+    def returned(self, positions: Sequence[int]) -> None:
+        self._write(_Returned(list(positions)))
 
     def answered(self, position: int, outcome: Outcome) -> None:
         self._write(_Answered(position, outcome))
@@ -240,10 +250,12 @@ def _read_page(path: Path) -> _Page | None:
     return page
 
 
-def _note(page: _Page, line: _Batch | _Handed | _Answered | _Recorded) -> None:
+def _note(page: _Page, line: _Line) -> None:
     match line:
         case _Handed(positions=positions):
             page.handed.update(positions)
+        case _Returned(positions=positions):
+            page.handed.difference_update(positions)
         case _Answered(position=position, outcome=outcome):
             page.answered[position] = outcome
         case _Recorded():

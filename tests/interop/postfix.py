@@ -79,9 +79,13 @@ scache   unix       - - n -    1 scache
 postlog  unix-dgram n - n -    1 postlogd
 """
 
-RECIPIENTS = "/^(student|schüler)[0-9]+@contoso\\.edu$/ ok\n/^(busy|blocked)@contoso\\.edu$/ ok\n"
+RECIPIENTS = (
+    "/^(student|schüler)[0-9]+@contoso\\.edu$/ ok\n/^(busy|blocked|closing)@contoso\\.edu$/ ok\n"
+)
 REFUSALS = (
-    "/^busy@/ 450 4.2.1 the mailbox is busy\n/^blocked@/ 550 5.7.1 this sender is not welcome\n"
+    "/^busy@/ 450 4.2.1 the mailbox is busy\n"
+    "/^blocked@/ 550 5.7.1 this sender is not welcome\n"
+    "/^closing@/ 421 4.7.0 too busy to go on\n"
 )
 
 

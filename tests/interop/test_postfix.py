@@ -63,6 +63,9 @@ class OpenWatch:
     def handing_over(self, positions: Sequence[int]) -> None:
         self.handed_over += positions
 
+    def returned(self, positions: Sequence[int]) -> None:
+        self.handed_over = [at for at in self.handed_over if at not in positions]
+
     def answered(self, position: int, outcome: Outcome) -> None:
         self.outcomes[position] = outcome
 
@@ -167,6 +170,21 @@ async def test_a_refusal_in_the_middle_of_a_slice_is_of_that_mail_alone(
     await postfix.has_relayed([sent.words, sent_too.words])
     expected = Counter({first: 1, last: 1, nobody: 0, busy: 0, blocked: 0})
     assert postfix.next_hop.counts(expected) == expected
+
+
+async def test_a_421_in_the_middle_of_a_slice_leaves_nobody_in_doubt(
+    postfix: Postfix, port: int, transport_to: Open
+) -> None:
+    before, after = students(6), students(20)
+    mails = letters(*before, "closing@contoso.edu", *after)
+    outcomes = await transport_to(port).lane().send(mails, OpenWatch())
+    refused = outcomes.pop(len(before))
+    assert isinstance(refused, Deferred)
+    assert (refused.scope, refused.reached) == (Scope.PROVIDER, False)
+    assert "421 4.7.0" in refused.words
+    assert all(isinstance(outcome, Sent) for outcome in outcomes), Counter(outcomes)
+    await postfix.has_relayed(outcome.words for outcome in outcomes)
+    assert postfix.next_hop.counts(before + after) == Counter(before + after)
 
 
 async def test_a_mail_too_big_for_postfix_is_rejected_without_blame_on_the_address(

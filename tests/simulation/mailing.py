@@ -22,6 +22,7 @@ from postroom.records.leases import Right
 from postroom.scheduler import Scheduler
 from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
+from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import START, Clock, Disk, Faults, Storage, Turn, World, instantly
 
 LEASE_S = 30.0
@@ -58,12 +59,13 @@ class Mailing:
         people: int = 5,
         meddle: bool = False,
         trouble: float = 0.0,
+        closing: float = 0.0,
         machines_burn: float = 0.0,
         schedulers: int = 1,
         disk: Callable[[Clock], Disk] | None = None,
     ) -> None:
         self.world = World(seed, faults, disk)
-        self.post = Post(self.world, trouble=trouble)
+        self.post = Post(self.world, trouble=trouble, closing=closing)
         self.on_doubt = on_doubt
         self.machines_burn = machines_burn
         self.journals = Journals()
@@ -192,7 +194,7 @@ class Mailing:
 
     async def _lane(self, storage: Storage, sender: Sender, number: int) -> None:
         journal = Journal(self.journals, sender.right.owner, number)
-        lane = Lane(self.post)
+        lane = SmtpLane(self.post) if self.post.closing else Lane(self.post)
         while True:
             with contextlib.suppress(StorageError):
                 for claim in await self._claims(storage, sender):

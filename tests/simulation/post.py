@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from postroom.domain.address import parse_address, parse_mailbox
 from postroom.domain.delivery import Recollection, StillAlive
@@ -18,6 +18,7 @@ from postroom.storage.port import StorageError
 from postroom.transport.port import Mail, Watch
 from tests.simulation.world import Clock, World
 
+T = TypeVar("T")
 SENDER = "donotreply@contoso.edu"
 SITE = Site("https://post.contoso.edu", "a secret")
 COMPILED = compile_mail(MailParts(sender=parse_mailbox(SENDER), subject="News", text="Hello"))
@@ -68,6 +69,9 @@ class Journal:
     def handing_over(self, positions: Sequence[int]) -> None:
         self._page.handed.update(positions)
 
+    def returned(self, positions: Sequence[int]) -> None:
+        self._page.handed.difference_update(positions)
+
     def answered(self, position: int, outcome: Outcome) -> None:
         self._page.answered[position] = outcome
 
@@ -99,6 +103,7 @@ class Post:
     checked_at: dict[int, int] = field(default_factory=dict)  # lane: I/O of its last look
     left_at: dict[str, int] = field(default_factory=dict)  # address: I/O when it had left
     trouble: float = 0.0
+    closing: float = 0.0  # how often the server says 421 instead of the reply it owes
 
     async def hand_over(self, address: str) -> Outcome:
         world = self.world
@@ -114,10 +119,19 @@ class Post:
             return await world.io(lambda: self._say(Rejected("550 5.1.1 unknown")))
         return await world.io(lambda: self._deliver(address, then=Sent("250 2.0.0 ok")))
 
-    async def _say(self, outcome: Outcome) -> Outcome:
-        return outcome
+    async def converse(self, address: str, commands: int) -> list[tuple[int, bytes]]:
+        """The replies to the commands of one mail; a 421 is the last word of the connection."""
+        rng = self.world.rng
+        said = rng.randrange(commands) if rng.random() < self.closing else commands
+        replies = [(250, b"250 2.0.0 ok")] * said
+        if said < commands:
+            return await self.world.io(lambda: self._say([*replies, (421, b"421 4.7.0 enough")]))
+        return await self.world.io(lambda: self._deliver(address, then=replies))
 
-    async def _deliver(self, address: str, then: Outcome) -> Outcome:
+    async def _say(self, reply: T) -> T:
+        return reply
+
+    async def _deliver(self, address: str, then: T) -> T:
         self.arrived[address] += 1
         left_at = self.left_at.get(address)
         looked_at = self.checked_at.get(self.world.lane, 0)

@@ -35,6 +35,8 @@ FAR_AWAY: dict[str, Any] = {
     "schedulers": 2,
     "people": 7,
 }
+# A server that closes connections with 421 whenever it likes. Nothing of that is a doubt.
+CLOSING_SERVER: dict[str, Any] = {"crash": 0.02, "closing": 0.25, "people": 7}
 _FAULTS = ("crash", "stall", "fail", "late", "throttle", "empty_pages")
 
 

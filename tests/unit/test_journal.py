@@ -92,6 +92,17 @@ KILLED = """
 """
 
 
+def test_what_a_server_did_not_take_counts_as_never_handed_over(
+    ours: FileJournals, tmp_path: Path
+) -> None:
+    journals, page = begun(tmp_path)
+    page.handing_over([0, 1, 2])
+    page.returned([1, 2])
+    page.handing_over([2])
+    died(journals, page)
+    assert recall(ours) == Recollection(frozenset({0, 2}), whole=True)
+
+
 def test_kill_9_takes_the_lock_away_and_leaves_the_page(ours: FileJournals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)]
     path = os.environ | {"PYTHONPATH": str(ROOT / "src")}

@@ -86,6 +86,9 @@ class Looker:
     def handing_over(self, positions: Sequence[int]) -> None:
         self.handed += positions
 
+    def returned(self, positions: Sequence[int]) -> None:
+        return
+
     def answered(self, position: int, outcome: Outcome) -> None:
         self.told[position] = outcome
 

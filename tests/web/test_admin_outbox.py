@@ -45,6 +45,9 @@ class NoWatch:
     def handing_over(self, positions: object) -> None:
         return
 
+    def returned(self, positions: object) -> None:
+        return
+
     def answered(self, position: int, outcome: object) -> None:
         return
 

@@ -71,6 +71,7 @@ class _Guard:
         self._turns = turns
         self._limits = limits
         self.handing_over = watch.handing_over
+        self.returned = watch.returned
         self.answered = watch.answered
 
     def may_hand_over(self) -> bool:

@@ -45,6 +45,9 @@ class Unwatched:
     def handing_over(self, positions: Sequence[int]) -> None:
         return
 
+    def returned(self, positions: Sequence[int]) -> None:
+        return
+
     def answered(self, position: int, outcome: Outcome) -> None:
         return
 
@@ -66,6 +69,10 @@ class Watch(Protocol):
 
     def handing_over(self, positions: Sequence[int]) -> None:
         """Called just before the content of these mails is written to the line."""
+        ...
+
+    def returned(self, positions: Sequence[int]) -> None:
+        """Called when the server said that it has not taken these; they may go out again."""
         ...
 
     def answered(self, position: int, outcome: Outcome) -> None:

@@ -152,6 +152,8 @@ class SmtpLane:
             self._learn(connection, exchange)
             self._connection = None
             fruitless = 0 if slice_.answered > answered else fruitless + 1
+            if fruitless:
+                self._window.start_over()
             # A server that was silent for minutes is not asked again within the same slice.
             if (connection.timed_out or fruitless == FRUITLESS_MAX) and not slice_.stopped:
                 slice_.defer_waiting(f"{self._config.server}: {connection.broken}")
@@ -171,13 +173,10 @@ class SmtpLane:
         return self._connection
 
     def _learn(self, connection: SmtpConnection, exchange: Exchange) -> None:
-        """Stay below the number of mails at which the server ends a connection with 421.
-
-        Otherwise every connection would end with a window of mails in doubt.
-        """
-        if exchange.cut_after is not None:
+        """Stay below the number of mails at which the server ends a connection with 421."""
+        if exchange.cut_after:
             carried = connection.carried - exchange.taken + exchange.cut_after
-            self._mails_max = min(self._mails_max, max(carried, self._window.mails))
+            self._mails_max = min(self._mails_max, max(carried, self._config.window))
             self._learned_at = monotonic()
 
     def _drop(self) -> None:

@@ -8,6 +8,12 @@ Three shapes of the same dialogue, by what the server offers:
 
 The line under it calls `begin` once, `replied` for every reply, `caught_up` when it has no more
 replies at hand, and `lost` when it broke. Nothing here waits.
+
+When the connection ends, what was handed over and not answered is in doubt, with one exception: a
+server that answers 421 says that it is closing the channel (RFC 5321 3.8), so it has not processed
+what was pipelined behind that command, and those mails go back untried. We write nothing more
+and wait for the close. A server that says it took a content after all contradicts itself, like one
+that refuses a mail and then takes it: such a mail is in doubt.
 """
 
 from __future__ import annotations
@@ -43,6 +49,10 @@ class Line(Protocol):
         """End the connection now; `lost` is called before this returns."""
         ...
 
+    def expect_close(self, words: str) -> None:
+        """The server is about to close: `lost` is called when it has, or after a short wait."""
+        ...
+
 
 class Exchange(ABC):
     """What the three shapes share: taking mails, settling them, and knowing the end."""
@@ -56,6 +66,7 @@ class Exchange(ABC):
         self.taken = 0
         self.done = False
         self.transaction_open = False  # the server may still hold one that led to nothing
+        self.is_closing = False  # the server has said 421
         self.cut_after: int | None = None  # mails carried when the server answered MAIL with 421
         self.quickest_s: float | None = None  # an answer, of those that were timed
 
@@ -83,14 +94,22 @@ class Exchange(ABC):
     def lost(self, words: str) -> None:
         """The line is gone: settle what was on it."""
         self.done = True
-        self._give_up(words)
+        if self.is_closing:
+            self._put_back(words)
+        else:
+            self._give_up(words)
 
     @abstractmethod
     def _go_on(self) -> None:
         """Write what can be written now, or be done."""
 
     @abstractmethod
-    def _give_up(self, words: str) -> None: ...
+    def _give_up(self, words: str) -> None:
+        """Doubt what was handed over; try the rest again."""
+
+    @abstractmethod
+    def _put_back(self, words: str) -> None:
+        """After a 421: what has no answer was not processed."""
 
     @abstractmethod
     def _carried(self) -> int:
@@ -110,12 +129,24 @@ class Exchange(ABC):
 
     def _answer(self, index: int, code: int, text: Text, stage: Stage) -> None:
         """Settle a mail by the server's reply, unless an earlier reply has decided it."""
-        if self._slice.outcomes[index] is None:
+        if code == CLOSING:
+            self._closing(index, text, stage)
+        elif self._slice.outcomes[index] is None:
             self._slice.settle(index, outcome_of(code, text, stage))
             self._slice.answered += 1
-        if code == CLOSING:
-            self.cut_after = self._carried() if stage is Stage.MAIL else None
-            self._line.hang_up(words_of(text))
+        elif code < 300:
+            self._slice.contradict(index, words_of(text))
+
+    def _closing(self, index: int, text: Text, stage: Stage) -> None:
+        """The server closes the channel; at the content, perhaps because of this very mail."""
+        self.cut_after = self._carried() if stage is Stage.MAIL else None
+        if stage is Stage.CONTENT and self._slice.outcomes[index] is None:
+            self._slice.settle(index, outcome_of(CLOSING, text, stage))
+        self._await_close(text)
+
+    def _await_close(self, text: Text) -> None:
+        self.is_closing = True
+        self._line.expect_close(words_of(text))
 
     def _out_of_step(self, text: Text) -> None:
         self._line.hang_up(f"the server answered out of step: {words_of(text)}")
@@ -141,6 +172,8 @@ class BdatExchange(Exchange):
         self._step = 0  # of the mail at the head
         self._heard = b""  # its replies, until `_usual` is known
         self._usual = b""  # what this server says to RSET, MAIL and RCPT that it accepts
+        self._closed_on: int | None = None  # the mail whose command was answered with 421
+        self._untaken: list[int] = []  # refused behind a 421
         self._timed = (-1, 0.0)  # the mail whose answer is timed, and when it went out
 
     @property
@@ -151,7 +184,7 @@ class BdatExchange(Exchange):
 
     def skim(self, buffer: bytearray, start: int, end: int) -> int:
         # One comparison instead of three replies: saves a quarter of what a mail costs here.
-        if self._step or not self._usual:
+        if self._step or not self._usual or self.is_closing:
             return start
         while self._in_flight and buffer.startswith(self._usual, start, end):
             content = start + len(self._usual)
@@ -178,13 +211,28 @@ class BdatExchange(Exchange):
             self._out_of_step(text)
             return
         self._step = (step + 1) % len(self.STAGES)
-        if step == self.CONTENT:
+        if self.is_closing:
+            self._replied_behind(step, code, text)
+        elif step == self.CONTENT:
             self._learn_usual()
             self._content_answered(code, text)
         elif code == 250:
             self._heard += text + b"\n"
         elif code == CLOSING or (code >= 400 and step > 0):  # a refused RSET decides nothing
             self._answer(self._in_flight[0], code, text, self.STAGES[step])
+
+    def _closing(self, index: int, text: Text, stage: Stage) -> None:
+        self._closed_on = index if stage is not Stage.CONTENT else None
+        super()._closing(index, text, stage)
+
+    def _replied_behind(self, step: int, code: int, text: Text) -> None:
+        """Some servers answer the commands that they had read when they said 421."""
+        if step == self.CONTENT:
+            index = self._in_flight.popleft()
+            if code < 300:
+                self._slice.doubt(index, f"taken behind a 421: {words_of(text)}")
+            else:
+                self._untaken.append(index)
 
     def _learn_usual(self) -> None:
         if self._heard.count(b"\n") == self.CONTENT:
@@ -196,7 +244,7 @@ class BdatExchange(Exchange):
             self._go_on()
 
     def _go_on(self) -> None:
-        if self.done or not self._line.writable:
+        if self.done or self.is_closing or not self._line.writable:
             return
         had = len(self._in_flight)
         block, positions = self._next_block()
@@ -229,6 +277,14 @@ class BdatExchange(Exchange):
     def _give_up(self, words: str) -> None:
         while self._in_flight:
             self._slice.doubt(self._in_flight.popleft(), words)
+
+    def _put_back(self, words: str) -> None:
+        for index in reversed([*self._untaken, *self._in_flight]):
+            if index == self._closed_on:
+                self._slice.put_back(index, words)
+            else:
+                self._slice.return_untried(index)
+        self._in_flight.clear()
 
     def _carried(self) -> int:
         return self.taken - len(self._in_flight)
@@ -266,6 +322,8 @@ class DataExchange(Exchange):
                 return self._timeouts.command_s
 
     def replied(self, code: int, text: Text) -> None:
+        if self.is_closing:
+            return  # no content is on the wire
         due = self._due.popleft() if self._due else None
         if due is None or (code < 400 and (code == START_INPUT) != (due is Due.DATA)):
             self._out_of_step(text)
@@ -284,7 +342,7 @@ class DataExchange(Exchange):
 
     def _go_on(self) -> None:
         """Open the next mail, or end."""
-        if self.done:
+        if self.done or self.is_closing:
             return
         commands = self._open_next()
         if commands:
@@ -317,6 +375,9 @@ class DataExchange(Exchange):
             self._answer(self._opened_mail(), code, text, stage)
 
     def _data_answered(self, code: int, text: Text) -> None:
+        if code == CLOSING:
+            self._closing(self._opened_mail(), text, Stage.RCPT)
+            return
         index, self._opened = self._opened_mail(), None
         if code != START_INPUT:
             self.transaction_open = True
@@ -348,7 +409,7 @@ class DataExchange(Exchange):
 
     def _lone_dot_answered(self, code: int, text: Text) -> None:
         if code == CLOSING:
-            self._line.hang_up(words_of(text))
+            self._await_close(text)
 
     def _opened_mail(self) -> int:
         assert self._opened is not None
@@ -358,6 +419,11 @@ class DataExchange(Exchange):
         self._due.clear()
         if self._handed_over is not None:
             self._slice.doubt(self._handed_over, words)
+        if self._opened is not None:
+            self._slice.put_back(self._opened, words)
+
+    def _put_back(self, words: str) -> None:
+        self._due.clear()
         if self._opened is not None:
             self._slice.put_back(self._opened, words)
 
@@ -377,7 +443,7 @@ class TurnExchange(DataExchange):
 
     def _command_answered(self, due: Due, code: int, text: Text) -> None:
         super()._command_answered(due, code, text)
-        if self.done:
+        if self.done or self.is_closing:
             return
         if self._slice.outcomes[self._opened_mail()] is not None:
             self._opened = None  # refused; caught_up opens the next one

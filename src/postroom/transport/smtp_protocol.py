@@ -20,6 +20,7 @@ REPLY_LINE = re.compile(rb"[2-5][0-9][0-9](?:[ -]|$)")
 SINGLE = (b"250 ", b"354 ")  # replies of one line that need no closer look
 
 CLOSED = "the server closed the connection"
+CLOSING_S_MAX = 5.0  # from a 421 to the close; most servers close at once
 
 
 class LineBroken(ConnectionError):
@@ -63,6 +64,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._unsent = 0
         self.writable = True
         self.broken = ""  # why, once it is
+        self._last_words = ""  # of a server that is about to close
         self.timed_out = False
 
     # What a session uses.
@@ -149,6 +151,10 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if not self.broken:
             self._break(words)
         self._transport.abort()
+
+    def expect_close(self, words: str) -> None:
+        self._last_words = words
+        self._loop.call_later(CLOSING_S_MAX, self.hang_up, words)
 
     # What asyncio calls.
 
@@ -256,10 +262,10 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self.hang_up(f"the server {silence} for {patience_s:g} s")
 
     def _break(self, words: str) -> None:
-        self.broken = words
+        self.broken = self._last_words or words
         if self._exchange is not None:
             try:
-                self._exchange.lost(words)
+                self._exchange.lost(self.broken)
             except Exception as error:  # noqa: BLE001 - of the watch: raised by carry()
                 self._fail(error)
         self._wake()

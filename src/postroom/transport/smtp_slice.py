@@ -38,15 +38,25 @@ class Slice:
         if self.outcomes[index] is None:
             self.settle(index, Unknown(clip(f"handed over, then {words}")))
 
+    def contradict(self, index: int, words: str) -> None:
+        """The server refused this mail, and then took its content all the same."""
+        self.settle(index, Unknown(clip(f"refused, and then taken: {words}")))
+
     def put_back(self, index: int, words: str) -> None:
-        """Try a mail again that was not handed over when its connection broke."""
+        """Try a mail again whose connection ended at it, before it could be taken."""
         if self.outcomes[index] is not None:
             return
         tries = self._tries[index] = self._tries.get(index, 0) + 1
         if tries < TRIES_MAX:
-            self.waiting.appendleft(index)
+            self.return_untried(index)
         else:
             self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
+
+    def return_untried(self, index: int) -> None:
+        """Try a mail again that was pipelined behind a 421: the server did not process it."""
+        if self.outcomes[index] is None:
+            self.waiting.appendleft(index)
+            self.watch.returned((self.mails[index].position,))
 
     def defer_waiting(self, words: str) -> None:
         outcome = Deferred(clip(words), Scope.PROVIDER, reached=False)
