@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from postroom.transport.smtp_config import WINDOW
 from tests.interop.postfix import SIZE_BYTES_MAX, Postfix
 
 MAILS = 400
@@ -172,19 +173,32 @@ async def test_a_refusal_in_the_middle_of_a_slice_is_of_that_mail_alone(
     assert postfix.next_hop.counts(expected) == expected
 
 
-async def test_a_421_in_the_middle_of_a_slice_leaves_nobody_in_doubt(
+async def test_a_421_in_the_middle_of_a_slice_costs_the_others_nothing(
     postfix: Postfix, port: int, transport_to: Open
 ) -> None:
+    """Postfix closes with commands unread, so its kernel resets the connection.
+
+    If that destroys replies on their way to us, those mails are truly in doubt: Postfix may have
+    taken them. Without PIPELINING nothing is unread.
+    """
     before, after = students(6), students(20)
     mails = letters(*before, "closing@contoso.edu", *after)
     outcomes = await transport_to(port).lane().send(mails, OpenWatch())
     refused = outcomes.pop(len(before))
-    assert isinstance(refused, Deferred)
-    assert (refused.scope, refused.reached) == (Scope.PROVIDER, False)
-    assert "421 4.7.0" in refused.words
-    assert all(isinstance(outcome, Sent) for outcome in outcomes), Counter(outcomes)
-    await postfix.has_relayed(outcome.words for outcome in outcomes)
-    assert postfix.next_hop.counts(before + after) == Counter(before + after)
+    in_doubt = {
+        recipient
+        for recipient, outcome in zip(before + after, outcomes, strict=True)
+        if isinstance(outcome, Unknown)
+    }
+    assert isinstance(refused, Deferred) or in_doubt
+    assert len(in_doubt) < WINDOW
+    assert not in_doubt or port == postfix.chunking_port
+    sent = [outcome for outcome in outcomes if isinstance(outcome, Sent)]
+    assert len(sent) + len(in_doubt) == len(outcomes)
+    await postfix.has_relayed(outcome.words for outcome in sent)
+    arrived = postfix.next_hop.counts(before + after)
+    assert all(arrived[one] == 1 or one in in_doubt for one in before + after)
+    assert max(arrived.values()) == 1
 
 
 async def test_a_mail_too_big_for_postfix_is_rejected_without_blame_on_the_address(

@@ -41,7 +41,10 @@ DATA = b"DATA\r\n"
 class Line(Protocol):
     """What an exchange needs of the connection under it."""
 
-    writable: bool  # False while the write buffer is over its mark
+    @property
+    def writable(self) -> bool:
+        """Whether to write more: there is room, and the server has not closed."""
+        ...
 
     def write(self, data: bytes) -> None: ...
 

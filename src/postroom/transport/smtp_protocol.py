@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import select
+import socket
 from typing import NamedTuple, cast
 
 from postroom.transport.smtp_config import Timeouts
@@ -18,6 +19,10 @@ REPLY_LINES_MAX = 100  # an EHLO reply has about 20
 REPLY_LINE = re.compile(rb"[2-5][0-9][0-9](?:[ -]|$)")
 
 SINGLE = (b"250 ", b"354 ")  # replies of one line that need no closer look
+
+# POLLRDHUP is Linux's; errors and hang-ups are always told.
+QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux's, too
+HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 CLOSED = "the server closed the connection"
 CLOSING_S_MAX = 5.0  # from a 421 to the close; most servers close at once
@@ -62,7 +67,9 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._progress_at = self._loop.time()
         self._unsent = 0
-        self.writable = True
+        self._owes_ack = False
+        self._takes_data = True  # False while the write buffer is over its mark
+        self._hang_ups: select.poll | None = None
         self.broken = ""  # why, once it is
         self._last_words = ""  # of a server that is about to close
         self.timed_out = False
@@ -144,7 +151,18 @@ class SmtpProtocol(asyncio.BufferedProtocol):
 
     # What an exchange uses.
 
+    @property
+    def writable(self) -> bool:
+        """False also once the server has closed: its last words must be read before the error
+        that a write would meet, or a 421 is lost and mails are in doubt for nothing.
+        """
+        if self._hang_ups is None:
+            self._hang_ups = select.poll()
+            self._hang_ups.register(self._transport.get_extra_info("socket"), HANG_UP)
+        return self._takes_data and not self._hang_ups.poll(0)
+
     def write(self, data: bytes) -> None:
+        self._owes_ack = False  # it travels along
         self._transport.write(data)
 
     def hang_up(self, words: str) -> None:
@@ -166,11 +184,14 @@ class SmtpProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._progress_at = self._loop.time()
+        self._owes_ack = True
         try:
             self._parse(self._filled + nbytes)
             if self._exchange is not None and not self.broken:
                 self._exchange.caught_up()
                 self._wake_if_done(self._exchange)
+            if self._owes_ack:
+                self._acknowledge()
         except Exception as error:  # noqa: BLE001 - of the watch or a mail: raised by carry()
             self._fail(error)
 
@@ -184,10 +205,10 @@ class SmtpProtocol(asyncio.BufferedProtocol):
             self._lost.set_result(None)
 
     def pause_writing(self) -> None:
-        self.writable = False
+        self._takes_data = False
 
     def resume_writing(self) -> None:
-        self.writable = True
+        self._takes_data = True
         self._progress_at = self._loop.time()
         if self._exchange is None or self.broken:
             return
@@ -219,6 +240,18 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._filled = rest
         if rest > LINE_BYTES_MAX and not self.broken:
             self.hang_up(f"the server sent a line of more than {LINE_BYTES_MAX} bytes")
+
+    def _acknowledge(self) -> None:
+        """Tell the server's kernel at once that its replies have arrived.
+
+        A server with Nagle's algorithm, such as Postfix, holds back small replies until the ones
+        before are acknowledged, which our kernel puts off for up to 40 ms; and if it closes the
+        connection meanwhile, replies it has held back are lost, and their mails are in doubt.
+        """
+        exchange = self._exchange
+        if QUICK_ACK is not None and exchange is not None and not (exchange.done or self.broken):
+            socket_ = self._transport.get_extra_info("socket")
+            socket_.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
 
     def _line_received(self, line: bytes) -> None:
         line = line.rstrip(b"\r")
