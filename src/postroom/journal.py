@@ -22,12 +22,13 @@ from pathlib import Path
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.delivery import Recollection, StillAlive
 from postroom.domain.outcome import Outcome
+from postroom.process_locks import is_unlocked
 
 UNBORN_S = 60.0  # far more than a sender needs to make its folder
 LOST = ".lost"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _encode = msgspec.json.encode
 
 
@@ -128,7 +129,7 @@ class FileJournals:
     def __init__(self, folder: Path, owner: str) -> None:
         self._folder = folder
         self._owner = owner
-        self._boot = _boot_id()
+        self._boot = clock.boot_id()
         self._lock: int | None = None
 
     def open(self) -> None:
@@ -195,19 +196,8 @@ class FileJournals:
 
     def _is_dead(self, owner: str) -> bool | None:
         """None if it is not ours to judge: another user's journal. Then its lease decides."""
-        try:
-            lock = os.open(self._folder / owner / "lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True  # being forgotten
-        except OSError:
-            return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
-        return True
+        lock = self._folder / owner / "lock"
+        return is_unlocked(lock) if lock.exists() else True  # being forgotten
 
     def _read(self, owner: str) -> list[_Page]:
         folder = self._folder / owner
@@ -262,11 +252,3 @@ def _note(page: _Page, line: _Line) -> None:
             page.is_recorded = True
         case _Batch():
             page.is_whole = False
-
-
-def _boot_id() -> str:
-    """Empty where the system does not tell: then a journal proves only what is in it."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""

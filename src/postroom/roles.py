@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from postroom import metrics, wiring, worker
+from postroom import heartbeat, metrics, wiring, worker
 from postroom.bell import SCHEDULER_BELL, SENDER_BELL, WEB_BELL, Bell
 from postroom.domain.errors import WrongState
 from postroom.scheduler import Scheduler
@@ -54,7 +55,8 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
 
         _begin_work()
         try:
-            await worker.run(step, lambda: scheduler.rest_s(parts.pace.schedule_s), bell, stop)
+            rest_s = functools.partial(scheduler.rest_s, parts.pace.schedule_s)
+            await worker.run(step, rest_s, bell, stop, parts.clock)
         finally:
             await scheduler.stop()
             bell.close()
@@ -67,7 +69,7 @@ async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
         _sending(parts, supervised) as (sender, bell, stop),
     ):
         _begin_work()
-        await worker.run(sender.step, sender.rest_s, bell, stop)
+        await worker.run(sender.step, sender.rest_s, bell, stop, parts.clock)
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
@@ -152,6 +154,7 @@ def _stop(bell: Bell, supervised: bool) -> Stop:
     worker.stop_on_signals(stop)
     if supervised:
         worker.stop_when_orphaned(stop)
+    stop.heartbeat = heartbeat.start(supervised=supervised)
     return stop
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -17,8 +17,9 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, Due
-from postroom.records import idempotency, leases, throttles, users
-from postroom.records.leases import Lease
+from postroom.process_locks import ProcessLocks
+from postroom.records import idempotency, leases, messages, throttles, users
+from postroom.records.leases import Lease, Sightings
 from postroom.records.messages import DueEntry
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
 
@@ -36,6 +37,7 @@ class Scheduler:
     storage: Storage
     clock: Clock
     owner: str
+    locks: ProcessLocks | None = None  # None: nobody on this machine is asked
     lease_s: float = 30.0
     report_every_s: float = 1.0
     last_report_every_s: float = 0.1  # when few are left, so that the end is seen at once
@@ -46,12 +48,19 @@ class Scheduler:
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     lease: Lease | None = None
-    _reported: dict[str, datetime] = field(default_factory=dict)  # until when that will do
+    _reported: dict[str, float] = field(default_factory=dict)  # until when that will do
     _next_at: float | None = None  # when a message of today is due, as far as we know
-    _swept_at: datetime | None = None
-    _tidied_at: datetime | None = None
+    _swept_at: float | None = None
+    _tidied_at: float | None = None
+    _renew_at: float = 0.0  # the lease
+    _sightings: Sightings = field(init=False)
     _is_full: bool = False  # somebody waits for room in the queue
     _queued_last: str = ""  # ref of the message that had room last
+
+    def __post_init__(self) -> None:
+        self._sightings = Sightings(self.clock)
+        if self.locks:
+            self.locks.hold(self.owner)
 
     async def step(self) -> bool:
         """Move every due message one step on; whether there is more to do at once."""
@@ -75,6 +84,8 @@ class Scheduler:
         if lease:
             with contextlib.suppress(StorageError):  # then it runs out by itself
                 await leases.give_up(self.storage.tables, lease)
+        if self.locks:
+            self.locks.release(self.owner)
 
     async def rest_s(self, at_most_s: float) -> float:
         """How long nothing will be due, as far as the last look told."""
@@ -82,9 +93,9 @@ class Scheduler:
         if self.lease and self._is_full:
             rest_s = min(rest_s, self.room_every_s)
         if self.lease:
-            now_s = self.clock.now().timestamp()
-            ahead = [until.timestamp() - now_s for until in self._reported.values()]
-            ahead += [self._next_at - now_s] if self._next_at is not None else []
+            ahead = [until - self.clock.monotonic() for until in self._reported.values()]
+            if self._next_at is not None:
+                ahead.append(self._next_at - self.clock.now().timestamp())
             rest_s = max(0.0, min([rest_s, *ahead]))
         return rest_s
 
@@ -95,8 +106,8 @@ class Scheduler:
 
     async def _leads(self) -> bool:
         """Renew the lease when a third of it is used up."""
-        now = self.clock.now()
-        if self.lease and now < self.lease.expires_at - timedelta(seconds=self.lease_s * 2 / 3):
+        now, now_s = self.clock.now(), self.clock.monotonic()
+        if self.lease and now_s < self._renew_at:
             return True
         was_leading = self.lease is not None
         self.lease = await leases.hold(
@@ -107,7 +118,10 @@ class Scheduler:
             lease_s=self.lease_s,
             kept=self.lease,
             troubles=self.storage.troubles,
+            sightings=self._sightings,
+            is_dead=self.locks.is_dead if self.locks else lambda owner: False,
         )
+        self._renew_at = now_s + self.lease_s / 3
         if was_leading != (self.lease is not None):
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
@@ -132,6 +146,8 @@ class Scheduler:
         """The next step of one message; whether it wants another one at once."""
         message, tables, now = due.message, self.storage.tables, self.clock.now()
         if message.status is Status.PENDING:
+            if not due.entry.is_due:  # a clock that is set back must not stop it half-way
+                await messages.note_due(tables, due.entry)
             await schedule.start(tables, message, due.etag, now)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
@@ -152,7 +168,9 @@ class Scheduler:
             self._is_full = True
             return await self._report(due, now)
         self._queued_last = message.ref
-        step, _ = await fan_out.go_on(self.storage, message, due.etag, now, room=room)
+        step, _ = await fan_out.go_on(
+            self.storage, message, due.etag, now, room=room, sightings=self._sightings
+        )
         return step != message
 
     def _in_turn(self, entries: Sequence[DueEntry]) -> list[DueEntry]:
@@ -175,30 +193,28 @@ class Scheduler:
 
     async def _report(self, due: Due, now: datetime) -> bool:
         ref = due.message.ref
-        if self._is_reported_lately(ref, now):
+        if self.clock.monotonic() < self._reported.get(ref, 0.0):
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
         is_nearly_done = message.is_gone_over and message.books.open < FEW
         every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
-        self._reported[ref] = self.clock.now() + timedelta(seconds=every_s)
+        self._reported[ref] = self.clock.monotonic() + every_s
         if message.completed_at is None:
             return False
         del self._reported[ref]
         log.info("message_" + message.status, ref=ref, audience=message.audience)
         return True
 
-    def _is_reported_lately(self, ref: str, now: datetime) -> bool:
-        until = self._reported.get(ref)
-        return until is not None and now < until
-
     async def _sweep(self, *, is_busy: bool) -> None:
         """Now and then; seldom while messages want to get on, but not never."""
-        now, later = self.clock.now(), BUSY_SWEEPS_LATER if is_busy else 1
-        if _is_time(self._swept_at, now, self.sweep_every_s * later):
-            self._swept_at = now
-            await self._try_to_sweep("items", lambda: sweep.put_forgotten_items(self.storage, now))
-        if _is_time(self._tidied_at, now, self.tidy_every_s * later):
-            self._tidied_at = now
+        now, now_s = self.clock.now(), self.clock.monotonic()
+        later = BUSY_SWEEPS_LATER if is_busy else 1
+        if _is_time(self._swept_at, now_s, self.sweep_every_s * later):
+            self._swept_at = now_s
+            put = sweep.put_forgotten_items
+            await self._try_to_sweep("items", lambda: put(self.storage, now, self._sightings))
+        if _is_time(self._tidied_at, now_s, self.tidy_every_s * later):
+            self._tidied_at = now_s
             await self._tidy(now)
 
     async def _tidy(self, now: datetime) -> None:
@@ -228,5 +244,5 @@ class Scheduler:
             log.exception("not_swept", stroke=name)
 
 
-def _is_time(last: datetime | None, now: datetime, every_s: float) -> bool:
-    return last is None or now >= last + timedelta(seconds=every_s)
+def _is_time(last_s: float | None, now_s: float, every_s: float) -> bool:
+    return last_s is None or now_s >= last_s + every_s

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -92,6 +91,7 @@ class SenderRole:
     _bugs: list[BaseException] = field(default_factory=list)
     _beats: asyncio.Task[None] | None = None
     _held: Lease | None = None
+    _held_until_s: float = 0.0
     _quiet: int = 0  # looks in a row that found nothing
     _confirm_at: float = 0.0  # when the confirmations are to be looked for again
     _owes_look: bool = False  # they were passed over just now
@@ -218,8 +218,7 @@ class SenderRole:
             await self._try_to_beat(self.lease_s)
 
     def _has_long_lease(self) -> bool:
-        ends = self.clock.now() + timedelta(seconds=self.lease_s)
-        return self._held is not None and self._held.expires_at > ends
+        return self._held is not None and self._held_until_s > self._now_s() + self.lease_s
 
     async def _try_to_beat(self, lease_s: float) -> None:
         try:
@@ -229,18 +228,19 @@ class SenderRole:
 
     async def _beat(self, lease_s: float) -> None:
         """Our own view of the lease ends a little earlier than everybody else's."""
-        now, owner = self.clock.now(), self.sender.right.owner
+        now_s, owner = self._now_s(), self.sender.right.owner
         self._held = await leases.hold(
             self.storage.tables,
             self._lease,
             owner,
-            now=now,
+            now=self.clock.now(),
             lease_s=lease_s,
             kept=self._held,
             troubles=self.storage.troubles,
         )
         if self._held:
-            self.sender.right.renewed(now + timedelta(seconds=lease_s - self.lease_s / 3))
+            self._held_until_s = now_s + lease_s
+            self.sender.right.renewed(now_s, lease_s - self.lease_s / 3)
 
     # Limits
 
@@ -383,4 +383,5 @@ class SenderRole:
         return True
 
     def _now_s(self) -> float:
-        return self.clock.now().timestamp()
+        """Seconds that no setting of the clock changes."""
+        return self.clock.monotonic()

@@ -1,15 +1,19 @@
-"""`serve`: all roles on one machine, each a process of its own, restarted when it dies.
+"""`serve`: all roles on one machine, each a process of its own, replaced when it dies or hangs.
 
-The number of senders follows the length of the queue between a minimum and a maximum. On SIGTERM
-every child is asked to stop and waited for; a second signal, or too long a wait, kills.
+A child that gives no sign of life (heartbeat.py) for as long as a lease is killed: then its locks
+are free, and the others settle what it had in hand. The number of senders follows the length of
+the queue between a minimum and a maximum. On SIGTERM every child is asked to stop and waited for;
+a second signal, or too long a wait, kills.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
+import socket
 import sys
 from dataclasses import dataclass, field
 
@@ -28,6 +32,7 @@ LOOK_S = 1.0
 # Batches waiting or in hand that make another sender worth while. The scheduler lets a few dozen
 # wait and every sender has its lanes full, so this is what a long mailing grows by.
 ITEMS_PER_SENDER = 5
+STARTS_WITHIN_S = 120.0  # until its first sign of life: importing takes long on a busy machine
 KILL_AFTER_S = 5.0  # on top of the grace that the children give themselves
 
 
@@ -51,10 +56,12 @@ class Child:
 
     role: str
     environ: dict[str, str] = field(default_factory=dict)
+    silent_s_max: float = 30.0
     stopping: bool = False
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
     _again: asyncio.Event = field(default_factory=asyncio.Event)
+    _silent_until: float = math.inf  # then it hangs
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._keep_running())
@@ -73,24 +80,56 @@ class Child:
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     async def _run_once(self) -> int:
-        """Its exit code. The pipe to its stdin tells it when we are gone."""
+        """Its exit code. Over the socket at its stdin we know of each other that we live."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            try:
+                with theirs:
+                    self.process = await self._start_process(theirs)
+            except OSError as error:
+                log.error("role_not_started", role=self.role, words=str(error))
+                return -1
+            if self.stopping:  # asked while it was being made
+                self._signal(signal.SIGTERM)
+            return await self._watch(self.process, ours)
+
+    async def _start_process(self, stdin: socket.socket) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "postroom.cli",
+            self.role,
+            "--supervised",
+            stdin=stdin.fileno(),
+            env=self._around() | self.environ,
+            start_new_session=True,  # Ctrl-C is for us; we ask the children
+        )
+
+    async def _watch(self, process: asyncio.subprocess.Process, line: socket.socket) -> int:
+        loop = asyncio.get_running_loop()
+        self._silent_until = loop.time() + STARTS_WITHIN_S
+        line.setblocking(False)
+        loop.add_reader(line, self._hear, line)
         try:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "postroom.cli",
-                self.role,
-                "--supervised",
-                stdin=asyncio.subprocess.PIPE,
-                env=self._around() | self.environ,
-                start_new_session=True,  # Ctrl-C is for us; we ask the children
-            )
-        except OSError as error:
-            log.error("role_not_started", role=self.role, words=str(error))
-            return -1
-        if self.stopping:  # asked while it was being made
-            self._signal(signal.SIGTERM)
-        return await self.process.wait()
+            return await process.wait()
+        finally:
+            loop.remove_reader(line)
+            self._silent_until = math.inf
+
+    def _hear(self, line: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            if line.recv(4096):
+                self._silent_until = loop.time() + self.silent_s_max
+                return
+        loop.remove_reader(line)  # it has closed its end: it is about to exit
+
+    def kill_if_hung(self, stalled_s: float) -> None:
+        """`stalled_s` is how long we stood still ourselves, and could not hear anything."""
+        self._silent_until += stalled_s
+        if asyncio.get_running_loop().time() > self._silent_until:
+            log.error("role_hangs", role=self.role, silent_s=self.silent_s_max)
+            self.kill()
 
     def _around(self) -> dict[str, str]:
         """Without the files of settings that are this child's own: a file counts before a value."""
@@ -126,11 +165,12 @@ class Supervisor:
 
     def _child(self, role: str, number: int) -> Child:
         """Each shows its metrics at a port of its own."""
-        bind = self._settings.metrics_bind
+        bind, lease_s = self._settings.metrics_bind, wiring.pace(self._settings).lease_s
         if not bind:
-            return Child(role)
+            return Child(role, silent_s_max=lease_s)
         host, _, port = bind.rpartition(":")
-        return Child(role, {f"{PREFIX}METRICS_BIND": f"{host}:{int(port) + number}"})
+        environ = {f"{PREFIX}METRICS_BIND": f"{host}:{int(port) + number}"}
+        return Child(role, environ, silent_s_max=lease_s)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -140,12 +180,23 @@ class Supervisor:
             self._bell = parts.bells.listen(SENDER_BELL)
             for child in self._fixed:
                 child.start()
+            watching = asyncio.create_task(self._watch_children())
             try:
                 while not self._stop.is_set():
                     await self._look(parts, self._bell)
             finally:
+                watching.cancel()
                 await self._stop_all()
                 self._bell.close()
+
+    async def _watch_children(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            looked_at = loop.time()
+            await asyncio.sleep(LOOK_S)
+            stalled_s = max(0.0, loop.time() - looked_at - 2 * LOOK_S)
+            for child in self._children():
+                child.kill_if_hung(stalled_s)
 
     async def _look(self, parts: wiring.Parts, bell: Bell) -> None:
         """Every second while there is work; else when somebody rings for senders."""

@@ -21,6 +21,7 @@ from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
+from postroom.process_locks import ProcessLocks
 from postroom.records import migrations
 from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
@@ -129,7 +130,7 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
         bells = Bells(settings.data / "bells")
-        yield Parts(settings, clock, CountingStorage(storage), bells, _pace(settings))
+        yield Parts(settings, clock, CountingStorage(storage), bells, pace(settings))
 
 
 @contextlib.asynccontextmanager
@@ -167,7 +168,7 @@ async def _open_storage(settings: Settings, clock: Clock, storage_s: float) -> S
     )
 
 
-def _pace(settings: Settings) -> Pace:
+def pace(settings: Settings) -> Pace:
     pace = NEAR if _azure_account(settings) is None else FAR
     if settings.poll_s is not None:
         pace = replace(pace, poll_s=settings.poll_s, schedule_s=max(settings.poll_s, 1.0))
@@ -187,6 +188,7 @@ def scheduler(parts: Parts) -> Scheduler:
         parts.storage,
         parts.clock,
         new_owner(),
+        ProcessLocks(settings.data / "schedulers"),
         lease_s=pace.lease_s,
         sweep_every_s=pace.sweep_s,
         tidy_every_s=pace.tidy_s,

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from postroom.bell import Bell
+from postroom.clock import Clock, StepWatch
 from postroom.storage.port import StorageError
 
 log = structlog.get_logger("worker")
@@ -22,6 +23,7 @@ class Stop:
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
         self.is_asked = False
+        self.heartbeat: asyncio.Task[None] | None = None  # kept, or it would be collected
         self._called: list[Callable[[], None]] = []
 
     def ask(self) -> None:
@@ -48,7 +50,13 @@ def stop_when_orphaned(stop: Stop) -> None:
     """A role under the supervisor stops when the supervisor is gone: its end of stdin closes."""
 
     def look() -> None:
-        if not os.read(0, 4096):
+        try:
+            gone = not os.read(0, 4096)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            gone = True
+        if gone:
             loop.remove_reader(0)
             stop.ask()
 
@@ -61,9 +69,13 @@ async def run(
     rest_s: Callable[[], Awaitable[float]],
     bell: Bell,
     stop: Stop,
+    clock: Clock,
 ) -> None:
     """Step while there is work, else rest until the bell rings; until asked to stop."""
+    watch = StepWatch(clock)
     while not stop.is_asked:
+        if step_s := watch.stepped_s():
+            log.warning("clock_was_set", seconds=round(step_s, 1))
         try:
             if await step():
                 continue

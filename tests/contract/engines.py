@@ -38,13 +38,22 @@ class MovableClock:
 
     def __init__(self) -> None:
         self._now = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+        self._passed_s = 0.0
         self.followers: list[Callable[[float], None]] = []
 
     def now(self) -> datetime:
         return self._now
 
+    def monotonic(self) -> float:
+        return self._passed_s
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets the wall clock; no time passes."""
+        self._now += timedelta(seconds=seconds)
+
     def move(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+        self._passed_s += seconds
         for follow in self.followers:
             follow(seconds)
 

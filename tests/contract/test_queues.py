@@ -244,3 +244,29 @@ async def test_peek_shows_what_could_be_claimed_and_takes_nothing(
     [first] = await queues.peek(QUEUE, limit=1)
     [claim] = await queues.claim(QUEUE, limit=1, lease_s=30)
     assert (first.body, first.taken + 1) == (claim.body, claim.taken)
+
+
+@pytest.mark.parametrize("back_s", [30 * 60.0, 3 * 3600.0])
+async def test_an_item_comes_back_in_time_though_the_clock_is_set_back(
+    queues: Queues, clock: MovableClock, back_s: float
+) -> None:
+    await claimed(queues)
+    await queues.put(QUEUE, "later", delay_s=60)
+    clock.set(-back_s)
+    clock.move(31)
+    assert await bodies(queues) == ["ann"]
+    await queues.put(QUEUE, "new")
+    assert await bodies(queues) == ["new"]
+    clock.move(30)
+    assert "later" in await bodies(queues)
+
+
+async def test_an_item_that_is_put_after_the_clock_was_set_can_be_taken(
+    queues: Queues, clock: MovableClock
+) -> None:
+    await queues.put(QUEUE, "before")
+    clock.set(2 * 3600)
+    await queues.put(QUEUE, "ahead")
+    clock.set(-4 * 3600)
+    await queues.put(QUEUE, "behind")
+    assert set(await bodies(queues)) == {"before", "ahead", "behind"}

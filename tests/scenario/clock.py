@@ -21,8 +21,9 @@ class TownClock:
 
     def __init__(self) -> None:
         self._now = START
+        self._passed_s = 0.0
         self.followers: list[Callable[[float], None]] = []
-        self._sleepers: list[tuple[datetime, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
         self._somebody_sleeps = asyncio.Event()
         self._pauses = 0
         self._watched: list[tuple[int, asyncio.Event]] = []
@@ -30,12 +31,20 @@ class TownClock:
     def now(self) -> datetime:
         return self._now
 
+    def monotonic(self) -> float:
+        return self._passed_s
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets the wall clock; no time passes."""
+        self._now += timedelta(seconds=seconds)
+
     def move(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
+        self._passed_s += seconds
         for follow in self.followers:
             follow(seconds)
         for until, sleeper in self._sleepers:
-            if until <= self._now and not sleeper.done():
+            if until <= self._passed_s and not sleeper.done():
                 sleeper.set_result(None)
         self._sleepers = [one for one in self._sleepers if not one[1].done()]
 
@@ -46,7 +55,7 @@ class TownClock:
             await asyncio.sleep(0)
             return
         sleeper = asyncio.get_running_loop().create_future()
-        self._sleepers.append((self._now + timedelta(seconds=seconds), sleeper))
+        self._sleepers.append((self._passed_s + seconds, sleeper))
         self._somebody_sleeps.set()
         await sleeper
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -217,7 +216,7 @@ class _NoJournal:
 async def _send(storage: Storage, clock: Clock, mails: int) -> None:
     """Into the outbox; who does not fit into a slice stays queued."""
     right = Right(clock, "sender.1")
-    right.renewed(clock.now() + timedelta(seconds=30))
+    right.renewed(clock.monotonic(), 30)
     renderer = Renderer(storage, Site("https://post.contoso.edu", "a secret"), clock)
     sender = Sender(storage, clock, right, _NoJournal(), renderer, slice_size=mails)
     lane = _OneSlice(OutboxTransport(storage, clock).lane(), right)

@@ -104,8 +104,7 @@ async def test_a_list_of_nobody_is_completed_at_once(town: Town) -> None:
 async def test_a_message_is_not_mailed_before_its_time(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
-    ref = await town.compose()
-    town.clock.move(-60)
+    ref = await town.compose(due_in_s=60)
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails

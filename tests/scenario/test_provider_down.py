@@ -75,7 +75,7 @@ async def probes(town: Town, role: SenderRole, times: int) -> list[float]:
     """The pauses the breaker makes, each waited for."""
     pauses = []
     for _ in range(times):
-        pauses.append(role.breaker.pause_s(town.clock.now().timestamp()))
+        pauses.append(role.breaker.pause_s(town.clock.monotonic()))
         assert not await role.step()  # nothing is even claimed while it is open
         await town.pass_time(pauses[-1])
         await town.quiet()

@@ -76,7 +76,7 @@ class Clerk:
         now = self.town.clock.now()
         tables, name = self.town.storage.tables, leases.sender_lease(self.right.owner)
         assert await leases.hold(tables, name, self.right.owner, now=now, lease_s=LEASE_S)
-        self.right.renewed(now + timedelta(seconds=LEASE_S * 2 / 3))
+        self.right.renewed(self.town.clock.monotonic(), LEASE_S * 2 / 3)
 
     async def claim(self) -> Claim | None:
         claims = await self.town.storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=CLAIM_S)
@@ -158,14 +158,16 @@ class Town:
         guid = (await self.subscriber(name)).guid
         await subscribe.leave(self.storage.tables, LIST, guid, self.clock.now())
 
-    async def compose(self, on_doubt: OnDoubt = OnDoubt.RESEND, list_name: str = LIST) -> str:
-        """A message that is due now; its ref."""
+    async def compose(
+        self, on_doubt: OnDoubt = OnDoubt.RESEND, list_name: str = LIST, due_in_s: float = 0.0
+    ) -> str:
+        """A message that is due now, or soon; its ref."""
         draft = Draft(
             list_name=list_name,
             subject="New lecture series",
             html="<html><body><p>Dear {{ first_name | default('student') }}</p></body></html>",
             text="Dear {{ first_name | default('student') }}\n",
-            due_at=self.clock.now(),
+            due_at=self.clock.now() + timedelta(seconds=due_in_s),
             on_doubt=on_doubt,
         )
         return (await compose(self.storage, draft, self.clock.now())).ref

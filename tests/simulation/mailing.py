@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 from postroom.domain.address import parse_address
@@ -23,7 +23,17 @@ from postroom.scheduler import Scheduler
 from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
-from tests.simulation.world import START, Clock, Disk, Faults, Storage, Turn, World, instantly
+from tests.simulation.world import (
+    START,
+    Clock,
+    Disk,
+    Faults,
+    SetClock,
+    Storage,
+    Turn,
+    World,
+    instantly,
+)
 
 LEASE_S = 30.0
 LIST = "contoso1"
@@ -103,11 +113,16 @@ class Mailing:
 
     async def _compose(self) -> None:
         """While the scheduler is looking: it must not stumble over a message half made."""
+        now = self._now()
         draft = Draft(
-            list_name=LIST, subject="News", text="Hello", due_at=START, on_doubt=self.on_doubt
+            list_name=LIST, subject="News", text="Hello", due_at=now, on_doubt=self.on_doubt
         )
-        storage = self.world.slow_storage()
-        self.ref = (await compose(storage, draft, self.world.clock.now())).ref
+        self.ref = (await compose(self.world.slow_storage(), draft, now)).ref
+
+    def _now(self) -> datetime:
+        """By the clock of those who meddle, which may be set at any time, too."""
+        self.world.maybe_step("people")
+        return self.world.clock_of("people").now()
 
     def run(self, calm_after: int = 400) -> None:
         processes = {
@@ -126,7 +141,7 @@ class Mailing:
             self.incarnations[name] += 1
             scheduler = Scheduler(
                 self.world.storage(),
-                self.world.clock,
+                self.world.clock_of(name),
                 f"{name}.{self.incarnations[name]}",
                 lease_s=LEASE_S,
                 report_every_s=0.0,
@@ -152,7 +167,7 @@ class Mailing:
             self.owners[name] = owner
             self.journals.alive.add(owner)
             storage = self._storage_that_notes()
-            clock = self.world.clock
+            clock = self.world.clock_of(name)
             rules = RetryRules(first_s=5, longest_s=20, window_s=100_000, chance=lambda: 0.5)
             right = Right(clock, owner)
             sender = Sender(
@@ -165,7 +180,7 @@ class Mailing:
                 slice_size=self.slice_size,
             )
             return [
-                self._beat(storage, right),
+                self._beat(storage, right, clock),
                 *(self._lane(storage, sender, number) for number in range(LANES)),
             ]
 
@@ -180,16 +195,16 @@ class Mailing:
         storage.tables = Looks(storage.tables, note)
         return storage
 
-    async def _beat(self, storage: Storage, right: Right) -> None:
+    async def _beat(self, storage: Storage, right: Right, clock: SetClock) -> None:
         while True:
-            now = self.world.clock.now()
+            now_s = clock.monotonic()
             name = leases.sender_lease(right.owner)
             with contextlib.suppress(StorageError):
                 lease = await leases.hold(
-                    storage.tables, name, right.owner, now=now, lease_s=LEASE_S
+                    storage.tables, name, right.owner, now=clock.now(), lease_s=LEASE_S
                 )
                 if lease:
-                    right.renewed(now + timedelta(seconds=LEASE_S * 2 / 3))
+                    right.renewed(now_s, LEASE_S * 2 / 3)
             await self.world.clock.sleep(LEASE_S / 3)
 
     async def _lane(self, storage: Storage, sender: Sender, number: int) -> None:
@@ -236,22 +251,21 @@ class Mailing:
             for _ in range(rng.randrange(100)):
                 await Turn()
         elif act == "retry":
-            await steer.retry_failed(tables, self.ref, self.world.clock.now())
+            await steer.retry_failed(tables, self.ref, self._now())
         elif act == "decide":
             self.decisions += 1
-            await steer.decide_held(tables, self.ref, send_again=True, now=self.world.clock.now())
+            await steer.decide_held(tables, self.ref, send_again=True, now=self._now())
         elif rng.random() < 0.2:
             self.cancelled = True
-            await steer.cancel(tables, self.ref, self.world.clock.now())
+            await steer.cancel(tables, self.ref, self._now())
 
     async def _somebody_leaves(self) -> None:
         address = self.world.rng.choice(self.first)
         found = instantly(self._find(address))
         if found:
             self.left.add(address)
-            await self.world.calm_io(
-                lambda: subscribe.leave(self.world.disk.tables, LIST, found, self.world.clock.now())
-            )
+            tables = self.world.calm_storage().tables
+            await subscribe.leave(tables, LIST, found, self._now())
             self.post.left_at[address] = self.world.ios
 
     async def _find(self, address: str) -> str | None:
@@ -262,7 +276,7 @@ class Mailing:
     async def _somebody_joins(self) -> None:
         address = f"{self.world.rng.choice('abqz')}{len(self.known)}@contoso.edu"
         self.known.add(address)
-        now = self.world.clock.now()
+        now = self._now()
         await self.world.calm_io(
             lambda: subscribe.add(
                 self.world.disk.tables, LIST, parse_address(address), {}, verified=True, now=now

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from postroom import clock
 from postroom.domain.address import parse_address, parse_mailbox
 from postroom.domain.delivery import Recollection, StillAlive
 from postroom.domain.message import Message
@@ -16,7 +17,7 @@ from postroom.flow.render import CompiledMessage, Renderer, Site
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.storage.port import StorageError
 from postroom.transport.port import Mail, Watch
-from tests.simulation.world import Clock, World
+from tests.simulation.world import World
 
 T = TypeVar("T")
 SENDER = "donotreply@contoso.edu"
@@ -86,7 +87,7 @@ class Journal:
 class OneMessage(Renderer):
     """The real mails of a message compiled once for all runs."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: clock.Clock) -> None:
         self._sim_clock = clock
 
     async def compiled(self, message: Message) -> CompiledMessage:

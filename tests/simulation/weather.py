@@ -37,7 +37,15 @@ FAR_AWAY: dict[str, Any] = {
 }
 # A server that closes connections with 421 whenever it likes. Nothing of that is a doubt.
 CLOSING_SERVER: dict[str, Any] = {"crash": 0.02, "closing": 0.25, "people": 7}
-_FAULTS = ("crash", "stall", "fail", "late", "throttle", "empty_pages")
+# Every machine's clock is set back and forward, each by itself.
+WRONG_CLOCKS: dict[str, Any] = {
+    "crash": 0.01,
+    "step": 0.04,
+    "machines_burn": 0.3,
+    "schedulers": 2,
+    "people": 7,
+}
+_FAULTS = ("crash", "stall", "fail", "late", "throttle", "empty_pages", "step")
 
 
 def weather_of(seed: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Batch, Blobs, Queues, Tables, Unavailable
 
 T = TypeVar("T")
+STEPS_S = (-3 * 3600.0, -1800.0, -660.0, -5.0, 0.0, 300.0, 7200.0)
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 
@@ -37,12 +38,17 @@ Disk = port.Storage  # one that answers at once: whatever is awaited of it does 
 
 
 class Clock:
+    """True time, which nobody sees but the storage."""
+
     def __init__(self) -> None:
         self.time = START
         self.followers: list[Callable[[float], None]] = []
 
     def now(self) -> datetime:
         return self.time
+
+    def monotonic(self) -> float:
+        return (self.time - START).total_seconds()
 
     def forward(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
@@ -54,6 +60,23 @@ class Clock:
         until = self.time + timedelta(seconds=seconds)
         while self.time < until:
             await Turn()
+
+
+class SetClock:
+    """The clock of one machine, which somebody sets; its monotonic clock nobody can set."""
+
+    def __init__(self, truth: Clock) -> None:
+        self._truth = truth
+        self.ahead_s = 0.0
+
+    def now(self) -> datetime:
+        return self._truth.now() + timedelta(seconds=self.ahead_s)
+
+    def monotonic(self) -> float:
+        return self._truth.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._truth.sleep(seconds)
 
 
 class Faults:
@@ -69,6 +92,7 @@ class Faults:
         late: float = 0.0,
         throttle: float = 0.0,
         empty_pages: bool = False,
+        step: float = 0.0,
     ) -> None:
         self.crash_at = crash_at
         self.crash = crash
@@ -77,9 +101,10 @@ class Faults:
         self.late = late  # it took effect; the answer comes when others have gone on
         self.throttle = throttle  # from here on everybody is refused, for some calls
         self.empty_pages = empty_pages  # pages without rows that have a next
+        self.step = step  # the clock of this machine is set
 
     def calm(self) -> None:
-        self.crash = self.stall = self.fail = self.late = self.throttle = 0.0
+        self.crash = self.stall = self.fail = self.late = self.throttle = self.step = 0.0
         self.crash_at = None
 
 
@@ -99,6 +124,8 @@ class World:
         self.crashes: Counter[str] = Counter()
         self.stalls = 0
         self.lates = 0
+        self.steps = 0
+        self._clocks: dict[str, SetClock] = {}
         self.refusals = 0
         self._throttled = 0  # calls that will be refused
         self.on_crash: Callable[[str], None] = lambda process: None
@@ -110,6 +137,7 @@ class World:
         await self._maybe_freeze()
         self.running = process
         self._maybe_stall()
+        self.maybe_step(process)
         self._maybe_crash(process)
         self._maybe_refuse()
         self._maybe_fail()
@@ -137,6 +165,15 @@ class World:
         if self.faults.stall and self.rng.random() < self.faults.stall / 2:
             self.stalls += 1
             self.clock.forward(self.rng.choice([10, 45, 400]))
+
+    def clock_of(self, process: str) -> SetClock:
+        return self._clocks.setdefault(process, SetClock(self.clock))
+
+    def maybe_step(self, process: str) -> None:
+        """By minutes and hours, back and forward; or somebody puts it right."""
+        if self.faults.step and self.rng.random() < self.faults.step:
+            self.steps += 1
+            self.clock_of(process).ahead_s = self.rng.choice(STEPS_S)
 
     def _maybe_crash(self, process: str) -> None:
         self.ios += 1

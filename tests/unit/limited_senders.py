@@ -34,6 +34,9 @@ class SkewedClock:
     def now(self) -> datetime:
         return START + timedelta(seconds=self._world.now_s + self._off_s)
 
+    def monotonic(self) -> float:
+        return self._world.now_s
+
     async def sleep(self, seconds: float) -> None:
         raise AssertionError("nobody sleeps here")
 

@@ -28,6 +28,9 @@ class Clock:
     def now(self) -> datetime:
         return NOW
 
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
     async def sleep(self, seconds: float) -> None:
         raise AssertionError("an import waits for nobody")
 

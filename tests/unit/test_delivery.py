@@ -166,8 +166,8 @@ def test_a_refusal_the_journal_knows_waits_as_long_as_any() -> None:
 
 def test_the_due_are_the_queued_whose_time_has_come_in_order() -> None:
     waits = {at: Deferral(1, NOW_S + late, NOW_S, "") for at, late in enumerate((0, 1, -1))}
-    assert due_positions(ledger("qqqqas", deferred=waits), NOW_S) == [0, 2, 3]
-    assert due_positions(ledger("qqqqas", deferred=waits), NOW_S + 1) == [0, 1, 2, 3]
+    assert due_positions(ledger("qqqqas", deferred=waits), NOW_S, RULES) == [0, 2, 3]
+    assert due_positions(ledger("qqqqas", deferred=waits), NOW_S + 1, RULES) == [0, 1, 2, 3]
 
 
 def test_the_next_retry_is_the_earliest_of_the_queued() -> None:

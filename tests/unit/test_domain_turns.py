@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.domain.delivery import PUT_OFF_S_MAX
 from postroom.domain.rate_limit import Limit
 from postroom.records import rate_limits
-from postroom.records.turns import PUT_OFF_S_MAX
 from tests.unit.limited_senders import LANE, START, Sender, World
 from tests.unit.seconds import most_in_a_second
 

@@ -33,6 +33,9 @@ class Still:
     def now(self) -> datetime:
         return NOW
 
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
     async def sleep(self, seconds: float) -> None:
         return
 

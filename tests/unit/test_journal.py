@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom import journal
+from postroom import clock
 from postroom.domain.delivery import Recollection, StillAlive
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.journal import FileJournal, FileJournals
@@ -165,7 +165,7 @@ def test_another_boot_proves_what_it_wrote_and_nothing_more(
     died(journals, page)
     other_boot = tmp_path / "boot_id"
     other_boot.write_text("another boot\n")
-    monkeypatch.setattr(journal, "_BOOT_ID", other_boot)
+    monkeypatch.setattr(clock, "_BOOT_ID", other_boot)
     ours = opened(tmp_path, "sender.9")
     assert recall(ours) == Recollection(frozenset({0}), {0: Sent("250 ok")}, whole=False)
     ours.close()
@@ -174,7 +174,7 @@ def test_another_boot_proves_what_it_wrote_and_nothing_more(
 def test_without_a_boot_id_nothing_is_taken_for_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_BOOT_ID", tmp_path / "no such file")
+    monkeypatch.setattr(clock, "_BOOT_ID", tmp_path / "no such file")
     journals, page = begun(tmp_path)
     died(journals, page)
     ours = opened(tmp_path, "sender.9")

@@ -26,6 +26,9 @@ class Clock:
     def now(self) -> datetime:
         return START + timedelta(seconds=self.passed_s)
 
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
     async def sleep(self, seconds: float) -> None:
         self.passed_s += seconds
 

@@ -62,6 +62,9 @@ class Later:
         self._ms += 1
         return NOW + timedelta(milliseconds=self._ms)
 
+    def monotonic(self) -> float:
+        return self._ms / 1000
+
     async def sleep(self, seconds: float) -> None:
         return
 

@@ -44,6 +44,9 @@ class HandClock:
     def now(self) -> datetime:
         return self._now
 
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
     async def sleep(self, seconds: float) -> None:
         sleeper = asyncio.get_running_loop().create_future()
         self.sleepers.append(sleeper)

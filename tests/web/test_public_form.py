@@ -41,6 +41,9 @@ class Clock:
     def now(self) -> datetime:
         return self._now
 
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
     def move(self, **time: float) -> None:
         self._now += timedelta(**time)
 

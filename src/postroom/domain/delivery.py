@@ -15,11 +15,12 @@ import msgspec
 
 from postroom.domain.message import Books, OnDoubt
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
-from postroom.domain.retry import RetryRules, retry_after_s
+from postroom.domain.retry import RetryRules, retry_after_s, retry_after_s_max
 
 BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
 GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
 FRUITLESS_TAKES_MAX = 5
+PUT_OFF_S_MAX = 300.0  # by a limit of ours: it may be raised meanwhile, and they should hear of it
 PUT_OFF_WORDS = "waits for its turn: its domain has a limit"
 DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
@@ -115,14 +116,21 @@ def with_states(ledger: Ledger, changed: Mapping[int, State]) -> str:
     return "".join(letters)
 
 
-def due_positions(ledger: Ledger, now_s: float) -> list[int]:
+def due_positions(ledger: Ledger, now_s: float, rules: RetryRules) -> list[int]:
     """Queued deliveries whose time has come, in order."""
     deferred = ledger.deferred
     return [
         at
         for at in ledger.positions(State.QUEUED)
-        if at not in deferred or deferred[at].retry_at <= now_s
+        if at not in deferred or _is_due(deferred[at], now_s, rules)
     ]
+
+
+def _is_due(wait: Deferral, now_s: float, rules: RetryRules) -> bool:
+    """Also if it lies further ahead than it can have been put off: the clock was set back."""
+    left_s = wait.retry_at - now_s
+    longest_s = retry_after_s_max(wait.attempts, rules) if wait.attempts else PUT_OFF_S_MAX
+    return left_s <= 0 or left_s > longest_s
 
 
 def announced(ledger: Ledger, slice_: Iterable[int], *, owner: str, now_s: float) -> Ledger:

@@ -18,5 +18,14 @@ class RetryRules:
 
 def retry_after_s(attempt: int, rules: RetryRules) -> float:
     """Doubles with every attempt up to a bound, spread by the jitter."""
+    return _calm_s(attempt, rules) * (1 + rules.jitter * (2 * rules.chance() - 1))
+
+
+def retry_after_s_max(attempt: int, rules: RetryRules) -> float:
+    """The longest that it can be. A wait that seems longer was written by another clock."""
+    return _calm_s(attempt, rules) * (1 + rules.jitter)
+
+
+def _calm_s(attempt: int, rules: RetryRules) -> float:
     calm: float = min(rules.first_s * 2 ** min(attempt - 1, 30), rules.longest_s)
-    return calm * (1 + rules.jitter * (2 * rules.chance() - 1))
+    return calm

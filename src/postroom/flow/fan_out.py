@@ -35,6 +35,7 @@ from postroom.domain.delivery import (
 from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records.leases import Sightings
 from postroom.records.subscribers import Recipient
 from postroom.storage.port import MAIL_QUEUE, Storage
 
@@ -42,7 +43,13 @@ PAGE_BATCHES = 80  # written between two counts on the message row
 
 
 async def go_on(
-    storage: Storage, message: Message, etag: str, now: datetime, *, room: int = PAGE_BATCHES
+    storage: Storage,
+    message: Message,
+    etag: str,
+    now: datetime,
+    *,
+    room: int = PAGE_BATCHES,
+    sightings: Sightings | None = None,
 ) -> tuple[Message, str]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
@@ -51,7 +58,7 @@ async def go_on(
     person or another scheduler changed the message: look again.
     """
     if message.walked < message.batches:
-        step = await _walk_group(storage, message, now)
+        step = await _walk_group(storage, message, now, sightings)
     elif not message.fanned_out:
         step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
     else:
@@ -122,13 +129,15 @@ async def _write_batches(
     return message
 
 
-async def _walk_group(storage: Storage, message: Message, now: datetime) -> Message:
+async def _walk_group(
+    storage: Storage, message: Message, now: datetime, sightings: Sightings | None
+) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
     group = message.walked // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
     if any(_is_due_for(message, ledger) for ledger, _ in known):
-        await _have_settled(storage, message, known, now)
+        await _have_settled(storage, message, known, now, sightings)
         return message  # wait: a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
@@ -208,7 +217,11 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
 
 
 async def _have_settled(
-    storage: Storage, message: Message, known: Sequence[tuple[Ledger, str]], now: datetime
+    storage: Storage,
+    message: Message,
+    known: Sequence[tuple[Ledger, str]],
+    now: datetime,
+    sightings: Sightings | None,
 ) -> None:
     """A batch whose sender died may have lost its item to a pause: put one if none waits.
 
@@ -217,7 +230,8 @@ async def _have_settled(
     if await storage.queues.peek(MAIL_QUEUE, limit=1):
         return
     for ledger, _ in known:
-        if ledger.owner and not await leases.is_alive(storage.tables, ledger.owner, now):
+        owner = ledger.owner
+        if owner and not await leases.is_alive(storage.tables, owner, now, sightings):
             await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
 
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.domain.message import Message, Status
-from postroom.records import counts, messages
+from postroom.records import counts, messages, subscribers
 from postroom.records.messages import DueEntry
 from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, Tables
@@ -33,10 +33,10 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Agenda(msgspec.Struct, frozen=True):
-    """What one look at the entries of today and before tells."""
+    """What one look at the entries up to tomorrow tells."""
 
     due: list[DueEntry]
-    next_at: float | None  # when the next one of today is due, in seconds since the epoch
+    next_at: float | None  # when the next one is due, in seconds since the epoch
     glanced: dict[str, tuple[Message, str]]  # messages of due entries that were read along
 
 
@@ -44,7 +44,7 @@ async def look(tables: Tables, now: datetime) -> Agenda:
     due: list[DueEntry] = []
     later: list[float] = []
     async for entry in messages.due_entries(tables, now):
-        if entry.due_at <= now.timestamp():
+        if entry.is_due or entry.due_at <= now.timestamp():
             due.append(entry)
         else:
             later.append(entry.due_at)
@@ -62,7 +62,12 @@ async def due_message(tables: Tables, entry: DueEntry, agenda: Agenda, now: date
 
 
 async def start(tables: Tables, message: Message, etag: str, now: datetime) -> None:
-    """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile."""
+    """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile.
+
+    Before that, the list's log of departures says when it began (records/departures.py). Dying in
+    between, both are done again.
+    """
+    await subscribers.mark_departures(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
         message, status=Status.QUEUING, queuing_at=now, expected=expected

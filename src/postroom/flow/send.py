@@ -54,7 +54,7 @@ from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, leases, messages
 from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
-from postroom.records.leases import Right
+from postroom.records.leases import Right, Sightings
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Claim, ClaimLost, Storage
@@ -131,6 +131,10 @@ class Sender:
     turns: Turns | None = None  # None: no limit counts here
     _departures: ListsWatched = field(default_factory=ListsWatched)
     _takes: Iterator[int] = field(default_factory=itertools.count)
+    _sightings: Sightings = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sightings", Sightings(self.clock))
 
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
         """All the steps of one work item."""
@@ -238,7 +242,7 @@ class Sender:
         return True
 
     async def _is_alive(self, owner: str) -> bool:
-        return await leases.is_alive(self.storage.tables, owner, self.clock.now())
+        return await leases.is_alive(self.storage.tables, owner, self.clock.now(), self._sightings)
 
     async def _settle(self, batch: InHand, memory: Recollection | None) -> None:
         """Decide on everything a dead sender had announced."""
@@ -282,7 +286,7 @@ class Sender:
         """Whose turn it is; of a cancelled message everybody's, to be skipped."""
         if batch.message.status is Status.CANCELLED:
             return batch.ledger.positions(State.QUEUED)
-        return due_positions(batch.ledger, self.clock.now().timestamp())
+        return due_positions(batch.ledger, self.clock.now().timestamp(), self.rules)
 
     async def _slice(
         self, batch: InHand, due: Sequence[int], lane: Lane, is_first: bool

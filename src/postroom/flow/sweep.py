@@ -31,6 +31,7 @@ from postroom.records import (
     sign_ups,
     subscribers,
 )
+from postroom.records.leases import Sightings
 from postroom.records.rows import Unreadable
 from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
 
@@ -42,7 +43,9 @@ SIGN_UPS_A_SWEEP = 500  # a list, in a minute: more than any form takes
 _IN_TIME = Trace(source="not confirmed in time")
 
 
-async def put_forgotten_items(storage: Storage, now: datetime) -> int:
+async def put_forgotten_items(
+    storage: Storage, now: datetime, sightings: Sightings | None = None
+) -> int:
     """Put an item for every open batch that has been due but untouched for long; how many.
 
     While items wait to be taken, a batch may just wait for its turn: nothing is put then, or every
@@ -54,7 +57,7 @@ async def put_forgotten_items(storage: Storage, now: datetime) -> int:
         await _put_due_again(storage.tables, message, now)
         if is_idle and message.status in GOING_OUT | {Status.CANCELLED}:
             for group in batches.groups(message.batches):
-                put += await _put_items_of(storage, message, group, now)
+                put += await _put_items_of(storage, message, group, now, sightings)
     if put:
         log.warning("forgotten_items_put", items=put)
     return put
@@ -67,10 +70,14 @@ async def _put_due_again(tables: Tables, message: Message, now: datetime) -> Non
         await messages.put_due(tables, message, now)
 
 
-async def _put_items_of(storage: Storage, message: Message, group: int, now: datetime) -> int:
+async def _put_items_of(
+    storage: Storage, message: Message, group: int, now: datetime, sightings: Sightings | None
+) -> int:
     items: list[str] = []
     async for ledger, etag in batches.readable_ledgers(storage.tables, message.ref, group):
-        if _is_forgotten(ledger, now) and await _may_put(storage.tables, ledger, etag, now):
+        if not _is_forgotten(ledger, now):
+            continue
+        if await _may_put(storage.tables, ledger, etag, now, sightings):
             date = messages.date_of(message)
             item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
             items.append(item.body())
@@ -81,17 +88,21 @@ async def _put_items_of(storage: Storage, message: Message, group: int, now: dat
 def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
     if not ledger.is_open:
         return False
-    due_s = max(ledger.touched_at, ledger.next_retry_at())
-    return due_s + FORGOTTEN_AFTER.total_seconds() < now.timestamp()
+    now_s, long_s = now.timestamp(), FORGOTTEN_AFTER.total_seconds()
+    if ledger.touched_at > now_s + long_s:
+        return True  # by a clock that was ahead: nobody can tell, and an item too many is harmless
+    return max(ledger.touched_at, ledger.next_retry_at()) + long_s < now_s
 
 
-async def _may_put(tables: Tables, ledger: Ledger, etag: str, now: datetime) -> bool:
+async def _may_put(
+    tables: Tables, ledger: Ledger, etag: str, now: datetime, sightings: Sightings | None
+) -> bool:
     """Note it, so that it is not done again at every sweep; False if somebody is at it.
 
     A batch that a sender owns is left as it is: whoever settles it must find it so.
     """
     if ledger.owner:
-        return not await leases.is_alive(tables, ledger.owner, now)
+        return not await leases.is_alive(tables, ledger.owner, now, sightings)
     touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
     with contextlib.suppress(Conflict):
         await batches.replace_ledger(tables, touched, etag)

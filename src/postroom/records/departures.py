@@ -9,11 +9,12 @@ from postroom.domain.mailing_list import MailingList
 from postroom.records import subscribers
 from postroom.storage.port import Tables
 
-# Departures are stamped by the clock of the machine that wrote them, and a write may land late.
-# So the first look goes well back before the message, and every later one goes back from the
-# newest stamp seen, or from now if that stamp is ahead of us. GUIDs make a second look harmless.
+# Departures are a log (subscribers.py): no row is stamped much earlier than those before it, nor
+# than the beginning of a message. So the first look goes back a little before the message, and
+# every later one from the newest stamp seen, or from now if that stamp is ahead of us. GUIDs make
+# a second look harmless.
 FIRST_SKEW = timedelta(hours=1)
-SKEW = timedelta(minutes=10)
+SKEW = subscribers.LOG_SKEW
 LISTS_WATCHED_MAX = 100  # kept in memory; of a list that falls out they are read again
 
 

@@ -2,12 +2,16 @@
 
 Built on tables alone, so they are the same on every engine. A holder that stalls past its expiry
 may wake up and write: the fence, and the etags of whatever it writes, keep that harmless.
+
+Expiry is a wall-clock time, and clocks differ and are set. So nobody relies on it alone: a holder
+counts its own lease by the monotonic clock (Right), and whoever sees a lease that nobody has
+renewed for as long as it was to last takes its holder for dead, whatever its time says (Sightings).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -29,6 +33,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     fence: int  # grows by one whenever the right changes hands
     expires_at: datetime
+    lasts_s: float = 0.0  # from its last renewal
     troubles: Troubles = NO_TROUBLES  # of its holder with storage, for people to see
     etag: str = ""  # as it stands in storage
 
@@ -46,17 +51,28 @@ async def hold(
     lease_s: float,
     kept: Lease | None = None,
     troubles: Troubles = NO_TROUBLES,
+    sightings: Sightings | None = None,
+    is_dead: Callable[[str], bool] = lambda owner: False,
 ) -> Lease | None:
     """Take the right or keep it; None while another owner has it, or when the race was lost.
 
-    `kept` is what the last call gave: then the row need not be read again.
+    `kept` is what the last call gave: then the row need not be read again. `sightings` tell a
+    holder that has died from one whose clock is ahead of ours; `is_dead` knows the dead of this
+    machine at once.
     """
     known = kept or await _read(tables, name)
-    if known and known.owner != owner and known.is_held(now):
+    is_another = known is not None and known.owner not in (owner, "")
+    if known and is_another and not is_dead(known.owner) and _is_kept(known, now, sightings):
         return None
     fence = 1 if known is None else known.fence + (known.owner != owner)
-    expires_at = now + timedelta(seconds=lease_s)
-    lease = Lease(name=name, owner=owner, fence=fence, expires_at=expires_at, troubles=troubles)
+    lease = Lease(
+        name=name,
+        owner=owner,
+        fence=fence,
+        expires_at=now + timedelta(seconds=lease_s),
+        lasts_s=lease_s,
+        troubles=troubles,
+    )
     try:
         return await _write(tables, lease, known)
     except (Conflict, Unavailable):
@@ -89,9 +105,19 @@ def sender_lease(owner: str) -> str:
     return _SENDER + owner
 
 
-async def is_alive(tables: Tables, sender: str, now: datetime) -> bool:
+async def is_alive(
+    tables: Tables, sender: str, now: datetime, sightings: Sightings | None = None
+) -> bool:
     """As far as anybody can tell from another machine."""
-    return await holder(tables, sender_lease(sender), now=now) is not None
+    lease = await _read(tables, sender_lease(sender))
+    return lease is not None and _is_kept(lease, now, sightings)
+
+
+def _is_kept(lease: Lease, now: datetime, sightings: Sightings | None) -> bool:
+    """Not expired by our clock, and renewed while we looked."""
+    if sightings is None:
+        return lease.is_held(now)
+    return now < lease.expires_at and sightings.is_alive(lease)
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
@@ -127,6 +153,28 @@ async def give_up(tables: Tables, lease: Lease) -> None:
         await _write(tables, ended, known)
 
 
+class Sightings:
+    """When the leases of others were last seen to change, by our own monotonic clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[str, float]] = {}  # name: etag, and when it was first seen
+
+    def is_alive(self, lease: Lease) -> bool:
+        """Whether it was renewed within the time it was to last, as far as we have looked."""
+        now_s = self._clock.monotonic()
+        etag, since_s = self._seen.get(lease.name, ("", now_s))
+        if etag != lease.etag:
+            self._seen[lease.name] = (lease.etag, now_s)
+            self._forget_long_unseen(now_s)
+            return True
+        return now_s < since_s + lease.lasts_s
+
+    def _forget_long_unseen(self, now_s: float) -> None:
+        oldest_s = now_s - LONGEST.total_seconds()
+        self._seen = {name: seen for name, seen in self._seen.items() if seen[1] >= oldest_s}
+
+
 class Right:
     """This sender's right to hand mails over: its lease, renewed beside the work."""
 
@@ -134,10 +182,15 @@ class Right:
         self.owner = owner
         self.stopping = False
         self._clock = clock
-        self._until: datetime | None = None
+        self._until_s: float | None = None
 
-    def renewed(self, until: datetime) -> None:
-        self._until = until
+    def renewed(self, asked_s: float, lasts_s: float) -> None:
+        """From the moment at which the renewal was asked for, by the monotonic clock."""
+        self._until_s = asked_s + lasts_s
 
     def holds(self) -> bool:
-        return not self.stopping and self._until is not None and self._clock.now() < self._until
+        return (
+            not self.stopping
+            and self._until_s is not None
+            and self._clock.monotonic() < self._until_s
+        )

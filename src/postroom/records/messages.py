@@ -181,12 +181,15 @@ class DueEntry(msgspec.Struct, frozen=True):
     ref: str
     due_at: float
     put_at: float
+    is_due: bool = False  # its time had come when this was written: no clock is asked again
     etag: str = ""
 
 
 async def put_due(tables: Tables, message: Message, now: datetime) -> None:
+    """Before `now` goes back again: a message that is to go out at once does not wait for it."""
     assert message.due_at is not None
-    entry = DueEntry(message.ref, message.due_at.timestamp(), now.timestamp())
+    due_s, now_s = message.due_at.timestamp(), now.timestamp()
+    entry = DueEntry(message.ref, due_s, now_s, is_due=due_s <= now_s)
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
@@ -203,9 +206,19 @@ async def has_due(tables: Tables, message: Message) -> bool:
     return entry is not None and (entry.ref, entry.due_at) == wanted
 
 
+async def note_due(tables: Tables, entry: DueEntry) -> None:
+    """Its time has come. Conflict if it was put again meanwhile."""
+    known = msgspec.structs.replace(entry, is_due=True, etag="")
+    day = _date(datetime.fromtimestamp(entry.due_at, UTC))
+    await tables.replace(LIVE, day, _KEY + entry.ref, to_properties(known), entry.etag)
+
+
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
-    """Entries up to the end of today, oldest day first; later ones of today included."""
-    keys = Across("0", _date(now + timedelta(days=1)))
+    """Entries up to the end of tomorrow, oldest day first; later ones of these days included.
+
+    Tomorrow's, too: if the clock is set back over midnight, some of them are on their way.
+    """
+    keys = Across("0", _date(now + timedelta(days=2)))
     async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
         yield msgspec.structs.replace(entry, etag=row.etag)
 

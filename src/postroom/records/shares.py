@@ -228,7 +228,8 @@ class Shares:
         part.follow(mine or NOTHING, self.now_s())
 
     def now_s(self) -> float:
-        return self._clock.now().timestamp()
+        """Seconds that no setting of the clock changes."""
+        return self._clock.monotonic()
 
 
 def _check_readable(rows: Mapping[str, LimitRow]) -> None:

@@ -3,6 +3,11 @@
 email:<address key>          the subscriber; stays, marked, when somebody is gone
 guid:<guid>                  pointer to the address key, written with the subscriber
 left:<time>:<address key>    who left when: a sender learns by one range query whom to skip
+left:<time>:                 a message to the list began
+
+The `left:` rows are a log: whoever adds to it takes care that no row is stamped much earlier than
+one that was there before, however wrong the clock of its machine is. So a sender that has read the
+log up to some row need only look from a little before it.
 
 Whoever changes somebody's standing does it here: the same batch carries the change of the counts
 (counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
@@ -11,7 +16,7 @@ Whoever changes somebody's standing does it here: the same batch carries the cha
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -48,6 +53,8 @@ from postroom.storage.port import (
 TABLE = "mailinglist"
 LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
+LOG_SKEW = timedelta(minutes=10)  # how far back from the newest departure seen a sender looks
+_LOG_TRIES_MAX = 10
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 _END = "~~~~"  # sorts after every key that follows a prefix
 
@@ -153,6 +160,7 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
     """
     before, after, now = move.before, move.after, move.removed.at
     gone, there = _gone(before, Gone.REMOVED, now), move.replaced
+    left_at = await _at_the_end_of_the_log(tables, before.list_name, move.left_at)
     key, properties = _EMAIL + after.key, to_properties(after)
     etags = await tables.batch(
         TABLE,
@@ -161,12 +169,13 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
             Replace(key, properties, there[1]) if there else Insert(key, properties),
             Upsert(_GUID + after.guid, _pointer(after)),
             Replace(_EMAIL + before.key, to_properties(gone), etag),
-            _departure(before, move.left_at),
+            _departure(before, left_at),
             *([Delete(_GUID + before.guid)] if after.guid != before.guid else []),
             *_beside(before, gone, move.removed),
             *_beside(there[0] if there else None, after, move.added),
         ],
     )
+    await _overtake(tables, before, left_at)
     return etags[0]
 
 
@@ -182,16 +191,18 @@ async def leave(
     """Mark, pointer and departure in one write; `left_at` is now, if the consent is of earlier."""
     now = consent.at
     gone = _gone(subscriber, why, now)
+    left_at = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at or now)
     await tables.batch(
         TABLE,
         subscriber.list_name,
         [
             Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
             Delete(_GUID + subscriber.guid),
-            _departure(subscriber, left_at or now),
+            _departure(subscriber, left_at),
             *_beside(subscriber, gone, consent),
         ],
     )
+    await _overtake(tables, subscriber, left_at)
 
 
 async def expire(
@@ -214,6 +225,35 @@ async def expire(
             consents.noted(subscriber.key, consent),
         ],
     )
+
+
+async def mark_departures(tables: Tables, list_name: str, now: datetime) -> None:
+    """A message begins: whoever leaves from here on is in the log behind this mark."""
+    await tables.upsert(TABLE, list_name, f"{_LEFT}{stamp(now)}:", {"v": FORMAT, "guid": ""})
+
+
+async def _at_the_end_of_the_log(tables: Tables, list_name: str, now: datetime) -> datetime:
+    """Now, or the time of the newest row, if the clock of this machine is behind that."""
+    keys = Within(list_name, _LEFT + stamp(now), _LEFT + _END)
+    newest = now
+    async for row in all_rows(tables, TABLE, keys):
+        newest = max(newest, moment(row.key.split(":", 2)[1]))
+    return newest
+
+
+async def _overtake(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
+    """Note a departure once more if newer rows came in while it was being written.
+
+    A sender that has read those would not look back as far as the first note.
+    """
+    for _try in range(_LOG_TRIES_MAX):
+        newest = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at)
+        if newest <= left_at + LOG_SKEW / 2:
+            return
+        left_at = newest
+        noted = _departure(subscriber, left_at)
+        await tables.upsert(TABLE, subscriber.list_name, noted.key, noted.properties)
+    raise Conflict("the log of departures grows too fast")
 
 
 def _departure(subscriber: Subscriber, at: datetime) -> Upsert:

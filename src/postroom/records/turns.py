@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from postroom.clock import Clock
+from postroom.domain.delivery import PUT_OFF_S_MAX
 from postroom.domain.rate_limit import TRANSPORT, domain_of
 from postroom.records.shares import Part, Shares
 from postroom.storage.port import Tables
 
-PUT_OFF_S_MAX = 300.0  # the limit may be raised meanwhile, and they should hear of it
 OVERBOOKED = 2.0  # those put off come back early: better put off again than a turn missed
 SLICE_S = 5.0  # about how long a slice may take: so soon are a pause and a departure followed
 SINGLES_S = 60.0  # a part of their claim
@@ -32,8 +32,9 @@ class Turns:
         self, tables: Tables, clock: Clock, owner: str, *, lanes: int, lease_s: float
     ) -> None:
         self.shares = Shares(tables, clock, owner, lease_s=lease_s)
-        self.put_off_until = 0.0  # the latest time that was given to anybody
+        self.put_off_until = 0.0  # the latest time that was given to anybody, by shares.now_s
         self._parts = self.shares.parts
+        self._clock = clock
         self._lanes = lanes
 
     # --- What the role asks -------------------------------------------------------------------
@@ -97,7 +98,7 @@ class Turns:
         return max(1, min(most, int(part.bucket.rate * SINGLES_S)))
 
     async def put_off(self, lane: object, addresses: Sequence[str]) -> dict[int, float]:
-        """Who of a slice has no turn soon, by place, and when they should come back."""
+        """Who of a slice has no turn soon, by place, and when they should come back: wall time."""
         late: dict[int, float] = {}
         for name, places in self._places(self.limits_of(addresses)).items():
             if part := self._parts.get(name):
@@ -106,7 +107,8 @@ class Turns:
             if part := self._parts.get(name):  # unless it was cleared at this moment
                 late |= self._late(part, lane, places)
         self.put_off_until = max([self.put_off_until, *late.values()])
-        return late
+        ahead_s = self._clock.now().timestamp() - self.shares.now_s()
+        return {place: until + ahead_s for place, until in late.items()}
 
     def _places(self, limits: Sequence[str]) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from functools import lru_cache
 
 import msgspec
@@ -178,11 +177,6 @@ def check_blob(name: str, content: bytes = b"") -> None:
         raise ValueError(f"not a blob name: {name!r}")
     if len(content) > BLOB_BYTES_MAX:
         raise ValueError(f"a blob has at most {BLOB_BYTES_MAX} bytes, not {len(content)}")
-
-
-def visible_at_us(now: datetime, seconds: float) -> int:
-    """When an item can be claimed: microseconds since 1970, whole, so that all engines agree."""
-    return round((now.timestamp() + seconds) * 1_000_000)
 
 
 def continuation(row: Row) -> str:

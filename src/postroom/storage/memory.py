@@ -33,6 +33,7 @@ from postroom.storage.port import (
     Value,
     Within,
 )
+from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
 
 # Values are kept as they come back from JSON: a copy, with enums as their plain values.
 _as_kept = msgspec.json.Decoder(dict[str, Value]).decode
@@ -195,6 +196,7 @@ class _Queue:
 class MemoryQueues:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._time: QueueTime | None = None
         self._queues = {name: _Queue() for name in port.QUEUES}
         self._ids = count(1)
         self._receipts = count(1)
@@ -242,7 +244,8 @@ class MemoryQueues:
         return [Item(item.body, item.taken) for item in visible]
 
     def _from_now(self, seconds: float) -> int:
-        return limits.visible_at_us(self._clock.now(), seconds)
+        now_us, self._time = queue_time(self._time, read_clocks(self._clock, ""))
+        return now_us + round(seconds * SECOND_US)
 
     def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> Claim:
         """Put the item back under a new receipt, invisible for some seconds."""

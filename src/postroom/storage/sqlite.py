@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import apsw
 
-from postroom.clock import Clock
+from postroom.clock import Clock, boot_id
 from postroom.storage import limits, port
 from postroom.storage.port import (
     Change,
@@ -35,6 +35,7 @@ from postroom.storage.port import (
     Row,
     Upsert,
 )
+from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
 from postroom.storage.sqlite_file import as_storage_error, connect, open_file
 from postroom.storage.sqlite_rows import (
     apply_changes,
@@ -213,6 +214,7 @@ class SqliteQueues:
         self._writer = writer
         self._reader = reader
         self._clock = clock
+        self._boot = boot_id()
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
         limits.check_queue(queue)
@@ -220,7 +222,8 @@ class SqliteQueues:
         for body in bodies:
             limits.check_item(body)
         if bodies:
-            await self._writer.submit(partial(_put, queue, self._from_now(delay_s), bodies))
+            clocks = self._clocks()
+            await self._writer.submit(partial(_put, queue, clocks, delay_s, bodies))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         limits.check_items(queue, limit)
@@ -228,8 +231,8 @@ class SqliteQueues:
         # An idle service asks all the time: do not take the file's write lock for "nothing".
         if not await self.peek(queue, limit=1):
             return []
-        visible_at, hidden_until = self._from_now(0), self._from_now(lease_s)
-        return await self._writer.submit(partial(_claim, queue, visible_at, limit, hidden_until))
+        clocks = self._clocks()
+        return await self._writer.submit(partial(_claim, queue, clocks, limit, lease_s))
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         limits.check_lease(lease_s)
@@ -250,17 +253,18 @@ class SqliteQueues:
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
         limits.check_items(queue, limit)
-        return await self._reader.on_loop(partial(_peek, queue, self._from_now(0), limit))
+        return await self._reader.on_loop(partial(_peek, queue, self._clocks(), limit))
+
+    def _clocks(self) -> Clocks:
+        return read_clocks(self._clock, self._boot)
 
     async def _hand_over(self, claim: Claim, hidden_s: float) -> int:
         """Hide the item for some seconds under a new receipt."""
         limits.check_queue(claim.queue)
         receipt = _new_number()
-        await self._writer.submit(partial(_hide, claim, self._from_now(hidden_s), receipt))
+        clocks = self._clocks()
+        await self._writer.submit(partial(_hide, claim, clocks, hidden_s, receipt))
         return receipt
-
-    def _from_now(self, seconds: float) -> int:
-        return limits.visible_at_us(self._clock.now(), seconds)
 
 
 class SqliteBlobs:
@@ -296,7 +300,28 @@ def _new_number() -> int:
     return secrets.randbits(62) + 1
 
 
-def _put(queue: str, visible_at: int, bodies: Sequence[str], connection: apsw.Connection) -> None:
+def _stored_time(connection: apsw.Connection) -> QueueTime | None:
+    found = connection.execute("SELECT boot, offset_us, seen_us FROM queue_time").fetchone()
+    return QueueTime(*found) if found else None
+
+
+def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
+    """The time of the queues, kept up to date: for a transaction that writes."""
+    stored = _stored_time(connection)
+    now_us, wanted = queue_time(stored, clocks)
+    if wanted != stored:
+        connection.execute("REPLACE INTO queue_time VALUES (1, ?, ?, ?)", wanted)
+    return now_us
+
+
+def _from_now(seconds: float, clocks: Clocks, connection: apsw.Connection) -> int:
+    return _queue_now(clocks, connection) + round(seconds * SECOND_US)
+
+
+def _put(
+    queue: str, clocks: Clocks, delay_s: float, bodies: Sequence[str], connection: apsw.Connection
+) -> None:
+    visible_at = _from_now(delay_s, clocks, connection)
     connection.executemany(
         "INSERT INTO item (queue, visible_at, receipt, taken, body) VALUES (?, ?, 0, 0, ?)",
         [(queue, visible_at, body) for body in bodies],
@@ -304,10 +329,12 @@ def _put(queue: str, visible_at: int, bodies: Sequence[str], connection: apsw.Co
 
 
 def _claim(
-    queue: str, visible_at: int, limit: int, hidden_until: int, connection: apsw.Connection
+    queue: str, clocks: Clocks, limit: int, lease_s: float, connection: apsw.Connection
 ) -> list[Claim]:
     """Read, then mark: RETURNING would give the items in any order."""
     receipt = _new_number()
+    visible_at = _queue_now(clocks, connection)
+    hidden_until = visible_at + round(lease_s * SECOND_US)
     found = connection.execute(f"SELECT id, body, taken {_VISIBLE}", (queue, visible_at, limit))
     claims = [Claim(queue, str(item), str(receipt), body, taken + 1) for item, body, taken in found]
     connection.execute(
@@ -318,7 +345,10 @@ def _claim(
     return claims
 
 
-def _hide(claim: Claim, hidden_until: int, receipt: int, connection: apsw.Connection) -> None:
+def _hide(
+    claim: Claim, clocks: Clocks, hidden_s: float, receipt: int, connection: apsw.Connection
+) -> None:
+    hidden_until = _from_now(hidden_s, clocks, connection)
     connection.execute(
         "UPDATE item SET visible_at = ?, receipt = ? WHERE id = ? AND receipt = ? AND queue = ?",
         (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
@@ -343,7 +373,8 @@ def _length(queue: str, connection: apsw.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM item WHERE queue = ?", (queue,)).get)
 
 
-def _peek(queue: str, visible_at: int, limit: int, connection: apsw.Connection) -> list[Item]:
+def _peek(queue: str, clocks: Clocks, limit: int, connection: apsw.Connection) -> list[Item]:
+    visible_at, _ = queue_time(_stored_time(connection), clocks)
     found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
     return [Item(body, taken) for body, taken in found]
 

@@ -29,8 +29,17 @@ _ITEMS = """CREATE TABLE IF NOT EXISTS item (
     id INTEGER PRIMARY KEY, queue TEXT NOT NULL, visible_at INTEGER NOT NULL,
     receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL)"""
 _ITEMS_IN_ORDER = "CREATE INDEX IF NOT EXISTS item_in_order ON item (queue, visible_at, id)"
+_QUEUE_TIME = """CREATE TABLE IF NOT EXISTS queue_time (
+    id INTEGER PRIMARY KEY CHECK (id = 1), boot TEXT NOT NULL, offset_us INTEGER NOT NULL,
+    seen_us INTEGER NOT NULL)"""
 _BLOBS = "CREATE TABLE IF NOT EXISTS blob (name TEXT PRIMARY KEY, content BLOB NOT NULL)"
-_SCHEMA = (*(_ROWS.format(name=name) for name in port.TABLES), _ITEMS, _ITEMS_IN_ORDER, _BLOBS)
+_SCHEMA = (
+    *(_ROWS.format(name=name) for name in port.TABLES),
+    _ITEMS,
+    _ITEMS_IN_ORDER,
+    _QUEUE_TIME,
+    _BLOBS,
+)
 
 _OUTAGES = (
     apsw.BusyError,
@@ -155,7 +164,7 @@ def _create_missing(connection: apsw.Connection, path: Path) -> None:
 
 
 def _has_all_tables(connection: apsw.Connection) -> bool:
-    return {*port.TABLES, "item", "blob"} <= _table_names(connection)
+    return {*port.TABLES, "item", "queue_time", "blob"} <= _table_names(connection)
 
 
 def _table_names(connection: apsw.Connection) -> set[str]:

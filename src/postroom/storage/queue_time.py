@@ -1,0 +1,55 @@
+"""The time by which the items of a queue are hidden: it follows the wall clock, but never back.
+
+An item put aside for a minute must come back after a minute, also if somebody sets the clock back
+by hours meanwhile. So a queue's time is that of the monotonic clock and an offset, and only a wall
+clock that is ahead raises the offset. All processes must use the same one, so it is stored with the
+items; `seen_us` carries the time over a restart of the machine, where the monotonic clock begins
+again. Azure's queues have a clock of their own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from postroom.clock import Clock
+
+STEP_US = 1_000_000  # a wall clock that is ahead by less than this was not set forward
+SEEN_EVERY_US = 60_000_000
+SECOND_US = 1_000_000
+
+
+class QueueTime(NamedTuple):
+    """What is stored."""
+
+    boot: str
+    offset_us: int
+    seen_us: int  # within SEEN_EVERY_US
+
+
+class Clocks(NamedTuple):
+    """Both clocks, read together."""
+
+    boot: str
+    wall_us: int
+    monotonic_us: int
+
+
+def read_clocks(clock: Clock, boot: str) -> Clocks:
+    wall_us = round(clock.now().timestamp() * SECOND_US)
+    return Clocks(boot, wall_us, round(clock.monotonic() * SECOND_US))
+
+
+def queue_time(stored: QueueTime | None, clocks: Clocks) -> tuple[int, QueueTime]:
+    """The time now, and what is to be stored; equal to `stored` if that will do."""
+    offset_us = clocks.wall_us - clocks.monotonic_us
+    if stored is None:
+        return clocks.wall_us, QueueTime(clocks.boot, offset_us, clocks.wall_us)
+    if stored.boot != clocks.boot:
+        now_us = max(clocks.wall_us, stored.seen_us)
+        return now_us, QueueTime(clocks.boot, now_us - clocks.monotonic_us, now_us)
+    if offset_us > stored.offset_us + STEP_US:
+        return clocks.wall_us, QueueTime(stored.boot, offset_us, clocks.wall_us)
+    now_us = clocks.monotonic_us + stored.offset_us
+    if now_us > stored.seen_us + SEEN_EVERY_US:
+        return now_us, stored._replace(seen_us=now_us)
+    return now_us, stored

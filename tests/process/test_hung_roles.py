@@ -1,0 +1,108 @@
+"""`serve` replaces a role that hangs, and starts again at once after everything was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from postroom.bench.house import House, Process, books, is_completed, until
+from postroom.domain.message import OnDoubt
+from postroom.wiring import Parts
+
+PEOPLE = 3_000
+SILENCE_S = "10"  # after which a child hangs; far more than a busy machine makes one wait
+LONG_S = "600"  # a lease that nobody waits for within this test
+SLOW_SINK = ("--chunking", "--delay", "20")
+
+
+def pid_of(house: House, role: str) -> int | None:
+    """Every role listens to its bell, which is named after it; ours of the same kind come last."""
+    bells = house.folder / "data" / "bells"
+    names = os.listdir(bells) if bells.is_dir() else []
+    found = [name for name in names if name.startswith(f"{role}.")]
+    pids = [int(name.split(".")[1].partition("-")[0]) for name in found]
+    roles = [pid for pid in pids if role.encode() in _command_of(pid)]
+    return roles[0] if roles else None
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+async def sending(house: House, parts: Parts) -> str:
+    """A message on its way, under `hold`: nobody may get it twice."""
+    await house.people(parts, PEOPLE)
+    ref = await house.message(parts, OnDoubt.HOLD)
+    await until(lambda: _has_begun(house), within_s=60)
+    return ref
+
+
+async def _has_begun(house: House) -> bool:
+    return await house.arrived_number() > 100
+
+
+async def settled(house: House, parts: Parts, ref: str) -> None:
+    """Everybody is accounted for, nobody was mailed twice."""
+    await until(lambda: is_completed(parts, ref), within_s=120)
+    message, arrived = await books(parts, ref), await house.arrived()
+    assert message.books.open == 0
+    assert message.books.sent + message.books.held == PEOPLE
+    assert len(arrived) >= message.books.sent
+    assert max(arrived.values()) == 1
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("role", ["sender", "scheduler"])
+async def test_a_role_that_hangs_is_replaced_and_its_work_is_settled(
+    tmp_path: Path, role: str
+) -> None:
+    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
+        house.overrides |= {"POSTROOM_LEASE_S": SILENCE_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        serve = await house.start("serve")
+        ref = await sending(house, parts)
+        hung = pid_of(house, role)
+        assert hung
+        os.kill(hung, signal.SIGSTOP)
+        await settled(house, parts, ref)
+        await until(lambda: _says(serve, "role_hangs", role), within_s=60)
+        assert not _command_of(hung)
+
+
+async def _says(process: Process, event: str, role: str) -> bool:
+    lines = process.lines()
+    return any((line.get("event"), line.get("role")) == (event, role) for line in lines)
+
+
+@pytest.mark.timeout(240)
+async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Path) -> None:
+    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
+        house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        serve = await house.start("serve")
+        ref = await sending(house, parts)
+        pids = [pid_of(house, role) for role in ("web", "scheduler", "sender")]
+        await serve.kill()
+        for pid in pids:
+            assert pid
+            os.kill(pid, signal.SIGKILL)
+        await house.start("serve")
+        await settled(house, parts, ref)
+
+
+@pytest.mark.timeout(240)
+async def test_a_scheduler_that_dies_is_replaced_without_waiting_for_its_lease(
+    tmp_path: Path,
+) -> None:
+    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
+        house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        await house.start("serve")
+        ref = await sending(house, parts)
+        pid = pid_of(house, "scheduler")
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        await settled(house, parts, ref)
