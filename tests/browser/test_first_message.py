@@ -129,8 +129,8 @@ async def read_in_outbox_and_leave(page: Page) -> None:
     mail = page.frame_locator("iframe.mail")
     await expect(mail.get_by_text("Dear friend of the department")).to_be_visible()
     leaving = await open_elsewhere(page, mail.get_by_role("link", name="Leave the list"))
-    await leaving.get_by_role("button", name="Leave").click()
-    await expect(leaving.get_by_role("heading", name="You have left")).to_be_visible()
+    await leaving.get_by_role("button", name="Unsubscribe").click()
+    await expect(leaving.get_by_role("heading", name="You’ve unsubscribed")).to_be_visible()
     await leaving.close()
 
 

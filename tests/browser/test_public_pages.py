@@ -83,12 +83,12 @@ async def test_the_button_takes_somebody_off_the_list(
 ) -> None:
     url = newsletter.leave_url((await newsletter.join(verified=True)).guid)
     await any_page.goto(url)
-    await heading(any_page, "Leave this list?")
-    await any_page.get_by_role("button", name="Leave the list").click()
-    await heading(any_page, "You have left")
+    await heading(any_page, "Unsubscribe?")
+    await any_page.get_by_role("button", name="Unsubscribe").click()
+    await heading(any_page, "You’ve unsubscribed")
     assert (await newsletter.subscriber()).gone is Gone.LEFT
     await any_page.reload()  # a GET: nothing is sent twice
-    await heading(any_page, "You have left")
+    await heading(any_page, "You’ve unsubscribed")
     await any_page.goto(url)
     await heading(any_page, "Already unsubscribed")
 
@@ -96,7 +96,7 @@ async def test_the_button_takes_somebody_off_the_list(
 async def test_who_thinks_again_stays(any_page: Page, newsletter: Newsletter) -> None:
     subscriber = await newsletter.join(verified=True)
     await any_page.goto(newsletter.leave_url(subscriber.guid))
-    await any_page.get_by_role("link", name="No, stay on it").click()
+    await any_page.get_by_role("link", name="Stay subscribed").click()
     await heading(any_page, "Nothing changed")
     assert await newsletter.subscriber() == subscriber
 
@@ -105,7 +105,7 @@ async def test_the_keyboard_alone_is_enough_to_leave(page: Page, newsletter: New
     await page.goto(newsletter.leave_url((await newsletter.join(verified=True)).guid))
     await expect(page.get_by_role("button")).to_be_focused()
     await page.keyboard.press("Enter")
-    await heading(page, "You have left")
+    await heading(page, "You’ve unsubscribed")
 
 
 async def test_a_form_that_is_too_large_changes_nothing_and_says_so(
@@ -205,7 +205,7 @@ async def test_pages_of_somebody_who_asked_have_no_barrier(
     guid = (await newsletter.join(verified=False)).guid
     leave, confirm = newsletter.leave_url(guid), newsletter.confirm_url(guid)
     pages = {
-        leave: "Leave this list?",
+        leave: "Unsubscribe?",
         f"{leave}/kept": "Nothing changed",
         confirm: "One click to join",
         f"{confirm}0": "This link is no longer valid",
@@ -220,7 +220,9 @@ async def test_pages_of_somebody_who_joined_or_left_have_no_barrier(
     await check_faces(phone, {newsletter.confirm_url(guid): "Welcome"})
     parts, leave = newsletter.site.parts, newsletter.leave_url(guid)
     await subscribe.leave(parts.storage.tables, newsletter.name, guid, parts.clock.now())
-    await check_faces(phone, {f"{leave}/left": "You have left", leave: "Already unsubscribed"})
+    await check_faces(
+        phone, {f"{leave}/left": "You’ve unsubscribed", leave: "Already unsubscribed"}
+    )
 
 
 async def test_pages_of_nobody_have_no_barrier(

@@ -87,6 +87,26 @@ async def test_a_link_in_an_old_mail_takes_the_new_address_off(town: Town) -> No
     assert gone.gone is not None
 
 
+async def test_a_link_sent_to_an_address_takes_it_off_whoever_has_moved_since(town: Town) -> None:
+    """Ada became the countess, and somebody signed up with her old address again."""
+    await town.found_list()
+    await town.join("ada")
+    guid = (await town.subscriber("ada")).guid
+    await moved(town, "ada", "countess")
+    await subscribe.add(
+        town.storage.tables,
+        LIST,
+        parse_address("ada@contoso.edu"),
+        {},
+        verified=True,
+        now=town.clock.now(),
+        bring_back=True,
+    )
+    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
+    assert (await town.subscriber("countess")).gone
+    assert (await town.subscriber("ada")).gone
+
+
 async def test_the_old_address_is_gone_and_comes_back_only_by_name(town: Town) -> None:
     await town.found_list()
     await town.join("ada")

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from postroom.domain.subscriber import Gone
+from postroom.domain.address import parse_address
+from postroom.domain.subscriber import Gone, Subscriber
+from postroom.flow import subscribe
 from postroom.storage.port import Unavailable
 from postroom.web import security
-from tests.web.office import LIST, Office, open_office
+from tests.web.office import ADDRESS, LIST, NOW, Office, open_office
 
 ONE_CLICK = b"List-Unsubscribe=One-Click"
 MULTIPART = (
@@ -60,9 +62,42 @@ async def test_the_button_leaves_and_the_page_after_says_so(office: Office) -> N
     path = office.leave_path((await office.join(verified=True)).guid)
     answer = await office.browser.post(path, data={"leave": "yes"})
     assert (answer.status_code, answer.headers["location"]) == (303, path + "/left")
-    assert "You have left" in (await office.browser.get(path + "/left")).text
+    assert "You’ve unsubscribed" in (await office.browser.get(path + "/left")).text
     assert (await office.subscriber()).gone is Gone.LEFT
     assert "Already unsubscribed" in (await office.browser.get(path)).text
+
+
+async def come_back(office: Office) -> Subscriber:
+    """Somebody who left is on the list again, confirmed, under another GUID."""
+    tables, address = office.storage.tables, parse_address(ADDRESS)
+    return await subscribe.add(tables, LIST, address, {}, verified=True, now=NOW, bring_back=True)
+
+
+async def test_the_link_of_an_old_mail_unsubscribes_who_came_back(office: Office) -> None:
+    old = office.leave_path((await office.join(verified=True)).guid)
+    await office.browser.post(old, data={"leave": "yes"})
+    back = await come_back(office)
+    assert office.leave_path(back.guid) != old
+    assert "Unsubscribe?" in (await office.browser.get(old)).text
+    await office.browser.post(old, data={"leave": "yes"})
+    assert (await office.subscriber()).gone is Gone.LEFT
+
+
+async def test_one_click_on_an_old_mail_unsubscribes_who_came_back(office: Office) -> None:
+    old = office.leave_path((await office.join(verified=True)).guid)
+    for _ in range(2):
+        answer = await office.browser.post(old, data={"List-Unsubscribe": "One-Click"})
+        assert answer.text == "Unsubscribed."
+        assert (await office.subscriber()).gone is Gone.LEFT
+        await come_back(office)
+
+
+async def test_an_unknown_link_claims_nothing(office: Office) -> None:
+    await office.join(verified=True)
+    path = office.leave_path(STRANGER)
+    assert "Nothing to unsubscribe" in (await office.browser.get(path)).text
+    answer = await office.browser.post(path, data={"List-Unsubscribe": "One-Click"})
+    assert "not known" in answer.text
 
 
 async def test_cancel_says_that_nothing_changed(office: Office) -> None:
@@ -86,9 +121,9 @@ async def test_one_click_leaves_without_a_cookie_and_without_a_redirect(
     office: Office, kind: str, body: bytes
 ) -> None:
     path = office.leave_path((await office.join(verified=True)).guid)
-    for _ in range(2):  # the same answer again
+    for words in ("Unsubscribed.", "Already unsubscribed."):
         answer = await office.browser.post(path, content=body, headers={"content-type": kind})
-        assert (answer.status_code, answer.text) == (200, "Unsubscribed.")
+        assert (answer.status_code, answer.text) == (200, words)
         assert "set-cookie" not in answer.headers
     assert (await office.subscriber()).gone is Gone.LEFT
 
@@ -103,7 +138,7 @@ async def test_a_post_that_is_neither_click_nor_button_changes_nothing(
         content=body,
         headers={"content-type": "application/x-www-form-urlencoded"},
     )
-    assert "Leave this list?" in answer.text
+    assert "Unsubscribe?" in answer.text
     assert await office.subscriber() == subscriber
 
 
@@ -130,7 +165,7 @@ async def test_a_link_outlives_its_list(office: Office) -> None:
     subscriber = await office.join(verified=True)
     await office.storage.tables.delete("mailinglist", LIST, "mailinglist")
     path = office.leave_path(subscriber.guid)
-    assert "Leave this list?" in (await office.browser.get(path)).text
+    assert "Unsubscribe?" in (await office.browser.get(path)).text
     answer = await office.browser.post(path, data={"List-Unsubscribe": "One-Click"})
     assert answer.status_code == 200
 
@@ -246,7 +281,7 @@ async def test_a_list_row_of_a_newer_version_keeps_nobody_from_leaving_or_confir
     confirm, leave = office.confirm_path(subscriber.guid), office.leave_path(subscriber.guid)
     assert "Yes, I want to join" in (await office.browser.get(confirm)).text
     assert (await office.browser.post(confirm)).status_code == 303
-    assert "Leave this list?" in (await office.browser.get(leave)).text
+    assert "Unsubscribe?" in (await office.browser.get(leave)).text
     answer = await office.browser.post(leave, data={"List-Unsubscribe": "One-Click"})
     assert (answer.status_code, answer.text) == (200, "Unsubscribed.")
     assert (await office.subscriber()).gone is Gone.LEFT

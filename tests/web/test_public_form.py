@@ -375,7 +375,7 @@ async def test_confirming_and_leaving_are_on_record_with_what_was_shown(doorstep
     assert (confirmed.source, left.source) == ("link", "link")
     assert confirmed.client == left.client == "192.0.2.7"
     assert confirmed.shown.startswith("One click to join\nThen … will get its mails.")
-    assert left.shown == "Leave this list?\n… will get no more mails from it."
+    assert left.shown == "Unsubscribe?\n… won’t get any more emails from this list."
 
 
 async def test_one_click_is_on_record_as_one_click(doorstep: Doorstep) -> None:

@@ -42,7 +42,8 @@ class Confirmed(Enum):
 
 class Left(Enum):
     NOW = "now"
-    ALREADY = "already"  # or never there: the page says the same
+    ALREADY = "already"
+    UNKNOWN = "unknown"  # nobody on this list ever got such a link, or the list was deleted
 
 
 async def sign_up(
@@ -204,16 +205,22 @@ async def leave(
     *,
     trace: Trace = COMMAND_LINE,
 ) -> Left:
-    """From here on nobody mails them, even if they were queued before."""
-    event = Event.LEFT if why is Gone.LEFT else Event.REMOVED
-    consent = trace.consent(event, now)
+    """From here on nobody mails them, even if they were queued before.
+
+    The GUID may be of an earlier membership: whoever got that link and is on the list again leaves
+    it. Dying half-way, a second try finds who is still there.
+    """
+    consent = trace.consent(Event.LEFT if why is Gone.LEFT else Event.REMOVED, now)
+    done = Left.ALREADY
     for _try in range(_TRIES_MAX):
-        found = await subscribers.find_by_guid(tables, list_name, guid)
-        if found is None:
-            return Left.ALREADY
+        linked = await subscribers.find_linked(tables, list_name, guid)
+        if not linked.is_known:
+            return Left.UNKNOWN
+        if not linked.there:
+            return done
         with contextlib.suppress(Conflict):
-            await subscribers.leave(tables, *found, why=why, consent=consent)
-            return Left.NOW
+            await subscribers.leave(tables, *linked.there[0], why=why, consent=consent)
+            done = Left.NOW
     raise Conflict("the subscriber changes too fast")
 
 
@@ -228,14 +235,21 @@ async def remove(
 ) -> None:
     """By an administrator. With the etag of the row they saw: Conflict if it has changed."""
     await lists.read(tables, list_name)
-    found = await subscribers.find(tables, list_name, address.storage_key)
-    if found is None or found[0].gone:
-        raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
-    if etag is not None:
-        consent = trace.consent(Event.REMOVED, now)
-        await subscribers.leave(tables, found[0], etag, why=Gone.REMOVED, consent=consent)
-        return
-    await leave(tables, list_name, found[0].guid, now, Gone.REMOVED, trace=trace)
+    consent = trace.consent(Event.REMOVED, now)
+    for _try in range(_TRIES_MAX):
+        found = await subscribers.find(tables, list_name, address.storage_key)
+        if found is None or found[0].gone:
+            raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
+        subscriber, known = found
+        try:
+            await subscribers.leave(
+                tables, subscriber, etag or known, why=Gone.REMOVED, consent=consent
+            )
+            return
+        except Conflict:
+            if etag is not None:
+                raise
+    raise Conflict("the subscriber changes too fast")
 
 
 async def _find_or_join(

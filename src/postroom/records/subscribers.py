@@ -1,7 +1,8 @@
 """Subscribers as rows of their list's partition.
 
 email:<address key>          the subscriber; stays, marked, when somebody is gone
-guid:<guid>                  pointer to the address key, written with the subscriber
+guid:<guid>                  pointer to the address key, written with the subscriber; it stays when
+                             they are gone, so that every link ever sent can unsubscribe them
 left:<time>:<address key>    who left when: a sender learns by one range query whom to skip
 left:<time>:                 a message to the list began
 
@@ -53,6 +54,7 @@ from postroom.storage.port import (
 TABLE = "mailinglist"
 LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
+ADDRESSES_MAX = 10  # that somebody had before, and whose links still work
 LOG_SKEW = timedelta(minutes=10)  # how far back from the newest departure seen a sender looks
 _LOG_TRIES_MAX = 10
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -95,12 +97,25 @@ async def find(tables: Tables, list_name: str, key: str) -> tuple[Subscriber, st
 
 
 async def find_by_guid(tables: Tables, list_name: str, guid: str) -> tuple[Subscriber, str] | None:
-    """Only who is there: the pointer goes when its owner does."""
+    """Only who is there, and has not left and joined again since."""
+    linked = await find_linked(tables, list_name, guid)
+    return next((found for found in linked.there if found[0].guid == guid), None)
+
+
+class Linked(msgspec.Struct, frozen=True):
+    """Whom a link that was once sent concerns now."""
+
+    is_known: bool  # it was sent to somebody on this list
+    there: list[tuple[Subscriber, str]]  # and these are on it, under whatever GUID, with etags
+
+
+async def find_linked(tables: Tables, list_name: str, guid: str) -> Linked:
+    """The address that the link was sent to, and the one its owner has moved to since."""
     pointer = await tables.get(TABLE, list_name, _GUID + guid)
     if pointer is None:
-        return None
-    found = await find(tables, list_name, str(pointer.properties["key"]))
-    return found if found and found[0].guid == guid and not found[0].gone else None
+        return Linked(False, [])
+    found = [await find(tables, list_name, key) for key in _keys_of(pointer)]
+    return Linked(True, [one for one in found if one and not one[0].gone])
 
 
 async def replace(
@@ -155,22 +170,23 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 async def move(tables: Tables, move: Move, etag: str) -> str:
     """The new row's etag. Conflict if a row changed, or somebody took the address, meanwhile.
 
-    The pointer goes over to the new address, so that links in old mails still work. The old one
+    The pointers lead to the new address as well, so that links in old mails still work. The old one
     stays, gone, with a departure: it is not mailed any more, and no import brings it back.
     """
     before, after, now = move.before, move.after, move.removed.at
     gone, there = _gone(before, Gone.REMOVED, now), move.replaced
     left_at = await _at_the_end_of_the_log(tables, before.list_name, move.left_at)
+    pointer = await tables.get(TABLE, before.list_name, _GUID + before.guid)
+    moved = _pointer(after, _keys_of(pointer) if pointer else [before.key])
     key, properties = _EMAIL + after.key, to_properties(after)
     etags = await tables.batch(
         TABLE,
         after.list_name,
         [
             Replace(key, properties, there[1]) if there else Insert(key, properties),
-            Upsert(_GUID + after.guid, _pointer(after)),
+            *(Upsert(_GUID + guid, moved) for guid in sorted({before.guid, after.guid})),
             Replace(_EMAIL + before.key, to_properties(gone), etag),
             _departure(before, left_at),
-            *([Delete(_GUID + before.guid)] if after.guid != before.guid else []),
             *_beside(before, gone, move.removed),
             *_beside(there[0] if there else None, after, move.added),
         ],
@@ -188,7 +204,7 @@ async def leave(
     consent: Consent,
     left_at: datetime | None = None,
 ) -> None:
-    """Mark, pointer and departure in one write; `left_at` is now, if the consent is of earlier."""
+    """Mark and departure in one write; `left_at` is now, if the consent is of earlier."""
     now = consent.at
     gone = _gone(subscriber, why, now)
     left_at = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at or now)
@@ -197,7 +213,6 @@ async def leave(
         subscriber.list_name,
         [
             Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
-            Delete(_GUID + subscriber.guid),
             _departure(subscriber, left_at),
             *_beside(subscriber, gone, consent),
         ],
@@ -435,5 +450,15 @@ async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
     await tables.batch(TABLE, list_name, [Delete(row.key, row.etag) for row in rows])
 
 
-def _pointer(subscriber: Subscriber) -> dict[str, Value]:
-    return {"v": FORMAT, "key": subscriber.key}
+def _pointer(subscriber: Subscriber, before: Sequence[str] = ()) -> dict[str, Value]:
+    """`before` are the addresses its owner had earlier; links were sent there, too."""
+    earlier = [key for key in before if key != subscriber.key][:ADDRESSES_MAX]
+    if not earlier:
+        return {"v": FORMAT, "key": subscriber.key}
+    return {"v": FORMAT, "key": subscriber.key, "before": " ".join(earlier)}
+
+
+def _keys_of(pointer: Row) -> list[str]:
+    """The address now, then earlier ones, the newest first."""
+    earlier = str(pointer.properties.get("before", ""))
+    return [str(pointer.properties["key"]), *earlier.split()]

@@ -15,7 +15,7 @@ from postroom.domain.consent import Trace
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.token import is_signed
 from postroom.flow import subscribe
-from postroom.flow.subscribe import Confirmed
+from postroom.flow.subscribe import Confirmed, Left
 from postroom.records import lists, subscribers
 from postroom.records.rows import Unreadable
 from postroom.web.desk import Desk, client_of, desk_of
@@ -26,18 +26,23 @@ router = APIRouter(include_in_schema=False)
 _pages = pages()
 FORM_FIELDS_MAX = 10
 FORM_PART_BYTES_MAX = 4096
+ONE_CLICK_ANSWERS = {  # for programs: mailbox providers look at the status alone
+    Left.NOW: "Unsubscribed.",
+    Left.ALREADY: "Already unsubscribed.",
+    Left.UNKNOWN: "This link is not known: there is nothing to unsubscribe.",
+}
 SOMEBODY = "…"  # in a kept text: the record itself knows whose address it was
 
 
 @router.api_route("/u/{list_name}/{guid}", methods=["GET", "HEAD"])
 async def ask_to_leave(request: Request, list_name: str, guid: str) -> Response:
-    """Whom and what it is about; who is gone already, or never was there, reads the same."""
+    """Whom and what it is about: any link that was ever sent to somebody who is on the list."""
     desk = desk_of(request)
     name, key = _keys(list_name, guid)
-    found = await subscribers.find_by_guid(desk.storage.tables, name, key)
-    if found is None:
-        return await _page(desk, "gone.html", name)
-    address = mask(Address(found[0].address, found[0].key))
+    linked = await subscribers.find_linked(desk.storage.tables, name, key)
+    if not linked.there:
+        return await _page(desk, "gone.html" if linked.is_known else "unknown.html", name)
+    address = ", ".join(mask(Address(one.address, one.key)) for one, _ in linked.there)
     stay = f"/u/{name}/{key}/kept"
     return await _page(desk, "leave.html", name, address=address, stay=stay)
 
@@ -55,9 +60,9 @@ async def leave(request: Request, list_name: str, guid: str) -> Response:
     trace = Trace(source="link", client=client, shown=words("leave.html", address=SOMEBODY))
     if is_one_click:
         trace = Trace(source="one-click", client=client)
-    await subscribe.leave(desk.storage.tables, name, key, desk.clock.now(), trace=trace)
+    done = await subscribe.leave(desk.storage.tables, name, key, desk.clock.now(), trace=trace)
     if is_one_click:  # no redirect: a redirected POST becomes a GET
-        return PlainTextResponse("Unsubscribed.")
+        return PlainTextResponse(ONE_CLICK_ANSWERS[done])
     return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
 
 
@@ -76,8 +81,10 @@ async def _after(request: Request, list_name: str, guid: str, if_gone: str) -> R
     """What is true now, whoever opens the link again and when."""
     desk = desk_of(request)
     name, key = _keys(list_name, guid)
-    found = await subscribers.find_by_guid(desk.storage.tables, name, key)
-    return await _page(desk, "kept.html" if found else if_gone, name)
+    linked = await subscribers.find_linked(desk.storage.tables, name, key)
+    if not linked.is_known:
+        return await _page(desk, "unknown.html", name)
+    return await _page(desk, "kept.html" if linked.there else if_gone, name)
 
 
 @router.api_route("/c/{list_name}/{guid}/{token}", methods=["GET", "HEAD"])
