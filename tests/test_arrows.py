@@ -30,7 +30,8 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"clock", "settings", "journal", "bell"},
+    {"journal"},
+    {"clock", "settings", "bell", "process_locks", "heartbeat"},
     {"mail"},
     {"domain"},
 ]

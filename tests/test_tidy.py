@@ -258,7 +258,7 @@ DEEP = "for a in b:\n for c in a:\n  while c:\n   if c:\n    pass"
 LADDER = "if a:\n pass\nelif b:\n pass\nelif c:\n pass\nelif d:\n pass\nelif e:\n pass"
 
 BAD = [
-    ("tests/a.py", "\n" * 401, "module is short"),
+    ("tests/a.py", "\n" * 501, "module is short"),
     ("tests/a.py", "def f():\n" + " a = 1\n" * 60, "functions are short"),
     ("tests/a.py", "async def f():\n" + " a = 1\n" * 60, "functions are short"),
     ("tests/a.py", "a = '" + "x" * 100 + "'", "lines are short"),

@@ -32,6 +32,7 @@ Around the path:
     web/        admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     journal.py  what a sender handed over, known even after kill -9
+    heartbeat.py, process_locks.py    how a role that hangs or has died is known at once
     wiring.py   the only module that names an engine or a transport
     roles.py, supervisor.py, cli/    one role, all roles, the command line
 """

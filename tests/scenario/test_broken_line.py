@@ -9,6 +9,7 @@ import pytest
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt, Status
 from postroom.flow import steer
+from postroom.records import fates
 from tests.scenario.town import Town, once_each, students
 
 BROKEN = ("drop-in-data-once", "drop-after-dot-once")
@@ -63,6 +64,28 @@ async def test_hold_never_sends_twice_and_keeps_the_message_among_the_living(
     assert message.books == Books(sent=2, held=1, doubts=1)
     assert message.status is Status.COMPLETED
     assert not await town.is_archived(ref)
+
+
+async def test_whoever_decides_on_the_held_reads_why_and_since_when(town: Town) -> None:
+    ref = await town.mailing("ada", "drop-after-dot", on_doubt=OnDoubt.HOLD)
+    await send(town)
+    message = await town.read(ref)
+    [held] = [one async for one in fates.fates(town.storage.tables, message, State.HELD)]
+    assert held.words.startswith("handed over, then ")
+    assert held.at == town.clock.now()
+
+
+async def test_who_leaves_after_a_doubt_is_skipped_and_the_words_tell_of_the_doubt(
+    town: Town,
+) -> None:
+    ref = await town.mailing("drop-after-dot-once")
+    await send(town)
+    await town.leave("drop-after-dot-once")
+    await town.pass_time(60)
+    await town.quiet()
+    [fate] = (await town.fates(ref)).values()
+    assert fate.state is State.SKIPPED
+    assert "an earlier attempt may have been delivered" in fate.words
 
 
 async def test_a_person_may_count_the_held_as_sent(town: Town) -> None:

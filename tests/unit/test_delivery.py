@@ -100,9 +100,9 @@ def test_a_refusal_whose_next_try_would_come_too_late_is_the_last() -> None:
 def test_doubt_is_resent_or_held_as_the_message_says() -> None:
     resent = verdict_of(Unknown("broke"))
     assert (resent.state, resent.doubt) == (State.QUEUED, True)
-    assert resent.deferral == Deferral(1, NOW_S + 60, NOW_S, "broke")
+    assert resent.deferral == Deferral(1, NOW_S + 60, NOW_S, "broke", in_doubt=True)
     held = verdict_of(Unknown("broke"), on_doubt=OnDoubt.HOLD)
-    assert held == Verdict(State.HELD, "broke", doubt=True)
+    assert (held.state, held.words, held.doubt) == (State.HELD, "broke", True)
 
 
 # What hindsight tells.
@@ -209,11 +209,36 @@ def test_who_is_skipped_waits_no_longer() -> None:
 
 def test_a_dead_letter_holds_whoever_is_open() -> None:
     waits = {0: ONCE_REFUSED}
-    book = held_for_people(
-        ledger("qasfhk", owner="sender.1", fruitless=5, deferred=waits), now_s=NOW_S
-    )
+    stuck = ledger("qasfhk", owner="sender.1", fruitless=5, deferred=waits)
+    book = held_for_people(stuck, "rows are missing", now_s=NOW_S)
     assert book.states == "hhsfhk"
-    assert (book.owner, book.fruitless, book.deferred) == ("", 0, {})
+    assert (book.owner, book.fruitless) == ("", 0)
+    why = Deferral(0, NOW_S, NOW_S, "rows are missing")
+    assert book.deferred == {0: why, 1: msgspec.structs.replace(why, in_doubt=True)}
+
+
+def test_what_is_held_says_why_and_since_when() -> None:
+    held = verdict_of(Unknown("handed over, then 421"), on_doubt=OnDoubt.HOLD)
+    book = judged(ledger("a"), {0: held}, now_s=NOW_S)
+    assert book.states == "h"
+    assert (book.deferred[0].since, book.deferred[0].words) == (NOW_S, "handed over, then 421")
+
+
+IN_DOUBT = Deferral(1, NOW_S, NOW_S - 60, "broke", in_doubt=True)
+
+
+@pytest.mark.parametrize("outcome", [Rejected("550 no"), Deferred("450 no")])
+def test_who_fails_after_a_doubt_may_have_got_it_and_the_words_say_so(outcome: Outcome) -> None:
+    late = msgspec.structs.replace(IN_DOUBT, attempts=9, since=NOW_S - 24 * HOUR_S)
+    verdict = verdict_of(outcome, late)
+    assert verdict.state is State.FAILED
+    assert verdict.words.endswith("no; an earlier attempt may have been delivered")
+
+
+def test_a_doubt_is_remembered_through_later_refusals() -> None:
+    verdict = verdict_of(Deferred("450 busy"), IN_DOUBT)
+    assert verdict.deferral
+    assert verdict.deferral.in_doubt
 
 
 def test_the_revived_start_afresh_and_old_archive_rows_no_longer_count() -> None:

@@ -303,7 +303,7 @@ async def at_public_pages(visit: Visit) -> None:
     await office.browser.post(confirming)
     await visit.as_anybody(confirming)
     await office.browser.post(leaving, data={"leave": "yes"})
-    for path in (leaving, f"{leaving}/left"):
+    for path in (leaving, f"{leaving}/left", office.leave_path("0" * 32)):
         await visit.as_anybody(path)
     await visit.get(await path_of(visit.owner, ADDRESS))
 

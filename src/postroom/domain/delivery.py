@@ -22,6 +22,7 @@ GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
 FRUITLESS_TAKES_MAX = 5
 PUT_OFF_S_MAX = 300.0  # by a limit of ours: it may be raised meanwhile, and they should hear of it
 PUT_OFF_WORDS = "waits for its turn: its domain has a limit"
+MAYBE_DELIVERED = "an earlier attempt may have been delivered"
 DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
 
@@ -59,12 +60,13 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Deferral(msgspec.Struct, frozen=True, array_like=True):
-    """Why and until when one queued delivery waits."""
+    """Why and until when one queued delivery waits; or why one is held, and since when."""
 
     attempts: int  # 0: put off by a limit of ours, never refused
     retry_at: float  # seconds since the epoch, as all times inside a ledger
     since: float  # the first refusal: the retry window counts from here
     words: str
+    in_doubt: bool = False  # an earlier attempt may have been delivered
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,13 +185,13 @@ def judge(
         case Sent(words=words):
             return Verdict(State.SENT, words)
         case Rejected(words=words):
-            return Verdict(State.FAILED, words)
+            return Verdict(State.FAILED, after_doubt(words, before))
         case Untried():
             return Verdict(State.QUEUED, deferral=before)
         case Deferred(scope=Scope.PROVIDER, reached=False):  # no attempt used up, no trace left
             return Verdict(State.QUEUED, deferral=before)
         case Unknown(words=words) if on_doubt is OnDoubt.HOLD:
-            return Verdict(State.HELD, words, doubt=True)
+            return Verdict(State.HELD, words, _held(words, before, now_s), doubt=True)
         case Unknown(words=words):
             return _wait(words, before, rules, now_s, doubt=True)
         case Deferred(words=words):
@@ -205,10 +207,22 @@ def _wait(
     attempts = before.attempts + 1 if before else 1
     since = before.since if before and before.attempts else now_s
     retry_at = now_s + retry_after_s(attempts, rules)
+    in_doubt = doubt or (before is not None and before.in_doubt)
     if retry_at > since + rules.window_s:
+        words = words if doubt else after_doubt(words, before)
         return Verdict(State.FAILED, words, doubt=doubt)
-    wait = Deferral(attempts, retry_at, since, words[:DEFERRAL_WORDS_CHARS_MAX])
+    wait = Deferral(attempts, retry_at, since, words[:DEFERRAL_WORDS_CHARS_MAX], in_doubt)
     return Verdict(State.QUEUED, words, wait, doubt)
+
+
+def _held(words: str, before: Deferral | None, now_s: float) -> Deferral:
+    attempts = before.attempts + 1 if before else 1
+    return Deferral(attempts, now_s, now_s, words[:DEFERRAL_WORDS_CHARS_MAX], in_doubt=True)
+
+
+def after_doubt(words: str, before: Deferral | None) -> str:
+    """What is said of a delivery that ends otherwise than sent, though it may have arrived."""
+    return f"{words}; {MAYBE_DELIVERED}" if before and before.in_doubt else words
 
 
 def judged(
@@ -285,14 +299,17 @@ def _outcome_in_hindsight(position: int, memory: Recollection | None) -> Outcome
     return Unknown("its sender died between handing over and writing down")
 
 
-def held_for_people(ledger: Ledger, *, now_s: float) -> Ledger:
+def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
     """A dead letter: whoever is still open waits for a person to decide."""
-    stuck = ledger.positions(State.QUEUED) + ledger.positions(State.SENDING)
+    queued, sending = ledger.positions(State.QUEUED), ledger.positions(State.SENDING)
+    stuck = queued + sending
+    words = words[:DEFERRAL_WORDS_CHARS_MAX]
+    whys = {at: Deferral(0, now_s, now_s, words, in_doubt=at in sending) for at in stuck}
     return msgspec.structs.replace(
         ledger,
         states=with_states(ledger, dict.fromkeys(stuck, State.HELD)),
         owner="",
-        deferred={},
+        deferred=ledger.deferred | whys,
         fruitless=0,
         touched_at=now_s,
     )

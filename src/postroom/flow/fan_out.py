@@ -243,7 +243,10 @@ async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledg
     known = [at for at in held if at in deliveries]  # rows may be lost: that is why they are held
     await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(known, ended))
     states = with_states(ledger, dict.fromkeys(held, State.SENT))
-    return msgspec.structs.replace(ledger, states=states, touched_at=now.timestamp())
+    deferred = {at: wait for at, wait in ledger.deferred.items() if at not in held}
+    return msgspec.structs.replace(
+        ledger, states=states, deferred=deferred, touched_at=now.timestamp()
+    )
 
 
 def _deliveries(people: Sequence[Recipient]) -> list[Delivery]:

@@ -36,6 +36,7 @@ from postroom.domain.delivery import (
     Recollection,
     State,
     StillAlive,
+    after_doubt,
     announced,
     due_positions,
     ends_of,
@@ -47,7 +48,7 @@ from postroom.domain.delivery import (
 )
 from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
-from postroom.domain.outcome import Outcome, is_fault
+from postroom.domain.outcome import Outcome, clip, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
@@ -167,18 +168,19 @@ class Sender:
         batch = self._in_hand(message, found)
         await batch.load()
         if not batch.is_whole():
-            return await self._hold_for_people(claim, batch)
+            return await self._hold_for_people(claim, batch, "rows of this batch are missing")
         if not await self._is_free(batch):
             is_ours = batch.ledger.owner == self.right.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
             return await self._give_back(claim, delay_s, Handled.BUSY)
         if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
-            return await self._hold_for_people(claim, batch)
+            words = f"{FRUITLESS_TAKES_MAX} senders died or stalled while sending this batch"
+            return await self._hold_for_people(claim, batch, words)
         if batch.ledger.is_open:
             try:
                 compiled = await self.renderer.compiled(message)
-            except PostroomError:  # a body is missing or cannot be read: no use to try again
-                return await self._hold_for_people(claim, batch)
+            except PostroomError as error:  # a body is missing or cannot be read
+                return await self._hold_for_people(claim, batch, clip(str(error)))
             await self._send_slices(batch, compiled, lane, journal)
             # Another lane of ours may have the item before we hear that it was given back, and its
             # mails must not be judged by our answers.
@@ -317,9 +319,10 @@ class Sender:
         gone = [at for at in positions if leaves(batch.deliveries[at])]
         if not gone:
             return list(positions)
-        now = self.clock.now()
-        ended = Ended(State.SKIPPED, reason, now)
-        await batch.write_ends(dict.fromkeys(gone, ended))
+        now, waits = self.clock.now(), batch.ledger.deferred
+        await batch.write_ends(
+            {at: Ended(State.SKIPPED, after_doubt(reason, waits.get(at)), now) for at in gone}
+        )
         batch.ledger = skipped(batch.ledger, gone, now_s=now.timestamp())
         return [at for at in positions if at not in set(gone)]
 
@@ -389,9 +392,10 @@ class Sender:
             return await self._bury(claim)
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 
-    async def _hold_for_people(self, claim: Claim, batch: InHand) -> Handled:
-        """Five takes without an outcome, or rows missing. If only our view is stale: Conflict."""
-        await batch.record(held_for_people(batch.ledger, now_s=self.clock.now().timestamp()))
+    async def _hold_for_people(self, claim: Claim, batch: InHand, words: str) -> Handled:
+        """No use to try again. If only our view is stale: Conflict."""
+        now_s = self.clock.now().timestamp()
+        await batch.record(held_for_people(batch.ledger, words, now_s=now_s))
         return await self._bury(claim)
 
     async def _bury(self, claim: Claim) -> Handled:

@@ -32,7 +32,7 @@ BATCHES_A_PAGE = 20  # whose rows are read: about 2,000 people
 class Fate(msgspec.Struct, frozen=True):
     address: str
     outcome: str
-    at: datetime | None  # when it ended, or when it will be tried again
+    at: datetime | None  # when it ended or was held, or when it will be tried again
     words: str
 
 
