@@ -33,7 +33,7 @@ async def new_site(
 
 
 def printed_link(site: RunningSite) -> str:
-    said = "".join(log.read_text() for log in site.folder.glob("**/*.log"))
+    said = "".join(out.read_text() for out in site.folder.glob("**/*.out"))
     found = re.search(r"http://\S+/admin/welcome/\S+", said)
     assert found, said
     return found[0]

@@ -60,7 +60,7 @@ async def finished(house: House, options: tuple[str, ...]) -> tuple[dict[str, ob
 
     await until(is_over, within_s=RUN_S_MAX, every_s=0.2)
     assert await process.wait(1) == 0, process.log.read_text()
-    return json.loads(process.log.read_text()), peak_mb[0]
+    return json.loads(process.printed.read_text()), peak_mb[0]
 
 
 def peak_of(process: Process) -> float:

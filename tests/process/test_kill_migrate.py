@@ -59,7 +59,7 @@ def asks_for_a_second_page(request: web.Request) -> bool:
 async def finish(house: House, *options: str) -> dict[str, object]:
     migration = await house.start("migrate", *options, "--json")
     assert await migration.wait(within_s=RUN_S_MAX) == 0, migration.log.read_text()
-    found: dict[str, object] = json.loads(migration.log.read_text())
+    found: dict[str, object] = json.loads(migration.printed.read_text())
     return found
 
 

@@ -46,7 +46,8 @@ class Process:
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
-        self.log = log
+        self.log = log  # what it wrote to standard error
+        self.printed = printed_beside(log)  # and to standard output: its result
 
     @property
     def is_running(self) -> bool:
@@ -102,6 +103,10 @@ class Process:
     async def end(self) -> None:
         if self.is_running:
             await self.kill()
+
+
+def printed_beside(log: Path) -> Path:
+    return log.with_suffix(".out")
 
 
 def _elsewhere() -> dict[str, str]:
@@ -174,15 +179,15 @@ class House:
     async def start(self, *arguments: str, machine: str = "data") -> Process:
         """`postroom …` as a process of its own; of machines each has its folder."""
         log = self.folder / f"{arguments[0]}-{len(self._processes)}.log"
-        with log.open("wb") as output:
+        with log.open("wb") as errors, printed_beside(log).open("wb") as printed:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "postroom.cli",
                 *arguments,
                 cwd=self.folder,
-                stdout=output,
-                stderr=output,
+                stdout=printed,
+                stderr=errors,
                 env=_elsewhere() | self.environ | {"POSTROOM_DATA": str(self.folder / machine)},
             )
         self._processes.append(Process(process, log))
