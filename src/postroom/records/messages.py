@@ -190,6 +190,18 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
+async def find_due(tables: Tables, message: Message) -> DueEntry | None:
+    """The entry under its date, with its etag; None if there is none, or it cannot be read."""
+    if message.due_at is None:
+        return None
+    row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
+    with contextlib.suppress(Unreadable):
+        if row:
+            entry = from_properties(row.properties, DueEntry)
+            return msgspec.structs.replace(entry, etag=row.etag)
+    return None
+
+
 async def has_due(tables: Tables, message: Message) -> bool:
     assert message.due_at is not None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
