@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from postroom.domain.errors import BadInput
@@ -50,12 +50,20 @@ def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
 
 def in_zone(at: datetime, zone: str) -> datetime:
     """The instant on the clocks of a zone or with an offset; in UTC if there is no such zone."""
+    return at.astimezone(_shown_in(known_zone(zone)))
+
+
+def known_zone(zone: str) -> str:
+    """The zone or offset if this machine knows it, else UTC."""
     try:
-        if OFFSET.fullmatch(zone):
-            return at.astimezone(datetime.strptime(zone, "%z").tzinfo)
-        return at.astimezone(ZoneInfo(zone or "UTC"))
-    except (ZoneInfoNotFoundError, ValueError, OSError, OverflowError):
-        return at.astimezone(UTC)
+        _shown_in(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return "UTC"
+    return zone
+
+
+def _shown_in(zone: str) -> tzinfo | None:
+    return datetime.strptime(zone, "%z").tzinfo if OFFSET.fullmatch(zone) else ZoneInfo(zone)
 
 
 def _parsed(text: str) -> datetime:

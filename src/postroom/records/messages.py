@@ -286,6 +286,16 @@ async def live_messages(tables: Tables) -> AsyncIterator[Message]:
         yield message
 
 
+async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool]:
+    """The oldest of those that are not archived, drafts included; and whether there are more."""
+    rows, goes_on = await first_rows(tables, LIVE, Across("m-", "m."), limit=limit)
+    found: list[Message] = []
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            found.append(from_properties(row.properties, Message))
+    return found, goes_on
+
+
 async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
     """Conflict if it was revived, or began to expire, meanwhile."""
     where = _partition(message.ref)
