@@ -158,7 +158,7 @@ async def test_a_time_is_meant_in_its_zone_and_shown_in_it(editor: Worker) -> No
     assert message.due_at.isoformat() == "2026-12-01T08:30:00+00:00"
     page = (await editor.get(path)).text
     assert "Scheduled for Tue 1 Dec, 09:30 (Europe/Berlin), 1 subscriber." in page
-    assert "your changes will be sent" in page
+    assert "your changes will be sent" in (await editor.get(path)).text
 
 
 async def test_rescheduling_begins_with_the_time_that_the_message_has(editor: Worker) -> None:
