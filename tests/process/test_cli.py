@@ -92,7 +92,7 @@ def test_from_a_list_to_a_message_that_everybody_got(folder: Folder) -> None:
     rows = list(csv.DictReader(io.StringIO(folder.run("message", "people", ref))))
     assert len({row["address"] for row in rows}) == 120
     assert {row["outcome"] for row in rows} == {"sent"}
-    assert "nobody's way" in folder.run("message", "pause", ref, code=1)
+    assert "can no longer be changed" in folder.run("message", "pause", ref, code=1)
     assert "Nobody" in folder.run("message", "retry", ref, code=1)
 
 

@@ -72,9 +72,9 @@ async def test_a_deleted_message_leaves_no_body_and_is_never_sent(
 async def test_a_message_that_goes_out_can_be_neither_deleted_nor_put_off(town: Town) -> None:
     ref = await town.mailing("ada")
     now = town.clock.now()
-    with pytest.raises(WrongState, match="only a draft or a pending one can change"):
+    with pytest.raises(WrongState, match="only a draft or a scheduled message can be changed"):
         await discard(town.storage, ref)
-    with pytest.raises(WrongState, match="only a draft or a pending one can change"):
+    with pytest.raises(WrongState, match="only a draft or a scheduled message can be changed"):
         await give_time(town.storage.tables, ref, now + NEXT_WEEK, now)
 
 

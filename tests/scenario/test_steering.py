@@ -242,9 +242,9 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     with pytest.raises(WrongState, match="not paused"):
         await steer.resume(tables, ref)
     await steer.pause(tables, ref)
-    with pytest.raises(WrongState, match="only one going out can pause"):
+    with pytest.raises(WrongState, match="only a message that is being sent can be paused"):
         await steer.pause(tables, ref)
-    with pytest.raises(WrongState, match="wait until it is processing or completed"):
+    with pytest.raises(WrongState, match="so nobody can be sent to again yet"):
         await steer.retry_failed(tables, ref, now)
     await steer.resume(tables, ref)
     await town.open_sender()
@@ -256,7 +256,7 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
         steer.resume(tables, ref),
         steer.cancel(tables, ref, now),
     ):
-        with pytest.raises(WrongState, match="is completed"):
+        with pytest.raises(WrongState, match="is already sent"):
             await act
     with pytest.raises(WrongState, match="nobody to decide on or to send to again"):
         await steer.retry_failed(tables, ref, now)

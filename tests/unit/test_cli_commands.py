@@ -165,10 +165,20 @@ def test_the_books_of_a_message_have_every_part(contoso1: Postroom) -> None:
     assert contoso1("message", "people", ref).out == "address,outcome,at,words\n"
 
 
+def test_a_scheduled_message_goes_back_to_draft(contoso1: Postroom) -> None:
+    ref = message(contoso1, "--at", FUTURE)
+    ran = contoso1("message", "unschedule", ref)
+    assert ran.out == f"Message {ref} is a draft again. It will not be sent.\n"
+    shown = contoso1("message", "show", ref, "--json").json
+    assert (shown["status"], shown["due_at"]) == ("draft", None)
+    again = contoso1("message", "unschedule", ref)
+    assert (again.code, again.err) == (1, f"Message {ref} is a draft already.\n")
+
+
 def test_a_message_is_steered_only_where_that_makes_sense(contoso1: Postroom) -> None:
     ref = message(contoso1, "--at", FUTURE)
     for arguments, complaint in [
-        (["pause", ref], "only one going out can pause"),
+        (["pause", ref], "only a message that is being sent can be paused"),
         (["resume", ref], "not paused"),
         (["retry", ref], "Nobody of message"),
         (["retry", ref, "--held"], "Nobody of message"),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.due_time import BadZone, parse_due_time
+from postroom.domain.due_time import BadZone, ComesTwice, in_zone, parse_due_time
 from postroom.domain.errors import BadInput
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -37,6 +37,7 @@ def test_every_accepted_form_is_one_instant(text: str, zone: str, due_at: dateti
         ("2026-11-20 09:00", "", "in which zone"),
         ("2026-11-20T09:00Z", "Europe/Berlin", "leave the zone"),
         ("2026-11-20 09:00", "Mars/Olympus", "no time zone"),
+        ("now", "Mars/Olympus", "no time zone"),
         ("2026-11-20 09:00", "../../etc/passwd", "no time zone"),
         ("2026-11-20 09:00", "Europe", "no time zone"),
         ("2027-03-28 02:30", "Europe/Berlin", "does not exist"),
@@ -56,3 +57,23 @@ def test_a_wrong_zone_is_told_from_a_wrong_time() -> None:
     with pytest.raises(BadInput) as wrong:
         parse_due_time("tomorrow", "Europe/Berlin", NOW)
     assert not isinstance(wrong.value, BadZone)
+
+
+def test_an_hour_that_comes_twice_names_both_offsets() -> None:
+    with pytest.raises(ComesTwice) as twice:
+        parse_due_time("2027-10-31 02:30", "Europe/Berlin", NOW)
+    assert twice.value.offsets == ("+02:00", "+01:00")
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("Europe/Berlin", "2026-11-15T13:00:00+01:00"),
+        ("-03:30", "2026-11-15T08:30:00-03:30"),
+        ("", "2026-11-15T12:00:00+00:00"),
+        ("Mars/Olympus", "2026-11-15T12:00:00+00:00"),
+        ("+99:99", "2026-11-15T12:00:00+00:00"),
+    ],
+)
+def test_an_instant_is_shown_in_its_zone_or_in_utc(zone: str, shown: str) -> None:
+    assert in_zone(NOW, zone).isoformat() == shown

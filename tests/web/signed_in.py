@@ -39,6 +39,12 @@ class Worker:
         return await self.browser.post(path, data=fields, headers=OWN_PAGE)
 
 
+def notice_in(answer: httpx2.Response) -> str:
+    """The word of the notice that comes with a redirect; empty if there is none."""
+    cookie = answer.cookies.get("__Host-postroom-notice") or ""
+    return cookie.partition("|")[0]
+
+
 async def sign_in_as(office: Office, role: Role) -> Worker:
     """A user of this role, made if need be, with a cookie in a browser of their own."""
     tables = office.storage.tables

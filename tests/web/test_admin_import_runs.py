@@ -34,7 +34,7 @@ from tests.web.importing import (
     uploaded,
 )
 from tests.web.office import LIST, NOW
-from tests.web.signed_in import OWN_PAGE, Worker, sign_in_as
+from tests.web.signed_in import OWN_PAGE, Worker, notice_in, sign_in_as
 
 MANY = "email\n" + "".join(f"student{n}@contoso.edu\n" for n in range(3000))
 ADDRESS_ALONE = {"name-1": "", "name-2": ""}
@@ -225,7 +225,7 @@ async def test_discarding_removes_the_row_and_the_files(editor: Worker, tmp_path
     path, _ = await looked_over(editor, GOOD)
     for _click in range(2):  # a second one finds it gone, as was wanted
         answer = await editor.post(f"{path}/discard")
-        assert answer.headers["location"] == "/admin/imports?said=deleted"
+        assert (answer.headers["location"], notice_in(answer)) == ("/admin/imports", "deleted")
     assert (await editor.get(path)).status_code == 404
     assert files(tmp_path) == []
 

@@ -1,4 +1,4 @@
-"""Messages on the admin pages: written, checked, given a time, steered; nothing typed is lost."""
+"""Messages on the admin pages: written, checked, listed; nothing typed is lost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -14,11 +15,12 @@ from postroom.domain.message import OnDoubt, Status
 from postroom.domain.user import Role
 from postroom.domain.work_item import parse_trial_item
 from postroom.flow import compose
-from postroom.records import bodies
+from postroom.records import bodies, messages
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
-from tests.web.office import ADDRESS, NOW
-from tests.web.signed_in import OWN_PAGE, Worker, at_work
+from tests.web.office import ADDRESS, LIST, NOW
+from tests.web.people import SECOND, join, second_list
+from tests.web.signed_in import OWN_PAGE, Worker, at_work, notice_in
 
 
 @pytest_asyncio.fixture
@@ -156,8 +158,11 @@ async def test_every_ready_example_can_be_sent_as_it_is(editor: Worker, example:
 async def test_a_copy_is_a_new_draft_with_the_same_words(editor: Worker) -> None:
     path = await written(editor, kind="markdown", body="Some *words*")
     answer = await editor.post(f"{path}/copy")
-    copy = answer.headers["location"].partition("?")[0]
+    copy = answer.headers["location"].removesuffix("/write")
+    assert answer.headers["location"] == f"{copy}/write"  # straight into the editor
     assert copy != path
+    assert (await stored(editor, copy)).subject == "Copy of New lectures"
+    assert "This is the copy." in (await editor.get(f"{copy}/write")).text
     assert await said_by(editor, copy) == await said_by(editor, path)
     assert "Some *words*" in (await editor.get(f"{copy}/write")).text
 
@@ -169,7 +174,7 @@ async def test_a_message_is_deleted_with_its_bodies_and_only_as_it_was_seen(
     asked = (await editor.get(f"{path}/delete")).text
     assert (await editor.post(f"{path}/delete", etag="stale")).status_code == 409
     answer = await editor.post(f"{path}/delete", etag=etag_of(asked))
-    assert answer.headers["location"] == "/admin/messages?said=deleted"
+    assert (answer.headers["location"], notice_in(answer)) == ("/admin/messages", "deleted")
     assert (await editor.get(path)).status_code == 404
     names, _ = await editor.office.storage.blobs.list()
     assert names == []
@@ -182,7 +187,7 @@ async def test_a_second_click_on_delete_finds_the_message_gone_as_was_wanted(
     etag = etag_of((await editor.get(f"{path}/delete")).text)
     for _click in range(2):
         answer = await editor.post(f"{path}/delete", etag=etag)
-        assert answer.headers["location"] == "/admin/messages?said=deleted"
+        assert (answer.headers["location"], notice_in(answer)) == ("/admin/messages", "deleted")
 
 
 # --- Checking ---------------------------------------------------------------------------------
@@ -239,7 +244,7 @@ async def test_a_good_mail_has_nothing_to_mend(editor: Worker) -> None:
 async def test_a_test_mail_is_an_item_for_a_sender_and_names_the_user(editor: Worker) -> None:
     path = await written(editor)
     answer = await editor.post(f"{path}/test")
-    assert answer.headers["location"] == f"{path}?said=test-sent"
+    assert (answer.headers["location"], notice_in(answer)) == (path, "test-sent")
     [item] = await editor.office.storage.queues.peek(SUBSCRIBE_QUEUE)
     trial = parse_trial_item(item.body)
     assert (trial.ref, trial.user) == (path.rpartition("/")[2], editor.user.key)
@@ -249,115 +254,6 @@ async def test_nobody_bombs_a_mailbox_with_test_mails(editor: Worker) -> None:
     path = await written(editor)
     answers = [await editor.post(f"{path}/test") for _ in range(31)]
     assert [answer.status_code for answer in answers] == [303] * 30 + [429]
-
-
-# --- When -------------------------------------------------------------------------------------
-
-
-async def test_sending_asks_with_the_size_of_the_audience(editor: Worker) -> None:
-    await editor.office.join(verified=True)
-    path = await written(editor)
-    assert (
-        "<strong>1 verified person</strong> of contoso1"
-        in (await editor.get(f"{path}/schedule")).text
-    )
-
-
-async def test_now_is_now(editor: Worker) -> None:
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    answer = await editor.post(f"{path}/schedule", when="now", etag=etag)
-    assert answer.headers["location"] == f"{path}?said=scheduled"
-    message = await stored(editor, path)
-    assert (message.status, message.due_at) == (Status.PENDING, NOW)
-
-
-async def test_a_time_is_meant_in_its_zone(editor: Worker) -> None:
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"}
-    await editor.post(f"{path}/schedule", **when, etag=etag)
-    due_at = (await stored(editor, path)).due_at
-    assert due_at
-    assert due_at.isoformat() == "2026-12-01T08:30:00+00:00"
-    assert "Another time" in (await editor.get(path)).text
-
-
-async def test_an_hour_that_comes_twice_is_told_apart_by_an_offset_on_the_same_page(
-    editor: Worker,
-) -> None:
-    """The sentence stands where the offset is to be typed, and the page takes it there."""
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    when = {"when": "at", "date": "2027-10-31", "time": "02:30", "zone": "Europe/Berlin"}
-    answer = await editor.post(f"{path}/schedule", **when, etag=etag)
-    assert answer.status_code == 422
-    beside = re.findall(r'id="(\w+)-mistake">([^<]+)<', answer.text)
-    assert [name for name, _words in beside] == ["zone"]
-    assert "2027-10-31T02:30:00+02:00 or 2027-10-31T02:30:00+01:00" in unescape(beside[0][1])
-    answer = await editor.post(f"{path}/schedule", **when | {"zone": "+01:00"}, etag=etag)
-    assert answer.status_code == 303
-    due_at = (await stored(editor, path)).due_at
-    assert due_at
-    assert due_at.isoformat() == "2027-10-31T01:30:00+00:00"
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "sentence"),
-    [
-        ({"date": "2020-01-01"}, "date", "in the past"),
-        ({"date": ""}, "date", "not a date and time"),
-        ({"zone": "Europe/Nowhere"}, "zone", "no time zone"),
-    ],
-)
-async def test_a_time_that_cannot_be_is_refused_with_a_sentence_beside_its_field(
-    editor: Worker, changes: dict[str, str], field: str, sentence: str
-) -> None:
-    path = await written(editor)
-    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"} | changes
-    answer = await editor.post(f"{path}/schedule", **when)
-    assert answer.status_code == 422
-    beside = re.findall(r'id="(\w+)-mistake">([^<]+)<', answer.text)
-    assert [name for name, _words in beside] == [field]
-    assert sentence in unescape(beside[0][1])
-    assert 'value="09:30"' in answer.text
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        {"when": "now"},
-        {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"},
-    ],
-)
-async def test_a_second_click_on_send_is_no_mistake(editor: Worker, when: dict[str, str]) -> None:
-    """Nobody reads that it could not be done, nor is asked again, when it is as they wanted."""
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    for _click in range(2):
-        answer = await editor.post(f"{path}/schedule", **when, etag=etag)
-        assert answer.status_code == 303, answer.text
-        assert answer.headers["location"] == f"{path}?said=scheduled"
-    assert (await stored(editor, path)).status is Status.PENDING
-
-
-async def test_another_time_from_a_page_that_is_old_is_asked_about(editor: Worker) -> None:
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    when = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "Europe/Berlin"}
-    assert (await editor.post(f"{path}/schedule", **when, etag=etag)).status_code == 303
-    for other in (when | {"time": "10:30"}, {"when": "now"}):
-        assert (await editor.post(f"{path}/schedule", **other, etag=etag)).status_code == 409
-
-
-async def test_what_somebody_changed_meanwhile_does_not_go_out_unseen(editor: Worker) -> None:
-    path = await written(editor)
-    etag = etag_of((await editor.get(f"{path}/schedule")).text)
-    edit = GOOD | {"subject": "Changed", "etag": etag}
-    assert (await editor.post(f"{path}/write", **edit)).status_code == 303
-    answer = await editor.post(f"{path}/schedule", when="now", etag=etag)
-    assert answer.status_code == 409
-    assert (await stored(editor, path)).status is Status.DRAFT
 
 
 # --- The index --------------------------------------------------------------------------------
@@ -371,13 +267,57 @@ async def test_messages_are_listed_newest_first_in_pages_and_by_status(editor: W
     link = re.findall(r'href="(/admin/messages\?after=\d+)"', unescape(first))
     assert "Number 004" in (await editor.get(link[0])).text
     etag = etag_of((await editor.get(f"{paths[0]}/schedule")).text)
-    await editor.post(f"{paths[0]}/schedule", when="now", etag=etag)
-    pending = (await editor.get("/admin/messages", status="pending")).text
+    when = {"date": "2026-12-01", "time": "09:30", "zone": "UTC"}
+    await editor.post(f"{paths[0]}/schedule", **when, etag=etag)
+    pending = (await editor.get("/admin/messages", status="scheduled")).text
     assert "Number 000" in pending
     assert "Number 001" not in pending
 
 
+async def test_tabs_count_what_is_not_over_yet(editor: Worker) -> None:
+    for _draft in range(4):
+        await written(editor)
+    page = (await editor.get("/admin/messages")).text
+    tabs = re.findall(r">(\w+)(?: <span class=\"number\">(\d+)</span>)?</a>", page)
+    assert tabs[-5:-2] == [("Drafts", "4"), ("Scheduled", "0"), ("Sending", "0")]
+    assert tabs[-2:] == [("Sent", ""), ("Cancelled", "")]
+
+
+async def test_messages_are_listed_by_list(editor: Worker) -> None:
+    await second_list(editor)
+    await join(editor, "ada@contoso.edu")
+    await written(editor, subject="To the first")
+    await written(editor, subject="To the second", list=SECOND)
+    page = (await editor.get("/admin/messages")).text
+    assert "To the first" in page
+    assert f"{LIST}), 1 subscriber</option>" in page  # by title and size
+    page = (await editor.get("/admin/messages", list=SECOND)).text
+    assert "To the first" not in page
+    assert "To the second" in page
+    assert '>Drafts <span class="number">1</span>' in page
+    assert "?status=sent&amp;list=" in page  # a tab keeps the list
+    assert (await editor.get("/admin/messages", list="no such")).status_code == 404
+
+
+async def test_the_edit_address_of_an_archived_message_leads_to_what_became_of_it(
+    editor: Worker,
+) -> None:
+    path = await written(editor)
+    tables, ref = editor.office.storage.tables, path.rpartition("/")[2]
+    found = await messages.find_live(tables, ref)
+    assert found
+    done = msgspec.structs.replace(
+        found[0], status=Status.COMPLETED, due_at=NOW, queuing_at=NOW, completed_at=NOW
+    )
+    await messages.put_archived(tables, done, NOW)
+    await messages.delete_live(tables, ref, found[1])
+    answer = await editor.get(f"{path}/write")
+    assert answer.headers["location"] == path
+    page = (await editor.get(path)).text
+    assert "This message can no longer be edited: sending has begun." in page
+
+
 @pytest.mark.parametrize("ref", ["x", "1" * 18, "0" * 40, "..%2f"])
 async def test_a_ref_of_nobody_is_not_found(editor: Worker, ref: str) -> None:
-    for page in ("", "/write", "/schedule", "/cancel", "/live", "/people/export", "/mail"):
+    for page in ("", "/write", "/send", "/schedule", "/cancel", "/live", "/people/export", "/mail"):
         assert (await editor.get(f"/admin/messages/{ref}{page}")).status_code == 404

@@ -19,7 +19,7 @@ from postroom.domain.user import Role
 from postroom.records import archive, batches, messages
 from tests.web.drafts import GOOD, stored, written
 from tests.web.office import NOW
-from tests.web.signed_in import Worker, at_work
+from tests.web.signed_in import Worker, at_work, notice_in
 
 
 @pytest_asyncio.fixture
@@ -88,11 +88,12 @@ async def test_an_outcome_as_csv_is_safe_in_a_spreadsheet(editor: Worker) -> Non
 
 async def test_pause_and_resume(editor: Worker) -> None:
     path = await going_out(editor)
-    assert (await editor.post(f"{path}/pause")).headers["location"] == f"{path}?said=paused"
+    answer = await editor.post(f"{path}/pause")
+    assert (answer.headers["location"], notice_in(answer)) == (path, "paused")
     assert (await stored(editor, path)).status is Status.PAUSED
     again = await editor.post(f"{path}/pause")
     assert again.status_code == 409
-    assert "only one going out can pause" in again.text
+    assert "only a message that is being sent can be paused" in again.text
     await editor.post(f"{path}/resume")
     assert (await stored(editor, path)).status is Status.QUEUING
 
@@ -129,17 +130,17 @@ async def test_a_second_click_on_send_leads_to_what_goes_out_already(editor: Wor
     """The scheduler may be quicker than the second click."""
     path = await going_out(editor)
     before = await stored(editor, path)
-    answer = await editor.post(f"{path}/schedule", when="now", etag="of the draft")
-    assert answer.headers["location"] == f"{path}?said=scheduled"
+    answer = await editor.post(f"{path}/send", etag="of the draft")
+    assert (answer.headers["location"], notice_in(answer)) == (path, "sending")
     assert await stored(editor, path) == before
 
 
-@pytest.mark.parametrize("page", ["write", "schedule", "delete"])
+@pytest.mark.parametrize("page", ["write", "send", "schedule", "delete"])
 async def test_what_goes_out_cannot_be_edited_any_more(editor: Worker, page: str) -> None:
     path = await going_out(editor)
     assert (await editor.get(f"{path}/{page}")).headers["location"] == path
     before = await stored(editor, path)
-    later = {"when": "at", "date": "2026-12-01", "time": "09:30", "zone": "UTC"}
+    later = {"date": "2026-12-01", "time": "09:30", "zone": "UTC"}
     answer = await editor.post(f"{path}/{page}", **GOOD | later | {"etag": "any"})
     assert answer.status_code in (409, 422)
     assert await stored(editor, path) == before

@@ -204,6 +204,20 @@ async def test_a_draft_is_given_a_time_and_another_one(program: Program) -> None
     assert problem(await program.call("POST", path, {"at": "soon"}), 422)["field"] == "at"
 
 
+async def test_a_pending_message_goes_back_to_draft_unless_it_has_begun(program: Program) -> None:
+    made = await program.make("/messages", DRAFT | {"at": LATER})
+    path = f"/messages/{made['ref']}"
+    stale = await program.call("POST", f"{path}/unschedule", if_match='"stale"')
+    problem(stale, 412)
+    back = await program.call("POST", f"{path}/unschedule")
+    assert (back.json()["status"], back.json()["due_at"]) == ("draft", None)
+    assert (await program.get(path))["text"] == DRAFT["text"]
+    problem(await program.call("POST", f"{path}/unschedule"), 409)
+    begun = f"/messages/{await going_out(program, 1)}"
+    refused = problem(await program.call("POST", f"{begun}/unschedule"), 409)
+    assert "too late" in refused["detail"]
+
+
 async def test_a_message_pauses_goes_on_and_is_cancelled(program: Program) -> None:
     path = f"/messages/{await going_out(program, 1)}"
     for act, status in (("pause", "paused"), ("resume", "queuing"), ("cancel", "cancelled")):

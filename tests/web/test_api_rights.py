@@ -23,7 +23,7 @@ class Operation(NamedTuple):
 
 READ, WRITE = Right.READ, Right.WRITE
 PERSON = "/lists/{name}/subscribers/{address}"
-STEERING = dict.fromkeys(("pause", "resume", "cancel", "retry")) | {
+STEERING = dict.fromkeys(("unschedule", "pause", "resume", "cancel", "retry")) | {
     "schedule": {"at": "now"},
     "decide": {"held": "send-again"},
 }

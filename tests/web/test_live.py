@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,11 +18,12 @@ import pytest_asyncio
 from starlette.types import ASGIApp
 
 from postroom.bell import Bells
+from postroom.domain.delivery import Deferral, Ledger
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Books, Message, Status
 from postroom.domain.user import Role
 from postroom.flow.render import Site
-from postroom.records import lists, messages, users
+from postroom.records import batches, lists, messages, users
 from postroom.storage.memory import MemoryStorage
 from postroom.web import pulse
 from postroom.web.app import create_app
@@ -147,7 +149,8 @@ class Room:
                 await serving
 
     async def message(self, **more: Any) -> Message:
-        about: dict[str, Any] = {"status": Status.PROCESSING, "audience": 3} | more
+        about: dict[str, Any] = {"status": Status.PROCESSING, "audience": 3}
+        about |= {"books": Books(queued=3)} | more
         written = Message(
             ref="",
             list_name=LIST,
@@ -158,7 +161,6 @@ class Room:
             due_at=NOW,
             queuing_at=NOW,
             fanned_out=True,
-            books=Books(queued=3),
             **about,
         )
         made, _ = await messages.reserve(self.storage.tables, written)
@@ -225,6 +227,52 @@ async def test_buttons_come_only_when_they_change(room: Room) -> None:
         assert "Resume" in (await stream.event())[1]
 
 
+async def test_buttons_follow_the_numbers_that_they_name(room: Room) -> None:
+    message = await room.message()
+    async with room.watching(live(message)) as stream:
+        await stream.event()
+        await room.change(message.ref, books=Books(queued=2, held=1))
+        await room.clock.tick()
+        assert "Decide on the 1 held…" in (await stream.event())[1]
+        await room.change(message.ref, books=Books(held=2, failed=1))
+        await room.clock.tick()
+        data = (await stream.event())[1]
+        assert "Decide on the 2 held…" in data
+        assert "Retry the 1 failed" in data
+
+
+async def test_a_paused_message_has_no_rate_and_says_so_once(room: Room) -> None:
+    message = await room.message()
+    async with room.watching(live(message)) as stream:
+        await stream.event()
+        await room.change(message.ref, books=Books(queued=1, sent=2))
+        await room.clock.tick()
+        assert "mails/s" in (await stream.event())[1]
+        await room.change(message.ref, status=Status.PAUSED)
+        await room.clock.tick()
+        data = (await stream.event())[1]
+        assert "mails/s" not in data
+        assert re.findall(r"(?i)\bpaused\b", data) == ["Paused"]
+
+
+async def test_who_waits_to_retry_is_counted_with_the_time_of_the_next_try(room: Room) -> None:
+    message = await room.message(batches=1, books=Books(queued=2, sent=1))
+    retry_at = (NOW + timedelta(minutes=6, seconds=1)).timestamp()
+    waits = {at: Deferral(1, retry_at + at, NOW.timestamp(), "450 later") for at in (0, 1)}
+    ledger = Ledger(
+        ref=message.ref, batch=0, states="qqs", first="key0", last="key2", deferred=waits
+    )
+    await batches.insert_ledgers(room.storage.tables, [ledger])
+    async with room.watching(live(message)) as stream:
+        data = (await stream.event())[1]
+        assert "<h2>Waiting to retry</h2>" in data
+        assert "2 people are waiting to retry, next at" in data
+        assert "2026-11-15 09:06 UTC" in data
+        assert "mails/s" not in data
+    page = (await room.worker.get(f"/admin/messages/{message.ref}")).text  # without script
+    assert "2 people are waiting to retry, next at" in page
+
+
 async def test_a_stream_ends_when_the_message_is_completed(room: Room) -> None:
     message = await room.message()
     async with room.watching(live(message)) as stream:
@@ -232,7 +280,7 @@ async def test_a_stream_ends_when_the_message_is_completed(room: Room) -> None:
         done = {"status": Status.COMPLETED, "completed_at": NOW, "books": Books(sent=3)}
         await room.change(message.ref, **done)
         await room.clock.tick()
-        assert "Gone out" in (await stream.event())[1]
+        assert "<h2>Sent</h2>" in (await stream.event())[1]
         assert (await stream.event())[0] == "done"
 
 

@@ -17,8 +17,9 @@ from postroom.domain.texts import speaking
 from postroom.domain.user import Role
 from postroom.flow import sign_in, subscribe
 from postroom.records import lists, messages
-from postroom.web import app, pages
+from postroom.web import app, notices, pages
 from postroom.web.admin import overview
+from postroom.web.admin.messages import TABS
 from postroom.web.admin.messages_watch import Progress, Sample
 from postroom.web.admin.overview import Gauge
 from tests.web import importing, test_admin_outbox
@@ -105,8 +106,10 @@ async def at_the_door(visit: Visit) -> None:
         visit.read("as a viewer", (await viewer.get("/admin/lists")).text)
     elsewhere = await visit.owner.browser.post("/admin/sign-out", headers={"origin": "x"})
     visit.read("from elsewhere", elsewhere.text)
-    for notice in pages.NOTICES:
-        await visit.get("/admin/account", said=notice)
+    values = ("sending|9", "scheduled|1794903600|UTC|9|1763367600", "scheduled|1794903600||0|0")
+    for notice in (*notices.NOTICES, *values):
+        visit.owner.browser.cookies.set("__Host-postroom-notice", notice)
+        await visit.get("/admin/account")
 
 
 async def at_lists(visit: Visit) -> None:
@@ -214,17 +217,30 @@ async def at_messages(visit: Visit) -> None:
         409,
         **GOOD | {"subject": "Ada", "kind": "markdown", "on_doubt": "hold", "etag": "old"},
     )
+    await visit.get(f"{path}/send")
     page = await visit.get(f"{path}/schedule")
-    when = {"when": "at", "time": "02:30", "etag": etag_of(page)}
+    when = {"time": "02:30", "etag": etag_of(page)}
     berlin = ("2027-03-28", "Europe/Berlin"), ("2027-10-31", "Europe/Berlin")
     for date, zone in (("2120-01-01", "nobody"), ("2020-01-01", ""), ("x", ""), *berlin):
         await visit.post(f"{path}/schedule", 422, **when | {"date": date, "zone": zone})
+    for wrong in ({"date": ""}, {"date": "", "time": ""}, {"date": "2120-01-01", "time": ""}):
+        await visit.post(f"{path}/schedule", 422, **when | wrong)
+    await visit.post(f"{path}/send", 422, **when)
+    await visit.post(f"{path}/schedule", 409, date="2120-01-01", time="02:30", etag="old")
     await visit.post(f"{path}/schedule", 303, **when | {"date": "2120-01-01", "zone": "UTC"})
     await visit.get(path)
+    for page in ("schedule", "send"):
+        await visit.get(f"{path}/{page}")
+    await visit.post(f"{path}/unschedule", 303)
+    await visit.get(path)
+    await visit.post(f"{path}/send", 409)
+    await join(owner, "a@contoso.edu")
+    await visit.get(f"{path}/send")
+    await visit.post(f"{path}/send", 409, etag="old")
     await visit.get("/admin")
     await visit.get("/admin/messages", status="cancelled")
-    for status in Status:
-        await visit.get("/admin/messages", status=status.value)
+    for tab in TABS:
+        await visit.get("/admin/messages", status=tab.name)
 
 
 async def at_going_out(visit: Visit) -> None:

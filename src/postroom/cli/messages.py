@@ -59,7 +59,12 @@ def create(
         now = parts.clock.now()
         due_at = None if at is None else parse_due_time(at, zone, now)
         draft = Draft(
-            list_name=list_name, subject=subject, due_at=due_at, on_doubt=on_doubt, **bodies
+            list_name=list_name,
+            subject=subject,
+            due_at=due_at,
+            due_zone=zone,
+            on_doubt=on_doubt,
+            **bodies,
         )
         message = await compose(parts.storage, draft, now)
         wake_scheduler(parts)
@@ -81,10 +86,18 @@ def schedule(
     async def act(parts: Parts, _: Message) -> Message:
         now = parts.clock.now()
         due_at = parse_due_time(at, zone, now)
-        return await give_time(parts.storage.tables, ref, due_at, now)
+        return await give_time(parts.storage.tables, ref, due_at, now, zone=zone)
 
     message = _steer(ref, act)
     show(message_data(message), as_json, *_created(message))
+
+
+@app.command("unschedule")
+def unschedule(ref: Ref, as_json: AsJson = False) -> None:
+    """Bring a pending message back to draft."""
+    message = _steer(ref, lambda parts, _: steer.unschedule(parts.storage.tables, ref))
+    words = f"Message {ref} is a draft again. It will not be sent."
+    show(message_data(message), as_json, words)
 
 
 @app.command("delete")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _
 
 FORMS = _("now, 2026-11-20T09:00+01:00, or “2026-11-20 09:00” with a zone such as Europe/Berlin")
 LATE_BY_AT_MOST = timedelta(minutes=5)  # a script's own "now" is a little in the past
+OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")  # stands for a zone, too
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.DOTALL)
 
 
@@ -18,19 +19,51 @@ class BadZone(BadInput):
     """It is the zone that is wrong, not the time."""
 
 
+class InThePast(BadInput):
+    """The time is over."""
+
+
+class Skipped(BadInput):
+    """Clocks in the zone are put forward over this time."""
+
+
 class ComesTwice(BadInput):
     """The zone does not tell the instant: an offset does."""
+
+    def __init__(self, text: Text, offsets: tuple[str, str]) -> None:
+        super().__init__(text)
+        self.offsets = offsets  # such as +02:00 and +01:00, the earlier time first
 
 
 def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
     """The instant in UTC; BadInput, with the accepted forms, for anything else."""
     text = text.strip()
     if text == "now":
+        if zone:
+            _place(zone)
         return now
     due_at = _instant(_parsed(text), zone, text)
     if due_at < now - LATE_BY_AT_MOST:
-        raise BadInput(_("“{text}” is in the past: give a time to come, or say now.", text=text))
+        raise InThePast(_("“{text}” is in the past: give a time to come, or say now.", text=text))
     return due_at
+
+
+def in_zone(at: datetime, zone: str) -> datetime:
+    """The instant on the clocks of a zone or with an offset; in UTC if there is no such zone."""
+    return at.astimezone(_shown_in(known_zone(zone)))
+
+
+def known_zone(zone: str) -> str:
+    """The zone or offset if this machine knows it, else UTC."""
+    try:
+        _shown_in(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return "UTC"
+    return zone
+
+
+def _shown_in(zone: str) -> tzinfo | None:
+    return datetime.strptime(zone, "%z").tzinfo if OFFSET.fullmatch(zone) else ZoneInfo(zone)
 
 
 def _parsed(text: str) -> datetime:
@@ -63,15 +96,10 @@ def _instant(at: datetime, zone: str, text: str) -> datetime:
 
 def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     """The one instant that clocks in the zone show so; twice a year one hour has two, or none."""
-    try:
-        place = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadZone(
-            _("There is no time zone “{zone}”: write one such as Europe/Berlin.", zone=zone)
-        ) from None
+    place = _place(zone)
     first, second = at.replace(tzinfo=place, fold=0), at.replace(tzinfo=place, fold=1)
     if first.astimezone(UTC).astimezone(place).replace(tzinfo=None) != at:
-        raise BadInput(
+        raise Skipped(
             _(
                 "“{text}” does not exist in {zone}: clocks are put forward over it.",
                 text=text,
@@ -86,6 +114,16 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
                 zone=zone,
                 first=first.isoformat(),
                 second=second.isoformat(),
-            )
+            ),
+            (first.isoformat()[-len("+00:00") :], second.isoformat()[-len("+00:00") :]),
         )
     return first
+
+
+def _place(zone: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadZone(
+            _("There is no time zone “{zone}”: write one such as Europe/Berlin.", zone=zone)
+        ) from None

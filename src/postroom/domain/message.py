@@ -30,11 +30,11 @@ class Status(StrEnum):
 
 STATUS_TEXTS = {
     Status.DRAFT: pgettext("a message is", "draft"),
-    Status.PENDING: pgettext("a message is", "pending"),
-    Status.QUEUING: pgettext("a message is", "queuing"),
-    Status.PROCESSING: pgettext("a message is", "processing"),
+    Status.PENDING: pgettext("a message is", "scheduled"),
+    Status.QUEUING: pgettext("a message is", "sending"),
+    Status.PROCESSING: pgettext("a message is", "sending"),
     Status.PAUSED: pgettext("a message is", "paused"),
-    Status.COMPLETED: pgettext("a message is", "completed"),
+    Status.COMPLETED: pgettext("a message is", "sent"),
     Status.CANCELLED: pgettext("a message is", "cancelled"),
 }
 
@@ -96,6 +96,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     on_doubt: OnDoubt = OnDoubt.RESEND
     created_at: datetime
     due_at: datetime | None = None
+    due_zone: str = ""  # the zone or offset it was scheduled in, for pages to show it in; "": UTC
     queuing_at: datetime | None = None  # who left since then is skipped
     completed_at: datetime | None = None  # the books are closed, also those of a cancelled one
     has_html: bool = False
@@ -185,11 +186,28 @@ def check_body(text: str) -> str:
     return text
 
 
+def unscheduled(message: Message) -> Message:
+    """A draft again, as it was. A repeated call that scheduled it does not know it any more."""
+    if message.status is Status.DRAFT:
+        raise WrongState(_("Message {ref} is a draft already.", ref=message.ref))
+    if message.status is not Status.PENDING:
+        raise WrongState(
+            _(
+                "Message {ref} is {status}: it is too late to unschedule it.",
+                ref=message.ref,
+                status=STATUS_TEXTS[message.status],
+            )
+        )
+    return msgspec.structs.replace(
+        message, status=Status.DRAFT, due_at=None, due_zone="", origin=""
+    )
+
+
 def paused(message: Message) -> Message:
     if message.status not in GOING_OUT:
         raise WrongState(
             _(
-                "Message {ref} is {status}: only one going out can pause.",
+                "Message {ref} is {status}: only a message that is being sent can be paused.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )
@@ -233,7 +251,7 @@ def revived(message: Message, revive: Revive) -> Message:
     if not (may_revive or (is_closed and revive is not Revive.FAILED)):
         raise WrongState(
             _(
-                "Message {ref} is {status}: wait until it is processing or completed.",
+                "Message {ref} is {status}, so nobody can be sent to again yet. Try again later.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )

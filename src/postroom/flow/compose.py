@@ -57,6 +57,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     markdown: str | None = None  # what the HTML was made from, to be edited again
     due_at: datetime | None = None  # None keeps it a draft
+    due_zone: str = ""  # the zone or offset that it was given in
     on_doubt: OnDoubt = OnDoubt.RESEND
 
 
@@ -103,7 +104,9 @@ async def compose(
         await bodies.put(storage.blobs, message, draft.html, draft.text, draft.markdown)
     if draft.due_at is None:
         return message
-    pending = msgspec.structs.replace(message, due_at=draft.due_at, status=Status.PENDING)
+    pending = msgspec.structs.replace(
+        message, due_at=draft.due_at, due_zone=draft.due_zone, status=Status.PENDING
+    )
     await messages.put_due(storage.tables, pending, now)
     await messages.replace(storage.tables, pending, etag)  # Commit point.
     return pending
@@ -156,11 +159,17 @@ async def _kept_bodies(
 
 
 async def give_time(
-    tables: Tables, ref: str, due_at: datetime, now: datetime, seen_etag: str | None = None
+    tables: Tables,
+    ref: str,
+    due_at: datetime,
+    now: datetime,
+    seen_etag: str | None = None,
+    *,
+    zone: str = "",
 ) -> Message:
     """Schedule a draft, or a pending message anew. The entry under the old date decides nothing."""
     message, etag = await _editable(tables, ref, seen_etag)
-    pending = msgspec.structs.replace(message, due_at=due_at, status=Status.PENDING)
+    pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
     await messages.put_due(tables, pending, now)
     try:
         await messages.replace(tables, pending, etag)  # Commit point.
@@ -207,7 +216,7 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> t
     if found is None or found[0].status not in EDITABLE:
         raise WrongState(
             _(
-                "Message {ref} is {status}: only a draft or a pending one can change.",
+                "Message {ref} is {status}: only a draft or a scheduled message can be changed.",
                 ref=ref,
                 status=STATUS_TEXTS[message.status],
             )

@@ -84,11 +84,11 @@ async def _expected(tables: Tables, list_name: str) -> int:
 
 
 def _moved(message: Message, entry: DueEntry) -> bool:
-    return message.due_at is not None and message.due_at.timestamp() != entry.due_at
+    return message.due_at is None or message.due_at.timestamp() != entry.due_at
 
 
 async def _clear_away(tables: Tables, entry: DueEntry, now: datetime) -> None:
-    """An entry left behind by a message that is elsewhere, deleted or due at another time."""
+    """An entry left behind by a message that is elsewhere, deleted, unscheduled or rescheduled."""
     if entry.put_at + LEFTOVER_AFTER.total_seconds() < now.timestamp():
         with contextlib.suppress(Conflict):
             await messages.delete_due_entry(tables, entry)

@@ -1,12 +1,14 @@
 """Beside the path, steer: what people may do to a message on its way.
 
 Before: any stage.   After: the scheduler and the senders find the new status within seconds.
-Dies half-way: each act is one guarded write, retried if the message moved meanwhile.
+Dies half-way: each act is one guarded write, retried if the message moved meanwhile. Unscheduling
+deletes the due entry after it: one that is left is passed over, and cleared away later.
 Commit point: the message row.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
@@ -20,6 +22,22 @@ from postroom.records import messages
 from postroom.storage.port import Conflict, Tables
 
 _TRIES_MAX = 20  # the scheduler writes the row about once a second
+
+
+async def unschedule(tables: Tables, ref: str) -> Message:
+    """Bring a scheduled message back to draft; WrongState once the scheduler has started it.
+
+    The due entry is read before the row is written, and deleted only if it is still the same: one
+    that was put meanwhile belongs to a new time, and that message would be found without it only by
+    the sweep.
+    """
+    found = await messages.find_live(tables, ref)
+    entry = await messages.find_due(tables, found[0]) if found else None
+    draft = await _change(tables, ref, rules.unscheduled)
+    if entry:
+        with contextlib.suppress(Conflict):
+            await messages.delete_due_entry(tables, entry)
+    return draft
 
 
 async def pause(tables: Tables, ref: str) -> Message:
@@ -82,7 +100,7 @@ async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]
             archived = await messages.read(tables, ref)
             raise WrongState(
                 _(
-                    "Message {ref} is {status}: it is on nobody's way any more.",
+                    "Message {ref} is already {status} and can no longer be changed.",
                     ref=ref,
                     status=STATUS_TEXTS[archived.status],
                 )

@@ -193,6 +193,18 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
+async def find_due(tables: Tables, message: Message) -> DueEntry | None:
+    """The entry under its date, with its etag; None if there is none, or it cannot be read."""
+    if message.due_at is None:
+        return None
+    row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
+    with contextlib.suppress(Unreadable):
+        if row:
+            entry = from_properties(row.properties, DueEntry)
+            return msgspec.structs.replace(entry, etag=row.etag)
+    return None
+
+
 async def has_due(tables: Tables, message: Message) -> bool:
     assert message.due_at is not None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
@@ -285,6 +297,16 @@ async def live_messages(tables: Tables) -> AsyncIterator[Message]:
     """Drafts and paused ones, too."""
     async for message, _etag in readable_rows(tables, LIVE, Across("m-", "m."), Message):
         yield message
+
+
+async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool]:
+    """The oldest of those that are not archived, drafts included; and whether there are more."""
+    rows, goes_on = await first_rows(tables, LIVE, Across("m-", "m."), limit=limit)
+    found: list[Message] = []
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            found.append(from_properties(row.properties, Message))
+    return found, goes_on
 
 
 async def replace_archived(tables: Tables, message: Message, etag: str) -> str:

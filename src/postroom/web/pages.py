@@ -1,4 +1,4 @@
-"""Admin pages: the frame around each, and how times, numbers and notices are written."""
+"""Admin pages: the frame around each, and how times and numbers are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http import HTTPStatus
 import msgspec
 from markupsafe import Markup, escape
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse
 
 from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
@@ -17,34 +17,12 @@ from postroom.domain.subscriber import subscription
 from postroom.domain.texts import Text, _
 from postroom.web.desk import desk_of
 from postroom.web.forms import new_token
+from postroom.web.notices import clear, go, notice_for
 from postroom.web.texts import pages
 from postroom.web.visitor import Visitor
-from postroom.web.words import STATES, size, word
+from postroom.web.words import STATES, size, time_text, word
 
-# What a page says after a form was sent: the address carries the word, never the sentence.
-NOTICES = {
-    "saved": _("Saved."),
-    "created": _("Created."),
-    "deleted": _("Deleted."),
-    "deleting": _("It is being deleted, in the background."),
-    "added": _("Added."),
-    "removed": _("Removed."),
-    "withdrawn": _("Withdrawn: the link is void."),
-    "revoked": _("Revoked: within five seconds nobody takes it any more."),
-    "ended": _("Signed out there."),
-    "password": _("Your password is changed, and every other browser signed out."),
-    "scheduled": _("Scheduled."),
-    "paused": _("Paused: within a moment nothing more goes out."),
-    "resumed": _("Going on."),
-    "cancelled": _("Cancelled: who is still queued is skipped."),
-    "retrying": _("The failed are queued again."),
-    "decided": _("Decided."),
-    "test-sent": _("The test mail is on its way."),
-    "copied": _("This is the copy; the original is unchanged."),
-    "emptied": _("Emptied."),
-    "limit-set": _("Saved: senders follow within a few seconds."),
-    "limit-cleared": _("Cleared: senders follow within a few seconds."),
-}
+__all__ = ["Entry", "go", "number", "part", "show", "show_bare"]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -78,14 +56,19 @@ def show(
     **values: object,
 ) -> HTMLResponse:
     """A page in the frame. htmx gets the same page, and takes the part it asked for."""
-    return HTMLResponse(_render(request, template, visitor=visitor, **values), status)
+    notice = notice_for(request)
+    page = _render(request, template, visitor=visitor, notice=notice, **values)
+    response = HTMLResponse(page, status)
+    if notice:
+        clear(request, response)
+    return response
 
 
 def show_bare(
     request: Request, template: str, status: int = HTTPStatus.OK, **values: object
 ) -> HTMLResponse:
     """A page for somebody who is not signed in."""
-    return HTMLResponse(_render(request, template, visitor=None, **values), status)
+    return HTMLResponse(_render(request, template, visitor=None, notice=None, **values), status)
 
 
 def part(template: str, **values: object) -> str:
@@ -93,19 +76,11 @@ def part(template: str, **values: object) -> str:
     return _pages.get_template(f"admin/{template}").render(**values)
 
 
-def go(path: str, said: str = "") -> Response:
-    """After a POST: GET there, and say what happened."""
-    assert not said or said in NOTICES
-    to = f"{path}{'&' if '?' in path else '?'}said={said}" if said else path
-    return RedirectResponse(to, HTTPStatus.SEE_OTHER)
-
-
 def _render(request: Request, template: str, **values: object) -> str:
     desk = desk_of(request)
     return _pages.get_template(f"admin/{template}").render(
         path=request.url.path,
         menu=[entry for entry in MENU if desk.has_outbox or entry.path != "/admin/outbox"],
-        notice=NOTICES.get(request.query_params.get("said", ""), ""),
         now=desk.clock.now(),
         **values,
     )
@@ -142,4 +117,4 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 _pages.filters |= {"number": number, "moment": moment}
 _pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
-_pages.globals |= {"STATES": STATES, "subscription": subscription}
+_pages.globals |= {"STATES": STATES, "subscription": subscription, "time_text": time_text}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from postroom.domain import access_key, consent, import_job, message, subscriber, user
+from postroom.domain.due_time import in_zone, known_zone
 from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
@@ -30,6 +32,29 @@ STATES = [
     ("skipped", pgettext("deliveries are", "skipped")),
 ]
 _KIB = 1024
+_DAYS = [
+    pgettext("day of the week", "Mon"),
+    pgettext("day of the week", "Tue"),
+    pgettext("day of the week", "Wed"),
+    pgettext("day of the week", "Thu"),
+    pgettext("day of the week", "Fri"),
+    pgettext("day of the week", "Sat"),
+    pgettext("day of the week", "Sun"),
+]
+_MONTHS = [
+    pgettext("month", "Jan"),
+    pgettext("month", "Feb"),
+    pgettext("month", "Mar"),
+    pgettext("month", "Apr"),
+    pgettext("month", "May"),
+    pgettext("month", "Jun"),
+    pgettext("month", "Jul"),
+    pgettext("month", "Aug"),
+    pgettext("month", "Sep"),
+    pgettext("month", "Oct"),
+    pgettext("month", "Nov"),
+    pgettext("month", "Dec"),
+]
 
 
 def word(stored: StrEnum) -> Text:
@@ -45,3 +70,19 @@ def size(in_bytes: int) -> Text:
     if in_bytes < _KIB**3:
         return _("{size:.1f} MiB", size=in_bytes / _KIB**2)
     return _("{size:.1f} GiB", size=in_bytes / _KIB**3)
+
+
+def time_text(at: datetime, zone: str, now: datetime) -> Text:
+    """“Tue 17 Nov, 09:00 (Europe/Berlin)”, with the year if it is not this one."""
+    local = in_zone(at, zone)
+    values = {
+        "day": _DAYS[local.weekday()],
+        "number": local.day,
+        "month": _MONTHS[local.month - 1],
+        "year": local.year,
+        "time": local.strftime("%H:%M"),
+        "zone": known_zone(zone),
+    }
+    if local.year == in_zone(now, zone).year:
+        return _("{day} {number} {month}, {time} ({zone})", **values)
+    return _("{day} {number} {month} {year}, {time} ({zone})", **values)

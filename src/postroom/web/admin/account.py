@@ -180,7 +180,7 @@ async def change_password(request: Request, visitor: Viewer) -> Response:
     except BadInput as error:
         form.mistakes["new_password"] = str(error)
         return await _account(request, visitor, form, status=422)
-    return await _let_in(request, visitor.user, "/admin/account?said=password")
+    return await _let_in(request, visitor.user, "/admin/account", "password")
 
 
 @router.post("/account/sessions/end")
@@ -211,7 +211,7 @@ def _door(request: Request, form: Form, where: str, status: int = 200) -> Respon
     return show_bare(request, "sign_in.html", status, form=form)
 
 
-async def _let_in(request: Request, user: User, where: str) -> Response:
+async def _let_in(request: Request, user: User, where: str, said: str = "") -> Response:
     """A new session, so that nobody can have planted its token."""
     desk = desk_of(request)
     old = request.cookies.get(cookie_name(desk))
@@ -219,7 +219,7 @@ async def _let_in(request: Request, user: User, where: str) -> Response:
         await users.end_session(desk.storage.tables, users.token_hash(old))
     browser = Browser(client_of(request), _browser(request.headers.get("user-agent", "")))
     token = await sign_in.begin(desk.storage.tables, user, browser, desk.clock.now())
-    response = go(where)
+    response = go(where, said)
     set_cookie(response, desk, token)
     return response
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -11,8 +12,14 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
-from postroom.domain.message import EDITABLE, Message, Status
-from postroom.domain.texts import _
+from postroom.domain.message import (
+    EDITABLE,
+    GOING_OUT,
+    SUBJECT_CHARS_MAX,
+    Message,
+    Status,
+)
+from postroom.domain.texts import Text, _
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft
 from postroom.records import bodies, fates, lists, messages
@@ -21,8 +28,9 @@ from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
 from postroom.web.admin.messages_watch import Progress, has_fresh_books, progress_of
 from postroom.web.admin.messages_write import drafted
+from postroom.web.admin.subscribers import list_choices
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, posted
+from postroom.web.forms import Form, list_named, posted
 from postroom.web.letter import framed
 from postroom.web.once import act_once
 from postroom.web.pages import go, show
@@ -31,44 +39,85 @@ from postroom.web.visitor import Editor, Viewer, Visitor
 
 router = APIRouter(prefix="/messages")
 MESSAGES_A_PAGE = 30
-PAGES_LOOKED_THROUGH = 5  # for those of one status
+COUNTED_MAX = 500  # messages that are not archived: a few milliseconds
+PAGES_LOOKED_THROUGH = 5  # for those of one status or one list
 PEOPLE_A_PAGE = 50
 SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
 _REF = re.compile(r"[0-9]{1,18}")
 _PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 
 
+class Tab(NamedTuple):
+    name: str
+    title: Text
+    statuses: frozenset[Status]
+    is_counted: bool = True  # those of the past are too many to count
+
+
+TABS = [
+    Tab("draft", _("Drafts"), frozenset({Status.DRAFT})),
+    Tab("scheduled", _("Scheduled"), frozenset({Status.PENDING})),
+    Tab("sending", _("Sending"), GOING_OUT | {Status.PAUSED}),
+    Tab("sent", _("Sent"), frozenset({Status.COMPLETED}), is_counted=False),
+    Tab("cancelled", _("Cancelled"), frozenset({Status.CANCELLED}), is_counted=False),
+]
+_EVERY = frozenset(Status)
+
+
 @router.get("")
 async def index(request: Request, visitor: Viewer) -> Response:
     tables, query = desk_of(request).storage.tables, request.query_params
-    wanted, after = query.get("status", ""), query.get("after", "")
-    only = Status(wanted) if wanted in set(Status) else None
+    tab = next((each for each in TABS if each.name == query.get("status", "")), None)
+    after, list_name = query.get("after", ""), query.get("list", "")
     if after and not _REF.fullmatch(after):
         raise NotFound(_("No page begins there."))
-    found, next_ = await _page(tables, only, after)
+    if list_name:
+        list_named(list_name)
+    choices = await list_choices(tables)
+    statuses = tab.statuses if tab else _EVERY
+    found, next_ = await _page(tables, statuses, list_name, after)
     return show(
         request,
         visitor,
         "messages/index.html",
         messages=found,
-        statuses=list(Status),
-        only=only.value if only else "",
+        tabs=TABS,
+        counts=await _counts(tables, list_name),
+        only=tab.name if tab else "",
+        choices=choices,
+        list_name=list_name,
         after=after,
         next=next_,
-        has_list=bool((await lists.page(tables, limit=1))[0]),
+        has_list=bool(choices),
     )
 
 
-async def _page(tables: Tables, only: Status | None, after: str) -> tuple[list[Message], str]:
-    """A page may be short: only so many are looked through for those of one status."""
+async def _page(
+    tables: Tables, statuses: frozenset[Status], list_name: str, after: str
+) -> tuple[list[Message], str]:
+    """A page may be short: only so many are looked through for those that are wanted."""
     found: list[Message] = []
     cursor: str | None = after or None
+    is_filtered = bool(list_name) or statuses != _EVERY
     for _look in range(PAGES_LOOKED_THROUGH):
         page, cursor = await messages.newest(tables, limit=MESSAGES_A_PAGE, after=cursor)
-        found += [each for each in page if only is None or each.status is only]
-        if cursor is None or only is None or len(found) >= MESSAGES_A_PAGE:
+        found += [
+            each for each in page if each.status in statuses and list_name in ("", each.list_name)
+        ]
+        if cursor is None or not is_filtered or len(found) >= MESSAGES_A_PAGE:
             break
     return found, cursor or ""
+
+
+async def _counts(tables: Tables, list_name: str) -> dict[str, int]:
+    """How many each tab has; of none, if there are too many to count for a page."""
+    live, has_more = await messages.first_live(tables, limit=COUNTED_MAX)
+    if has_more:
+        return {}
+    wanted = [each.status for each in live if list_name in ("", each.list_name)]
+    return {
+        tab.name: sum(status in tab.statuses for status in wanted) for tab in TABS if tab.is_counted
+    }
 
 
 @router.get("/{ref}")
@@ -222,14 +271,14 @@ async def _csv(people: AsyncIterator[Fate]) -> AsyncIterator[str]:
 
 @router.post("/{ref}/copy")
 async def copy(request: Request, visitor: Editor, ref: str) -> Response:
-    """A new draft with the same words."""
+    """A new draft with the same body, opened for editing."""
     storage, form = desk_of(request).storage, await posted(request)
     message, _etag = await read_for(request, ref)
     try:
         html, text = await bodies.load(storage.blobs, message)
         draft = Draft(
             list_name=message.list_name,
-            subject=message.subject,
+            subject=str(_("Copy of {subject}", subject=message.subject))[:SUBJECT_CHARS_MAX],
             html=html,
             text=text,
             markdown=await bodies.load_markdown(storage.blobs, message),
@@ -238,7 +287,7 @@ async def copy(request: Request, visitor: Editor, ref: str) -> Response:
         done = await act_once(request, visitor, form, lambda turn: drafted(storage, draft, turn))
     except (NotFound, BadInput, WrongState) as error:  # its list or its bodies are gone
         return await details(request, visitor, message, Form(mistake=str(error)), 409)
-    return go(done.what, "copied")
+    return go(f"{done.what}/write", "copied")
 
 
 @router.get("/{ref}/delete")
@@ -264,7 +313,7 @@ async def delete(request: Request, visitor: Editor, ref: str) -> Response:
         return await details(request, visitor, message, Form(mistake=str(error)), 409)
     except Conflict:
         form.values["etag"] = etag
-        form.mistake = _("Somebody changed the message meanwhile: look at it, and decide again.")
+        form.mistake = _("Somebody changed this message a moment ago. Check it, and try again.")
     return show(request, visitor, "messages/delete.html", 409, message=message, form=form)
 
 

@@ -1,22 +1,33 @@
-"""What people do with a message: give it a time, test it, pause, resume, cancel, retry, decide."""
+"""What people do with a message: send, schedule, test, pause, resume, cancel, retry, decide.
+
+Sending now and scheduling are two pages with two addresses: no page can do both.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from postroom.domain.due_time import BadZone, ComesTwice, parse_due_time
+from postroom.domain.due_time import (
+    OFFSET,
+    BadZone,
+    ComesTwice,
+    InThePast,
+    Skipped,
+    in_zone,
+    known_zone,
+    parse_due_time,
+)
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
 from postroom.flow import compose, steer, test_mail
-from postroom.records import bodies, counts, messages
+from postroom.records import bodies, counts, lists, messages
 from postroom.storage.port import Conflict
 from postroom.web.admin.messages import details, read_for
 from postroom.web.desk import Desk, desk_of
@@ -29,11 +40,47 @@ router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
 TESTS = Limit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
 CLICKED_LATELY = timedelta(minutes=1)  # “now” of a second click is not the first one's
-_CHANGED = _("Somebody changed the message meanwhile: look at it, and decide again.")
-_OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")  # in place of a zone: an hour a year comes twice
+_CHANGED = _("Somebody changed this message a moment ago. Check it, and try again.")
+_IN_THE_PAST = _("This time is in the past. Choose a later one, or use Send now.")
 
 
-# --- When it goes out -------------------------------------------------------------------------
+# --- Send now ---------------------------------------------------------------------------------
+
+
+@router.get("/{ref}/send")
+async def send_page(request: Request, visitor: Editor, ref: str) -> Response:
+    message, etag = await read_for(request, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    return await _ask_to_send(request, visitor, message, Form({"etag": etag}))
+
+
+@router.post("/{ref}/send")
+async def send_now(request: Request, visitor: Editor, ref: str) -> Response:
+    """Only as it was seen, and only if nothing in the form speaks of another time."""
+    desk, form = desk_of(request), await posted(request)
+    message, _etag = await read_for(request, ref)
+    if form.value("date").strip() or form.value("time").strip():
+        form.mistake = _(
+            "Nothing was sent, because a date or a time was given. Schedule the message for that "
+            "time, or go back and send it now."
+        )
+        return await _ask_when(request, visitor, message, form, 422)
+    people = await counts.read(desk.storage.tables, message.list_name)
+    if message.status in EDITABLE and not people.verified:
+        return await _ask_to_send(request, visitor, message, form, 409)
+    if await _give_time(request, ref, form, None):
+        return go(f"/admin/messages/{ref}", "sending", people.verified)
+    return await _refused(request, visitor, ref, form, _ask_to_send)
+
+
+async def _ask_to_send(
+    request: Request, visitor: Visitor, message: Message, form: Form, status: int = 200
+) -> Response:
+    return await _ask(request, visitor, "messages/send.html", message, form, status)
+
+
+# --- Schedule ---------------------------------------------------------------------------------
 
 
 @router.get("/{ref}/schedule")
@@ -41,68 +88,188 @@ async def schedule_page(request: Request, visitor: Editor, ref: str) -> Response
     message, etag = await read_for(request, ref)
     if message.status not in EDITABLE:
         return go(f"/admin/messages/{ref}")
-    return await _ask_when(request, visitor, message, Form({"when": "now", "etag": etag}))
+    form = Form({"etag": etag, **_time_fields(message)})
+    return await _ask_when(request, visitor, message, form)
 
 
 @router.post("/{ref}/schedule")
 async def schedule(request: Request, visitor: Editor, ref: str) -> Response:
     """Only as it was seen: what somebody else changes meanwhile has to be looked at first."""
     desk, form = desk_of(request), await posted(request)
-    message, etag = await read_for(request, ref)
-    due_at = _due_at(form, desk.clock.now())
+    message, _etag = await read_for(request, ref)
+    now = desk.clock.now()
+    due_at = _due_at(form, now)
     if due_at is None:
         return await _ask_when(request, visitor, message, form, 422)
+    if await _give_time(request, ref, form, due_at, _zone(form)):
+        people = await counts.read(desk.storage.tables, message.list_name)
+        told = due_at.timestamp(), _zone(form), people.verified, now.timestamp()
+        return go(f"/admin/messages/{ref}", "scheduled", *told)
+    return await _refused(request, visitor, ref, form, _ask_when)
+
+
+@router.post("/{ref}/unschedule")
+async def unschedule(request: Request, visitor: Editor, ref: str) -> Response:
+    """Back to draft; a second click finds it done."""
+    tables = desk_of(request).storage.tables
+    await read_for(request, ref)
     try:
-        await bodies.load(desk.storage.blobs, message)
-        await compose.give_time(
-            desk.storage.tables, ref, due_at, desk.clock.now(), form.value("etag")
-        )
-    except (Conflict, WrongState, NotFound) as error:
-        message, etag = await read_for(request, ref)
-        is_done = _is_as_wanted(message, due_at, desk.clock.now(), form)
-        if isinstance(error, NotFound) or not is_done:
-            form.values["etag"] = etag
-            form.mistake = _CHANGED if isinstance(error, Conflict) else str(error)
-            return await _ask_when(request, visitor, message, form, 409)
-    desk.wake_scheduler()
-    return go(f"/admin/messages/{ref}", "scheduled")
+        await steer.unschedule(tables, ref)
+    except WrongState as error:
+        message = await messages.read(tables, ref)
+        if message.status is not Status.DRAFT:
+            return await details(request, visitor, message, Form(mistake=str(error)), 409)
+    return go(f"/admin/messages/{ref}", "unscheduled")
 
 
-def _is_as_wanted(message: Message, due_at: datetime, now: datetime, form: Form) -> bool:
-    """A second click on the button: the first one has done it."""
-    if message.status in (Status.DRAFT, Status.CANCELLED) or message.due_at is None:
-        return False
-    is_now = form.value("when") != "at" and now - CLICKED_LATELY <= message.due_at <= now
-    return is_now or message.due_at == due_at
+def _time_fields(message: Message) -> dict[str, str]:
+    """The time it has, on the clocks of the zone it was given in."""
+    if message.due_at is None:
+        return {}
+    local = in_zone(message.due_at, message.due_zone)
+    return {
+        "date": local.strftime("%Y-%m-%d"),
+        "time": local.strftime("%H:%M"),
+        "zone": known_zone(message.due_zone),
+        "offset": local.isoformat()[-len("+00:00") :],
+    }
 
 
 def _due_at(form: Form, now: datetime) -> datetime | None:
-    if form.value("when") != "at":
-        return now
-    text = f"{form.value('date').strip()} {form.value('time').strip()}"
-    zone = form.value("zone").strip() or "UTC"
-    if _OFFSET.fullmatch(zone):
-        text, zone = text + zone, ""
+    """The instant that was chosen; None, and a sentence beside the field, if there is none."""
+    has_date, has_time = bool(form.value("date").strip()), bool(form.value("time").strip())
+    if not has_date:
+        form.mistakes["date"] = _("Choose a date.") if has_time else _("Choose a date and a time.")
+        return None
+    if not has_time:
+        form.mistakes["time"] = _("Choose a time.")
+        return None
+    try:
+        due_at = _chosen(form, now)
+        if due_at > now:
+            return due_at
+        form.mistakes["date"] = _IN_THE_PAST
+    except InThePast:
+        form.mistakes["date"] = _IN_THE_PAST
+    except ComesTwice:
+        form.mistakes["offset"] = _(
+            "Clocks are put back that night, so this time comes twice. Choose which one you mean."
+        )
+    except BadZone as error:
+        form.mistakes["zone"] = str(error)
+    except Skipped as error:
+        form.mistakes["time"] = str(error)
+    except BadInput:
+        form.mistakes["date"] = _("Choose a date and a time.")
+    return None
+
+
+def _chosen(form: Form, now: datetime) -> datetime:
+    """A time that comes twice is told apart by the offset, if one of the two was chosen."""
+    text, zone = f"{form.value('date').strip()} {form.value('time').strip()}", _zone(form)
+    if OFFSET.fullmatch(zone):
+        return parse_due_time(text + zone, "", now)
     try:
         return parse_due_time(text, zone, now)
-    except BadInput as error:
-        form.mistakes["zone" if isinstance(error, (BadZone, ComesTwice)) else "date"] = str(error)
-        return None
+    except ComesTwice as twice:
+        if form.value("offset") not in twice.offsets:
+            raise
+        return parse_due_time(text + form.value("offset"), "", now)
+
+
+def _zone(form: Form) -> str:
+    return form.value("zone").strip() or "UTC"
+
+
+def _offsets(form: Form, now: datetime) -> tuple[str, ...]:
+    """The two that the chosen time may mean; none if it comes once."""
+    try:
+        _chosen(Form(form.values | {"offset": ""}), now)
+    except ComesTwice as twice:
+        return twice.offsets
+    except BadInput:
+        pass
+    return ()
 
 
 async def _ask_when(
     request: Request, visitor: Visitor, message: Message, form: Form, status: int = 200
 ) -> Response:
-    people = await counts.read(desk_of(request).storage.tables, message.list_name)
+    offsets = _offsets(form, desk_of(request).clock.now())
+    template = "messages/schedule.html"
+    return await _ask(request, visitor, template, message, form, status, offsets=offsets)
+
+
+# --- Both -------------------------------------------------------------------------------------
+
+
+async def _ask(
+    request: Request,
+    visitor: Visitor,
+    template: str,
+    message: Message,
+    form: Form,
+    status: int,
+    **more: object,
+) -> Response:
+    tables = desk_of(request).storage.tables
     return show(
         request,
         visitor,
-        "messages/schedule.html",
+        template,
         status,
         form=form,
         message=message,
-        people=people.verified,
+        people=await counts.read(tables, message.list_name),
+        mailing_list=await lists.find(tables, message.list_name),
+        **more,
     )
+
+
+async def _give_time(
+    request: Request, ref: str, form: Form, due_at: datetime | None, zone: str = ""
+) -> bool:
+    """Whether it stands there with this time, None for now; if not, the form says why."""
+    desk, etag = desk_of(request), form.value("etag")
+    message, _etag = await read_for(request, ref)
+    now = desk.clock.now()
+    try:
+        await bodies.load(desk.storage.blobs, message)
+        await compose.give_time(desk.storage.tables, ref, due_at or now, now, etag, zone=zone)
+    except NotFound as error:
+        form.mistake = str(error)
+        return False
+    except (Conflict, WrongState) as error:
+        message, etag = await read_for(request, ref)
+        if not _has_time(message, due_at, now):
+            form.values["etag"] = etag
+            form.mistake = _CHANGED if isinstance(error, Conflict) else str(error)
+            return False
+    desk.wake_scheduler()
+    return True
+
+
+def _has_time(message: Message, due_at: datetime | None, now: datetime) -> bool:
+    """A second click on the button: the first one has done it."""
+    if message.status in (Status.DRAFT, Status.CANCELLED) or message.due_at is None:
+        return False
+    if due_at is None:
+        return now - CLICKED_LATELY <= message.due_at <= now
+    return message.due_at == due_at
+
+
+async def _refused(
+    request: Request,
+    visitor: Visitor,
+    ref: str,
+    form: Form,
+    ask: Callable[..., Awaitable[Response]],
+) -> Response:
+    """The form again, or the page of a message that has begun meanwhile."""
+    message, _etag = await read_for(request, ref)
+    if message.status in EDITABLE:
+        return await ask(request, visitor, message, form, 409)
+    return await details(request, visitor, message, Form(mistake=form.mistake), 409)
 
 
 # --- A test mail to oneself -------------------------------------------------------------------

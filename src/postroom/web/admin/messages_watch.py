@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -12,10 +13,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.clock import Clock
+from postroom.domain.delivery import State
 from postroom.domain.message import Message, Status
 from postroom.domain.texts import Text, _
 from postroom.flow import report
-from postroom.records import messages
+from postroom.records import batches, messages
 from postroom.storage.port import Tables
 from postroom.web.desk import Desk, desk_of
 from postroom.web.pages import number, part
@@ -28,6 +30,7 @@ RATE_OVER_S = 20.0  # what “now” means for the rate and the time left
 SLOWEST = 0.05  # mails a second: anything less is standing still
 SMOOTHED_OVER_S = 5.0  # a point of the curve
 COUNTED_LATELY_S = 5.0  # the scheduler counts about once a second; if it does not, we do
+GROUPS_LOOKED_AT = 20  # for those who wait to retry: ledgers of about 200,000 people
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -36,11 +39,25 @@ class Sample(msgspec.Struct, frozen=True):
     rate: float = 0.0  # a point of the curve
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """Queued people whom the mail server refused for now."""
+
+    people: int = 0
+    next_at: datetime | None = None
+
+
 class Progress(msgspec.Struct, frozen=True):
     """A message at one moment; None once it is deleted."""
 
     message: Message | None
     samples: tuple[Sample, ...] = ()
+    waiting: Waiting = Waiting()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Everybody else is done."""
+        open_ = self.message.books.open if self.message else 0
+        return bool(open_) and self.waiting.people == open_
 
     @property
     def rate(self) -> float:
@@ -49,18 +66,20 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def pace(self) -> str:
-        """The rate for people; empty while nothing moves."""
-        if self.rate < SLOWEST:
+        """The rate for people; empty while nothing moves, or nothing is meant to."""
+        is_paused = self.message is not None and self.message.status is Status.PAUSED
+        if self.rate < SLOWEST or is_paused or self.is_waiting:
             return ""
         return number(round(self.rate)) if self.rate >= 10 else f"{self.rate:.1f}"
 
     @property
     def left(self) -> Text | None:
         """As long as the rate lasts; None while nobody can tell."""
-        if self.message is None or self.rate < SLOWEST:
+        if self.message is None or not self.pace:
             return None
         open_ = self.message.books.open + self.message.size - self.message.audience
-        if not open_:
+        open_ -= self.waiting.people  # by the server's time, not by our rate
+        if open_ <= 0:
             return None
         return words_for(open_ / self.rate)
 
@@ -123,7 +142,8 @@ class Meter:
         is_counted = has_fresh_books(row) and now_s < self._row_since + COUNTED_LATELY_S
         message = row if is_counted else await report.books_of(self._tables, row)
         self._note(now_s, message.books.total - message.books.open)
-        return Progress(message, tuple(self._samples))
+        waiting = await waiting_of(self._tables, message, now_s)
+        return Progress(message, tuple(self._samples), waiting)
 
     def _note(self, at: float, done: int) -> None:
         self._samples.append(Sample(at, done))
@@ -139,17 +159,35 @@ def has_fresh_books(message: Message) -> bool:
     return is_reported or message.completed_at is not None
 
 
+async def waiting_of(tables: Tables, message: Message, now_s: float) -> Waiting:
+    """Who waits to retry, once everybody is queued; nobody, if too much would have to be read."""
+    folded = int(message.folded, 16)
+    open_ = [group for group in batches.groups(message.batches) if not folded >> group & 1]
+    is_told = message.status is Status.PROCESSING and message.books.queued
+    if not is_told or len(open_) > GROUPS_LOOKED_AT:
+        return Waiting()
+    times = [
+        wait.retry_at
+        for group in open_
+        for ledger, _etag in await batches.load_group(tables, message.ref, group)
+        for at, wait in ledger.deferred.items()
+        if wait.attempts and wait.retry_at > now_s and ledger.states[at] == State.QUEUED
+    ]
+    return Waiting(len(times), datetime.fromtimestamp(min(times), UTC)) if times else Waiting()
+
+
 async def progress_of(pulses: Pulses, desk: Desk, message: Message) -> Progress:
     """As whoever watches it sees it; if nobody does, its books of this moment."""
     watched = pulses.latest(_name(message.ref))
     if isinstance(watched, Progress) and watched.message:
         return watched
-    if has_fresh_books(message):
-        return Progress(message)
-    # By status and round: what somebody has just done with the message shows at once.
-    name = f"{message.ref} {message.status} {message.restarts}"
-    count = partial(report.books_of, desk.storage.tables, message)
-    return Progress(await pulses.glance(name, count))
+    tables = desk.storage.tables
+    if not has_fresh_books(message):
+        # By status and round: what somebody has just done with the message shows at once.
+        name = f"{message.ref} {message.status} {message.restarts}"
+        message = await pulses.glance(name, partial(report.books_of, tables, message))
+    waiting = await waiting_of(tables, message, desk.clock.now().timestamp())
+    return Progress(message, waiting=waiting)
 
 
 @router.get("/{ref}/live")
@@ -172,18 +210,27 @@ def news(now: Progress, before: Progress | None, visitor: Visitor) -> News:
     if now.message is None:
         return News(is_last=True)
     is_last = now.message.completed_at is not None
-    if before and before.message == now.message and round(before.rate) == round(now.rate):
+    if before and _shown(before) == _shown(now):
         return News(is_last=is_last)
-    had = before.message.status if before and before.message else None
     piece = part(
         "messages/live.html",
         message=now.message,
         progress=now,
         visitor=visitor,
-        has_new_actions=had != now.message.status or is_last,
+        has_new_actions=before is None or _acted_on(before) != _acted_on(now) or is_last,
         is_update=True,
     )
     return News(piece, is_last)
+
+
+def _shown(progress: Progress) -> tuple[object, ...]:
+    return progress.message, round(progress.rate), progress.waiting
+
+
+def _acted_on(progress: Progress) -> tuple[object, ...]:
+    """What the buttons depend on: which there are, and the numbers in them."""
+    message = progress.message
+    return (message.status, message.books.failed, message.books.held) if message else ()
 
 
 def _name(ref: str) -> str:

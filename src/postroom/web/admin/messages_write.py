@@ -143,9 +143,9 @@ async def drafted(storage: Storage, draft: Draft, turn: Turn) -> Done:
 @router.get("/{ref}/write")
 async def edit_page(request: Request, visitor: Editor, ref: str) -> Response:
     storage = desk_of(request).storage
-    message, etag = await _editable(storage.tables, ref)
+    message, etag = await messages.read_with_etag(storage.tables, ref)
     if message.status not in EDITABLE:
-        return go(f"/admin/messages/{ref}")
+        return go(f"/admin/messages/{ref}", "not-editable")
     values = await values_of(storage, message)
     return await _form(request, visitor, Form(values | {"etag": etag}), message)
 
@@ -307,12 +307,3 @@ async def _list_of(tables: Tables, name: str) -> MailingList | None:
     with contextlib.suppress(NotFound):
         return await lists.find(tables, list_named(name))
     return None
-
-
-async def _editable(tables: Tables, ref: str) -> tuple[Message, str]:
-    """NotFound once it goes out: there is nothing to edit at this address any more."""
-    await messages.read(tables, ref)
-    found = await messages.find_live(tables, ref)
-    if found is None:
-        raise NotFound(_("Message {ref} is archived.", ref=ref))
-    return found

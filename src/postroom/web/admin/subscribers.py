@@ -16,9 +16,10 @@ from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Standing, Subscriber
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _, ngettext
 from postroom.flow import subscribe, take_out
 from postroom.records import counts, lists, subscribers
+from postroom.records.counts import Counts
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.person_form import (
     attributes_typed,
@@ -238,14 +239,28 @@ async def _only_list(tables: Tables) -> str:
     return found[0].name if len(found) == 1 and next_ is None else ""
 
 
-async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, str]]:
-    """Lists for a form: the first in the alphabet, and the one it is about."""
+async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, Text | str]]:
+    """Lists for a form, by title and size: the first in the alphabet, and the one it is about."""
     found, _next = await lists.page(tables, limit=LISTS_TO_CHOOSE_MAX)
-    names = [each.name for each in found]
     with contextlib.suppress(BadInput):
-        if also not in names and await lists.find(tables, check_list_name(also)):
-            names.insert(0, also)
-    return [(name, name) for name in names]
+        if also not in [each.name for each in found]:
+            other = await lists.find(tables, check_list_name(also))
+            found = [other, *found] if other else found
+    is_short = len(found) <= LISTS_A_PAGE  # of more, nobody waits for the sizes
+    people = [await counts.read(tables, each.name) if is_short else None for each in found]
+    return [(each.name, _choice_text(each, size)) for each, size in zip(found, people, strict=True)]
+
+
+def _choice_text(one: MailingList, people: Counts | None) -> Text | str:
+    title = f"{one.description} ({one.name})" if one.description else one.name
+    if people is None:
+        return title
+    return ngettext(
+        "{title}, {count:,} subscriber",
+        "{title}, {count:,} subscribers",
+        people.verified,
+        title=title,
+    )
 
 
 async def _lines(

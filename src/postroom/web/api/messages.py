@@ -196,6 +196,7 @@ def _draft(call: NewMessage, now: datetime) -> Draft:
         html=call.html,
         text=call.text,
         due_at=None if call.at is UNSET else due_time(call.at, call.zone, now),
+        due_zone=call.zone,
         on_doubt=call.on_doubt,
     )
 

@@ -1,4 +1,4 @@
-"""What may be done to a message on its way: schedule, pause, resume, cancel, retry, decide.
+"""What may be done to a message: schedule, unschedule, pause, resume, cancel, retry, decide.
 
 Each answers with the message as it stands then. If-Match is looked at but not asked for: a message
 going out changes every second, and whoever pauses it means it as it is.
@@ -74,8 +74,21 @@ async def schedule(request: Request, caller: Writer, ref: Ref) -> Response:
     call = await body.read_body(request, NewTime)
     due_at = due_time(call.at, call.zone, caller.now)
     return await _steer(
-        request, caller, ref, lambda _: compose.give_time(caller.tables, ref, due_at, caller.now)
+        request,
+        caller,
+        ref,
+        lambda _: compose.give_time(caller.tables, ref, due_at, caller.now, zone=call.zone),
     )
+
+
+@router.post(
+    "/messages/{ref}/unschedule",
+    summary="Bring a pending message back to draft",
+    **_described("The message, a draft: it is not sent until it is scheduled again."),
+)
+async def unschedule(request: Request, caller: Writer, ref: Ref) -> Response:
+    """409 once it has been started."""
+    return await _steer(request, caller, ref, lambda _: steer.unschedule(caller.tables, ref))
 
 
 @router.post(

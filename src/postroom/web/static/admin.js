@@ -26,6 +26,18 @@
     }
   };
 
+  // The button of a form with a date and a time says them: data-time-in-words="… {when}".
+  const inWords = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+  const sayTimes = () => {
+    for (const words of document.querySelectorAll("[data-time-in-words]")) {
+      const { date, time } = words.closest("form").elements;
+      const at = new Date(`${date.value}T${time.value}Z`);  // as it is typed, in whichever zone
+      words.dataset.otherwise ??= words.textContent;
+      words.textContent = isNaN(at) ? words.dataset.otherwise
+        : words.dataset.timeInWords.replace("{when}", inWords.format(at));
+    }
+  };
+
   // A curve from numbers that stand in the page: data-chart='[[times], [values]]'.
   const draw = (root) => {
     for (const place of root.querySelectorAll("[data-chart]")) {
@@ -102,8 +114,9 @@
     }
   };
 
-  const liven = (root) => { localise(root); fillZones(root); draw(root); offerCopies(root); };
+  const liven = (root) => { localise(root); sayTimes(); fillZones(root); draw(root); offerCopies(root); };
   document.addEventListener("click", copy);
+  document.addEventListener("input", sayTimes);
   document.addEventListener("submit", sendOnce);
   window.addEventListener("pageshow", sendAgain);
   document.addEventListener("DOMContentLoaded", () => liven(document));
