@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
+from postroom.domain.breaker import MailHealth
 from postroom.domain.errors import PostroomError
 from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
@@ -34,6 +35,7 @@ from postroom.storage.port import Storage, Unavailable
 from postroom.storage.sqlite import SqliteStorage
 from postroom.storage.sqlite_file import connect
 from postroom.transport import smtp_session
+from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
@@ -100,6 +102,7 @@ class Parts:
     storage: CountingStorage
     bells: Bells
     pace: Pace
+    health: MailHealth  # of the mail server, if this is a sender
 
 
 def check(settings: Settings) -> list[str]:
@@ -129,7 +132,8 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
         bells = Bells(settings.data / "bells")
-        yield Parts(settings, clock, CountingStorage(storage), bells, _pace(settings))
+        health = MailHealth(mail_server(settings))
+        yield Parts(settings, clock, CountingStorage(storage), bells, _pace(settings), health)
 
 
 @contextlib.asynccontextmanager
@@ -248,13 +252,14 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
         clock,
         Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
         renderer,
-        PacedTransport(transport(parts), turns, clock),
+        PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
         journals,
         bell,
         lanes=settings.lanes,
         lease_s=lease_s,
         claim_s=settings.claim_s,
         poll_s=parts.pace.poll_s,
+        health=parts.health,
     )
 
 
@@ -281,6 +286,11 @@ def _smtp_config(settings: Settings) -> SmtpConfig:
 def leaves_the_machine(settings: Settings) -> bool:
     """Whether mails are sent at all, or only kept to be looked at."""
     return settings.transport.get_secret_value() != OUTBOX
+
+
+def mail_server(settings: Settings) -> str:
+    """Its host and port; empty while mails are only kept to be looked at."""
+    return _smtp_config(settings).server if leaves_the_machine(settings) else ""
 
 
 def describe_transport(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.clock import Clock
+from postroom.domain.trouble import Trouble
 from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Conflict, Tables, Troubles, Unavailable, Within
 
@@ -30,6 +31,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     fence: int  # grows by one whenever the right changes hands
     expires_at: datetime
     troubles: Troubles = NO_TROUBLES  # of its holder with storage, for people to see
+    mail_trouble: Trouble | None = None  # what keeps a sender from sending, for people to see
     etag: str = ""  # as it stands in storage
 
     def is_held(self, now: datetime) -> bool:
@@ -46,6 +48,7 @@ async def hold(
     lease_s: float,
     kept: Lease | None = None,
     troubles: Troubles = NO_TROUBLES,
+    mail_trouble: Trouble | None = None,
 ) -> Lease | None:
     """Take the right or keep it; None while another owner has it, or when the race was lost.
 
@@ -56,7 +59,14 @@ async def hold(
         return None
     fence = 1 if known is None else known.fence + (known.owner != owner)
     expires_at = now + timedelta(seconds=lease_s)
-    lease = Lease(name=name, owner=owner, fence=fence, expires_at=expires_at, troubles=troubles)
+    lease = Lease(
+        name=name,
+        owner=owner,
+        fence=fence,
+        expires_at=expires_at,
+        troubles=troubles,
+        mail_trouble=mail_trouble,
+    )
     try:
         return await _write(tables, lease, known)
     except (Conflict, Unavailable):
@@ -104,6 +114,11 @@ def senders_among(held: Iterable[Lease]) -> int:
     return sum(lease.name.startswith(_SENDER) for lease in held)
 
 
+def mail_troubles_among(held: Iterable[Lease]) -> list[Trouble]:
+    """What living senders have met at the mail server, one a sender in trouble."""
+    return [lease.mail_trouble for lease in held if lease.mail_trouble]
+
+
 async def living_senders(tables: Tables, now: datetime) -> int:
     return senders_among(await living(tables, now))
 
@@ -122,7 +137,9 @@ async def give_up(tables: Tables, lease: Lease) -> None:
     if known is None or known.owner != lease.owner:
         return
     never = datetime.fromtimestamp(0, lease.expires_at.tzinfo)
-    ended = msgspec.structs.replace(known, expires_at=never, troubles=NO_TROUBLES, etag="")
+    ended = msgspec.structs.replace(
+        known, expires_at=never, troubles=NO_TROUBLES, mail_trouble=None, etag=""
+    )
     with contextlib.suppress(Conflict):  # somebody else has it already
         await _write(tables, ended, known)
 

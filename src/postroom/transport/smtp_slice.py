@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, clip
+from postroom.domain.trouble import Fault
 from postroom.transport.port import Mail, Watch
 
 TRIES_MAX = 2  # connections that may break on a mail before it steps aside
@@ -48,8 +49,8 @@ class Slice:
         else:
             self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
 
-    def defer_waiting(self, words: str) -> None:
-        outcome = Deferred(clip(words), Scope.PROVIDER, reached=False)
+    def defer_waiting(self, words: str, fault: Fault | None = None) -> None:
+        outcome = Deferred(clip(words), Scope.PROVIDER, reached=False, fault=fault)
         while self.waiting:
             self.settle(self.waiting.popleft(), outcome)
 
