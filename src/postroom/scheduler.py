@@ -17,7 +17,7 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, Due
-from postroom.records import idempotency, leases, throttles, users
+from postroom.records import idempotency, leases, throttles, trials, users
 from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
@@ -214,6 +214,7 @@ class Scheduler:
             "sessions": lambda: users.forget_ended(tables, now),
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),
+            "test mails": lambda: trials.forget_old(tables, now),
         }
         for name, stroke in strokes.items():
             await self._try_to_sweep(name, stroke)

@@ -342,7 +342,9 @@ class SenderRole:
             await self.turns.ask()
         storage, lane, permit = self.storage, slot.lane, _Permit(self, slot.lane)
         if is_trial_item(claim.body):
-            outcome = await test_mail.mail_test(storage, claim, lane, self.renderer, permit)
+            outcome = await test_mail.mail_test(
+                storage, claim, lane, self.renderer, self.clock, permit
+            )
         else:
             outcome = await confirm.mail_confirmation(
                 storage, claim, lane, self.renderer, self.clock, permit
