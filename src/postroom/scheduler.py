@@ -45,6 +45,7 @@ class Scheduler:
     room_every_s: float = 0.1  # looks whether there is room again
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
+    is_test_mode: bool = False  # mails are kept, not sent
     lease: Lease | None = None
     _reported: dict[str, datetime] = field(default_factory=dict)  # until when that will do
     _next_at: float | None = None  # when a message of today is due, as far as we know
@@ -132,7 +133,7 @@ class Scheduler:
         """The next step of one message; whether it wants another one at once."""
         message, tables, now = due.message, self.storage.tables, self.clock.now()
         if message.status is Status.PENDING:
-            await schedule.start(tables, message, due.etag, now)
+            await schedule.start(tables, message, due.etag, now, is_test=self.is_test_mode)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not message.is_gone_over:

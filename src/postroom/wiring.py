@@ -22,7 +22,7 @@ from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
-from postroom.records import migrations
+from postroom.records import migrations, outbox
 from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
 from postroom.records.turns import Turns
@@ -132,8 +132,8 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
         bells = Bells(settings.data / "bells")
-        health = MailHealth(mail_server(settings))
-        yield Parts(settings, clock, CountingStorage(storage), bells, _pace(settings), health)
+        counted, health = CountingStorage(storage), MailHealth(mail_server(settings))
+        yield Parts(settings, clock, counted, bells, _pace(settings), health)
 
 
 @contextlib.asynccontextmanager
@@ -199,6 +199,7 @@ def scheduler(parts: Parts) -> Scheduler:
         last_report_every_s=pace.last_report_s,
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
+        is_test_mode=not leaves_the_machine(settings),
     )
 
 
@@ -231,7 +232,9 @@ async def web(parts: Parts) -> ASGIApp:
         site,
         trusted_proxies=networks(settings.trusted_proxies),
         admin_networks=networks(settings.admin_networks),
-        has_outbox=settings.transport.get_secret_value() == OUTBOX,
+        has_outbox=not leaves_the_machine(settings),
+        has_kept_mails=not await outbox.is_empty(parts.storage.tables),
+        mail_server=mail_server(settings),
         data=settings.data,
     )
     return create_app(desk)
@@ -264,11 +267,9 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
 
 
 def transport(parts: Parts) -> Transport:
-    settings = parts.settings
-    address = settings.transport.get_secret_value()
-    if address == OUTBOX:
+    if not leaves_the_machine(parts.settings):
         return OutboxTransport(parts.storage, parts.clock)
-    return SmtpTransport(_smtp_config(settings))
+    return SmtpTransport(_smtp_config(parts.settings))
 
 
 def _smtp_config(settings: Settings) -> SmtpConfig:

@@ -129,7 +129,7 @@ async def outcome(town: Town, ref: str, user: User) -> tuple[TrialState, str]:
     return found.state, found.words
 
 
-async def tested(town: Town, name: str = "ada") -> tuple[str, User]:
+async def asked(town: Town, name: str) -> tuple[str, User]:
     """A test mail to somebody of that name, asked for."""
     await town.found_list()
     ref, user = await town.compose(), await writer(town, name)
@@ -138,7 +138,7 @@ async def tested(town: Town, name: str = "ada") -> tuple[str, User]:
 
 
 async def test_a_test_that_was_sent_says_so(town: Town) -> None:
-    ref, ada = await tested(town)
+    ref, ada = await asked(town, "ada")
     assert await outcome(town, ref, ada) == (TrialState.WAITING, "")
     await town.open_sender()
     await town.sender_alone()
@@ -148,7 +148,7 @@ async def test_a_test_that_was_sent_says_so(town: Town) -> None:
 
 
 async def test_a_test_that_was_refused_says_so_in_the_servers_words(town: Town) -> None:
-    ref, user = await tested(town, "perm-fail")
+    ref, user = await asked(town, "perm-fail")
     await town.open_sender()
     await town.sender_alone()
     state, words = await outcome(town, ref, user)
@@ -157,7 +157,7 @@ async def test_a_test_that_was_refused_says_so_in_the_servers_words(town: Town) 
 
 
 async def test_a_test_that_is_put_off_again_and_again_is_given_up_in_the_end(town: Town) -> None:
-    ref, user = await tested(town, "temp-fail")
+    ref, user = await asked(town, "temp-fail")
     await town.open_sender()
     await town.sender_alone()
     state, words = await outcome(town, ref, user)
@@ -168,7 +168,7 @@ async def test_a_test_that_is_put_off_again_and_again_is_given_up_in_the_end(tow
 
 
 async def test_a_test_waits_for_the_mail_server_as_long_as_it_takes(town: Town) -> None:
-    ref, ada = await tested(town)
+    ref, ada = await asked(town, "ada")
     greeting = town.sink.options.greeting
     town.sink.options = replace(town.sink.options, greeting="421 4.3.2 later")
     await town.open_sender()
@@ -180,7 +180,7 @@ async def test_a_test_waits_for_the_mail_server_as_long_as_it_takes(town: Town) 
 
 
 async def test_the_outcome_of_an_older_test_is_not_told_of_a_newer_one(town: Town) -> None:
-    ref, ada = await tested(town)
+    ref, ada = await asked(town, "ada")
     newer = Trial(ref=ref, user=ada.key, nonce="two", asked_at=town.clock.now())
     await trials.ask(town.storage.tables, newer)
     await town.open_sender()
@@ -189,7 +189,7 @@ async def test_the_outcome_of_an_older_test_is_not_told_of_a_newer_one(town: Tow
 
 
 async def test_a_test_of_a_message_that_is_gone_says_so(town: Town) -> None:
-    ref, ada = await tested(town)
+    ref, ada = await asked(town, "ada")
     await compose.discard(town.storage, ref)
     await town.open_sender()
     await town.sender_alone()
@@ -199,7 +199,7 @@ async def test_a_test_of_a_message_that_is_gone_says_so(town: Town) -> None:
 
 
 async def test_outcomes_are_forgotten_after_a_day(town: Town) -> None:
-    ref, ada = await tested(town)
+    ref, ada = await asked(town, "ada")
     now = town.clock.now()
     await trials.forget_old(town.storage.tables, now + timedelta(hours=23))
     assert await trials.find(town.storage.tables, ref, ada.key)

@@ -30,6 +30,7 @@ _OUTCOMES = {
     "unknown": Unknown,
     "untried": Untried,
 }
+_NO_WORDS = Fault(TroubleKind.BROKEN)
 
 
 @dataclass
@@ -66,7 +67,7 @@ class MailHealth:
     trouble: Trouble | None = None
     faults: Counter[TroubleKind] = field(default_factory=Counter)  # since the start
     _outcomes: Counter[type] = field(default_factory=Counter)
-    _last: Fault = Fault(TroubleKind.BROKEN)
+    _last: Fault = _NO_WORDS
 
     @property
     def mails(self) -> Mapping[str, int]:

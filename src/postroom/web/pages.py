@@ -15,11 +15,11 @@ from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
 from postroom.domain.texts import Text, _
-from postroom.web.desk import desk_of
+from postroom.web.desk import desk_of, has_mailbox
 from postroom.web.forms import new_token
 from postroom.web.texts import pages
 from postroom.web.visitor import Visitor
-from postroom.web.words import STATES, size, word
+from postroom.web.words import STATES, size, states, word
 
 # What a page says after a form was sent: the address carries the word, never the sentence.
 NOTICES = {
@@ -39,7 +39,7 @@ NOTICES = {
     "cancelled": _("Cancelled: who is still queued is skipped."),
     "retrying": _("The failed are queued again."),
     "decided": _("Decided."),
-    "test-sent": _("The test mail is on its way."),
+    "test-sent": _("Test mail requested. The result appears below the button."),
     "copied": _("This is the copy; the original is unchanged."),
     "emptied": _("Emptied."),
     "limit-set": _("Saved: senders follow within a few seconds."),
@@ -61,7 +61,7 @@ MENU = [
     Entry("/admin/lists", _("Lists"), "list"),
     Entry("/admin/subscribers", _("Subscribers"), "users"),
     Entry("/admin/messages", _("Messages"), "mail"),
-    Entry("/admin/outbox", _("Outbox"), "inbox", "editor"),
+    Entry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     Entry("/admin/limits", _("Limits"), "gauge"),
     Entry("/admin/keys", _("Access keys"), "key", "owner"),
     Entry("/admin/users", _("Users"), "users", "owner"),
@@ -104,10 +104,9 @@ def _render(request: Request, template: str, **values: object) -> str:
     desk = desk_of(request)
     return _pages.get_template(f"admin/{template}").render(
         path=request.url.path,
-        menu=[entry for entry in MENU if desk.has_outbox or entry.path != "/admin/outbox"],
+        menu=[each for each in MENU if has_mailbox(request) or each.path != "/admin/outbox"],
         notice=NOTICES.get(request.query_params.get("said", ""), ""),
-        now=desk.clock.now(),
-        **values,
+        **{"now": desk.clock.now(), "is_test_mode": desk.has_outbox, **values},
     )
 
 
@@ -122,6 +121,13 @@ def moment(at: datetime | None, otherwise: str = "–") -> Markup:
     instant = at.astimezone(UTC)
     words = instant.strftime("%Y-%m-%d %H:%M UTC")
     return Markup('<time datetime="{}" data-moment>{}</time>').format(instant.isoformat(), words)
+
+
+def until(at: datetime) -> Markup:
+    """A time to the second, which the script shows as the time left."""
+    instant = at.astimezone(UTC)
+    words = _("at {time} UTC", time=instant.strftime("%H:%M:%S"))
+    return Markup('<time datetime="{}" data-until>{}</time>').format(instant.isoformat(), words)
 
 
 def share(part_: int, whole: int, width: float = 1000.0) -> str:
@@ -139,7 +145,7 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
     )
 
 
-_pages.filters |= {"number": number, "moment": moment}
+_pages.filters |= {"number": number, "moment": moment, "until": until}
 _pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
-_pages.globals |= {"STATES": STATES, "subscription": subscription}
+_pages.globals |= {"STATES": STATES, "states": states, "subscription": subscription}

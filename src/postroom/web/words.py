@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from postroom.domain import access_key, consent, import_job, message, subscriber, user
+from postroom.domain.message import Message
 from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
@@ -29,11 +30,19 @@ STATES = [
     ("held", pgettext("deliveries are", "held, to decide")),
     ("skipped", pgettext("deliveries are", "skipped")),
 ]
+_KEPT = pgettext("deliveries are", "kept, not sent")
 _KIB = 1024
 
 
 def word(stored: StrEnum) -> Text:
     return _WORDS[type(stored), stored]
+
+
+def states(message: Message) -> list[tuple[str, Text]]:
+    """Of its books: mails sent in test mode are called what they are."""
+    if not message.is_test:
+        return STATES
+    return [(name, _KEPT if name == "sent" else title) for name, title in STATES]
 
 
 def size(in_bytes: int) -> Text:

@@ -21,6 +21,7 @@ from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.messages_check import Looked, Written, find_person, look_at, sample
 from postroom.web.admin.messages_watch import Progress, has_fresh_books, progress_of
 from postroom.web.admin.messages_write import drafted
+from postroom.web.admin.test_mails import test_outcome
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, posted
 from postroom.web.letter import framed
@@ -101,6 +102,7 @@ async def _to_check(
         form=form,
         looked=looked,
         chosen=request.query_params.get("as", ""),
+        **await test_outcome(request, visitor, message.ref),
     )
 
 

@@ -12,12 +12,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.clock import Clock
-from postroom.domain.message import Message, Status
+from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.texts import Text, _
 from postroom.flow import report
 from postroom.records import messages
 from postroom.storage.port import Tables
 from postroom.web.desk import Desk, desk_of
+from postroom.web.mail_server import SharedTrouble, troubles_now
 from postroom.web.pages import number, part
 from postroom.web.pulse import News, Pulse, Pulses, pulses_of, stream
 from postroom.web.visitor import Viewer, Visitor
@@ -41,6 +42,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     message: Message | None
     samples: tuple[Sample, ...] = ()
+    mail_troubles: tuple[SharedTrouble, ...] = ()  # if it waits for the mail server
 
     @property
     def rate(self) -> float:
@@ -144,12 +146,22 @@ async def progress_of(pulses: Pulses, desk: Desk, message: Message) -> Progress:
     watched = pulses.latest(_name(message.ref))
     if isinstance(watched, Progress) and watched.message:
         return watched
+    troubles = await _troubles(pulses, desk, message)
     if has_fresh_books(message):
-        return Progress(message)
+        return Progress(message, mail_troubles=troubles)
     # By status and round: what somebody has just done with the message shows at once.
     name = f"{message.ref} {message.status} {message.restarts}"
     count = partial(report.books_of, desk.storage.tables, message)
-    return Progress(await pulses.glance(name, count))
+    return Progress(await pulses.glance(name, count), mail_troubles=troubles)
+
+
+async def _troubles(
+    pulses: Pulses, desk: Desk, message: Message | None
+) -> tuple[SharedTrouble, ...]:
+    """What keeps a message waiting that is going out, or about to."""
+    if message is None or message.status not in GOING_OUT | {Status.PENDING}:
+        return ()
+    return await troubles_now(pulses, desk)
 
 
 @router.get("/{ref}/live")
@@ -158,7 +170,14 @@ async def live(request: Request, visitor: Viewer, ref: str) -> Response:
     await messages.read(desk.storage.tables, ref)
 
     def new_pulse() -> Pulse[Progress]:
-        return Pulse(Meter(desk.storage.tables, desk.clock, ref).read, desk.clock)
+        meter, pulses = Meter(desk.storage.tables, desk.clock, ref), pulses_of(request)
+
+        async def read() -> Progress:
+            found = await meter.read()
+            troubles = await _troubles(pulses, desk, found.message)
+            return msgspec.structs.replace(found, mail_troubles=troubles)
+
+        return Pulse(read, desk.clock)
 
     def render(now: Progress, before: Progress | None) -> News:
         return news(now, before, visitor)
@@ -172,7 +191,8 @@ def news(now: Progress, before: Progress | None, visitor: Visitor) -> News:
     if now.message is None:
         return News(is_last=True)
     is_last = now.message.completed_at is not None
-    if before and before.message == now.message and round(before.rate) == round(now.rate):
+    is_same = before is not None and before.mail_troubles == now.mail_troubles
+    if before and is_same and before.message == now.message and _is_as_fast(before, now):
         return News(is_last=is_last)
     had = before.message.status if before and before.message else None
     piece = part(
@@ -184,6 +204,10 @@ def news(now: Progress, before: Progress | None, visitor: Visitor) -> News:
         is_update=True,
     )
     return News(piece, is_last)
+
+
+def _is_as_fast(before: Progress, now: Progress) -> bool:
+    return round(before.rate) == round(now.rate)
 
 
 def _name(ref: str) -> str:
