@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,7 @@ class Parts:
     storage: CountingStorage
     bells: Bells
     pace: Pace
-    health: MailHealth  # of the mail server, if this is a sender
+    health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
 
 
 def check(settings: Settings) -> list[str]:

@@ -153,3 +153,16 @@ async def test_no_address_gets_into_the_words(town: Town) -> None:
     await town.quiet()
     [trouble] = await troubles(town)
     assert trouble.words == "421 4.7.0 <…> sends too much"
+
+
+@pytest.mark.parametrize("is_test_mode", [True, False])
+async def test_a_message_remembers_whether_its_mails_were_only_kept(
+    town: Town, is_test_mode: bool
+) -> None:
+    town.scheduler.is_test_mode = is_test_mode
+    ref = await town.mailing("ada")
+    await town.open_sender()
+    await town.quiet()
+    town.scheduler.is_test_mode = False  # a mail server was set up since
+    assert await town.is_archived(ref)
+    assert (await town.read(ref)).is_test is is_test_mode
