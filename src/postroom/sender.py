@@ -358,7 +358,7 @@ class SenderRole:
         trouble = self.health.failed(self.breaker, self.clock.now(), FAULT_DELAY_S)
         pause_s = self.breaker.pause_s(self._now_s())
         self._trouble_until = self._now_s() + pause_s + FAULT_DELAY_S
-        log.warning("provider_in_trouble", pause_s=pause_s, **trouble.log_fields())
+        log.warning("provider_in_trouble", pause_s=round(pause_s, 1), **trouble.log_fields())
 
     async def _tell_health(self) -> None:
         """Write what is wrong with the mail server, for people; at most once for each try."""

@@ -51,7 +51,7 @@ class OutboxLane:
             words = f"the outbox cannot be written: {error}"
             fault = Fault(TroubleKind.OUTBOX, one_line(str(error)))
             return Deferred(words, Scope.PROVIDER, reached=False, fault=fault)
-        return Sent("kept in the outbox")
+        return Sent("kept in the test mailbox")
 
     async def close(self) -> None:
         return

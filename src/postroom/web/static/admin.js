@@ -19,7 +19,7 @@
   };
 
   // The time left until then, counted down.
-  const ahead = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto", style: "short" });
+  const ahead = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
   const countDown = () => {
     for (const time of document.querySelectorAll("time[data-until]")) {
       const left = Math.max(0, Math.round((new Date(time.dateTime) - Date.now()) / 1000));
