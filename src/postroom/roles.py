@@ -17,6 +17,7 @@ import structlog
 from postroom import heartbeat, metrics, wiring, worker
 from postroom.bell import SCHEDULER_BELL, SENDER_BELL, WEB_BELL, Bell
 from postroom.domain.errors import WrongState
+from postroom.domain.trouble import Trouble
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.settings import Settings
@@ -131,6 +132,7 @@ async def _parts(
                 "refused": storage.troubles.refused,
                 "in_doubt": storage.troubles.in_doubt,
             },
+            health=parts.health if role == "sender" else None,
         ):
             yield parts
 
@@ -166,11 +168,16 @@ async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell)
         return True
     pause_s = await sender.rest_s() if sender.breaker.faults else DRAIN_REST_S
     if sender.breaker.faults >= DRAIN_FAULTS_MAX:
-        raise WrongState(
-            "The mail server does not take mails: see the log, and “postroom doctor”. "
-            "Whoever is still queued stays queued."
-        )
+        raise WrongState(_gave_up(sender.health.trouble))
     if sender.is_idle and sender.has_recovered:
         return await scheduler.step_and_report()
     await bell.wait(pause_s)
     return True
+
+
+def _gave_up(trouble: Trouble | None) -> str:
+    if trouble is None:
+        return "The mail server takes no emails: see the log, and run “postroom doctor”."
+    words = str(trouble.sentence)
+    end = "" if words.endswith(".") else "."
+    return f"{words}{end} {trouble.advice} Nothing is lost: run it again when it works."

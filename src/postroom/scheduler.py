@@ -18,7 +18,7 @@ from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, Due
 from postroom.process_locks import ProcessLocks
-from postroom.records import idempotency, leases, messages, throttles, users
+from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, Sightings
 from postroom.records.messages import DueEntry
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
@@ -47,6 +47,7 @@ class Scheduler:
     room_every_s: float = 0.1  # looks whether there is room again
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
+    is_test_mode: bool = False  # mails are kept, not sent
     lease: Lease | None = None
     _reported: dict[str, float] = field(default_factory=dict)  # until when that will do
     _next_at: float | None = None  # when a message of today is due, as far as we know
@@ -148,7 +149,7 @@ class Scheduler:
         if message.status is Status.PENDING:
             if not due.entry.is_due:  # a clock that is set back must not stop it half-way
                 await messages.note_due(tables, due.entry)
-            await schedule.start(tables, message, due.etag, now)
+            await schedule.start(tables, message, due.etag, now, is_test=self.is_test_mode)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not message.is_gone_over:
@@ -230,6 +231,7 @@ class Scheduler:
             "sessions": lambda: users.forget_ended(tables, now),
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),
+            "test mails": lambda: trials.forget_old(tables, now),
         }
         for name, stroke in strokes.items():
             await self._try_to_sweep(name, stroke)

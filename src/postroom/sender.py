@@ -17,7 +17,7 @@ import structlog
 
 from postroom.bell import Bell
 from postroom.clock import Clock
-from postroom.domain.breaker import Breaker
+from postroom.domain.breaker import Breaker, MailHealth
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
 from postroom.domain.work_item import is_trial_item
 from postroom.flow import confirm, test_mail
@@ -86,6 +86,7 @@ class SenderRole:
     claim_s: float = 60.0
     poll_s: float = 1.0  # longest pause between two looks into the queues
     breaker: Breaker = field(default_factory=Breaker)
+    health: MailHealth = field(default_factory=MailHealth)
     _free: list[_Slot] = field(default_factory=list)
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
     _bugs: list[BaseException] = field(default_factory=list)
@@ -113,6 +114,7 @@ class SenderRole:
             self._beats.result()  # without it our right to send runs out unseen
         await self._look_after_journals()
         await self._leave_shares_unused()
+        await self._tell_health()
         room = self._room()
         if not room or not await self._has_turn():
             return False
@@ -237,6 +239,7 @@ class SenderRole:
             lease_s=lease_s,
             kept=self._held,
             troubles=self.storage.troubles,
+            mail_trouble=self.health.trouble,
         )
         if self._held:
             self._held_until_s = now_s + lease_s
@@ -339,7 +342,9 @@ class SenderRole:
             await self.turns.ask()
         storage, lane, permit = self.storage, slot.lane, _Permit(self, slot.lane)
         if is_trial_item(claim.body):
-            outcome = await test_mail.mail_test(storage, claim, lane, self.renderer, permit)
+            outcome = await test_mail.mail_test(
+                storage, claim, lane, self.renderer, self.clock, permit
+            )
         else:
             outcome = await confirm.mail_confirmation(
                 storage, claim, lane, self.renderer, self.clock, permit
@@ -351,9 +356,18 @@ class SenderRole:
 
     def _fault(self) -> None:
         now_s = self._now_s()
-        pause_s = self.breaker.failed(now_s)
+        trouble = self.health.failed(self.breaker, self.clock.now(), now_s, FAULT_DELAY_S)
+        pause_s = self.breaker.pause_s(now_s)
         self._trouble_until = now_s + pause_s + FAULT_DELAY_S
-        log.warning("provider_in_trouble", pause_s=pause_s, faults=self.breaker.faults)
+        log.warning("provider_in_trouble", pause_s=round(pause_s, 1), **trouble.log_fields())
+
+    async def _tell_health(self) -> None:
+        """Write what is wrong with the mail server, for people; at most once for each try."""
+        if not self.breaker.faults and (was := self.health.worked()):
+            log.info("provider_recovered", **was.log_fields())
+        if self._held and self._held.mail_trouble != self.health.trouble:
+            longer = IDLE_LEASES if self._has_long_lease() else 1
+            await self._try_to_beat(self.lease_s * longer)
 
     # Journals of the dead
 

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,14 @@ from pydantic import SecretStr
 
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
+from postroom.domain.breaker import MailHealth
 from postroom.domain.errors import PostroomError
 from postroom.domain.retry import RetryRules
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
 from postroom.process_locks import ProcessLocks
-from postroom.records import migrations
+from postroom.records import migrations, outbox
 from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
 from postroom.records.turns import Turns
@@ -35,6 +36,7 @@ from postroom.storage.port import Storage, Unavailable
 from postroom.storage.sqlite import SqliteStorage
 from postroom.storage.sqlite_file import connect
 from postroom.transport import smtp_session
+from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
@@ -101,6 +103,7 @@ class Parts:
     storage: CountingStorage
     bells: Bells
     pace: Pace
+    health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
 
 
 def check(settings: Settings) -> list[str]:
@@ -130,7 +133,8 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
         bells = Bells(settings.data / "bells")
-        yield Parts(settings, clock, CountingStorage(storage), bells, pace(settings))
+        counted, health = CountingStorage(storage), MailHealth(mail_server(settings))
+        yield Parts(settings, clock, counted, bells, pace(settings), health)
 
 
 @contextlib.asynccontextmanager
@@ -197,6 +201,7 @@ def scheduler(parts: Parts) -> Scheduler:
         last_report_every_s=pace.last_report_s,
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
+        is_test_mode=not leaves_the_machine(settings),
     )
 
 
@@ -229,7 +234,9 @@ async def web(parts: Parts) -> ASGIApp:
         site,
         trusted_proxies=networks(settings.trusted_proxies),
         admin_networks=networks(settings.admin_networks),
-        has_outbox=settings.transport.get_secret_value() == OUTBOX,
+        has_outbox=not leaves_the_machine(settings),
+        has_kept_mails=not await outbox.is_empty(parts.storage.tables),
+        mail_server=mail_server(settings),
         data=settings.data,
     )
     return create_app(desk)
@@ -250,22 +257,21 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
         clock,
         Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
         renderer,
-        PacedTransport(transport(parts), turns, clock),
+        PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
         journals,
         bell,
         lanes=settings.lanes,
         lease_s=lease_s,
         claim_s=settings.claim_s,
         poll_s=parts.pace.poll_s,
+        health=parts.health,
     )
 
 
 def transport(parts: Parts) -> Transport:
-    settings = parts.settings
-    address = settings.transport.get_secret_value()
-    if address == OUTBOX:
+    if not leaves_the_machine(parts.settings):
         return OutboxTransport(parts.storage, parts.clock)
-    return SmtpTransport(_smtp_config(settings))
+    return SmtpTransport(_smtp_config(parts.settings))
 
 
 def _smtp_config(settings: Settings) -> SmtpConfig:
@@ -283,6 +289,11 @@ def _smtp_config(settings: Settings) -> SmtpConfig:
 def leaves_the_machine(settings: Settings) -> bool:
     """Whether mails are sent at all, or only kept to be looked at."""
     return settings.transport.get_secret_value() != OUTBOX
+
+
+def mail_server(settings: Settings) -> str:
+    """Its host and port; empty while mails are only kept to be looked at."""
+    return _smtp_config(settings).server if leaves_the_machine(settings) else ""
 
 
 def describe_transport(settings: Settings) -> str:

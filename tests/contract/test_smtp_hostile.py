@@ -198,7 +198,7 @@ async def test_a_handshake_that_is_cut_off_is_not_waited_for_for_ever() -> None:
         tls=Tls.REQUIRE,
         timeouts=Timeouts(connect_s=2.0),
     )
-    assert_deferred(outcomes[0], "no TLS with")
+    assert_deferred(outcomes[0], "cannot agree on TLS")
 
 
 async def test_a_password_that_the_server_repeats_does_not_come_back() -> None:
@@ -210,8 +210,19 @@ async def test_a_password_that_the_server_repeats_does_not_come_back() -> None:
             username="lists",
             password="hush",
         )
-        assert_deferred(outcomes[0], "refuses the login: 535")
+        assert_deferred(outcomes[0], "refuses our login: 535")
         assert secret.decode() not in outcomes[0].words
+
+
+async def test_a_user_that_the_server_repeats_does_not_come_back() -> None:
+    offers = b"250-hostile\r\n250 AUTH LOGIN\r\n"
+    refusal = b"535 5.7.8 no lists for lists@contoso.edu, listless one\r\n"
+    outcomes, _ = await sent_to(
+        says(GREETING, offers, b"334 \r\n", b"334 \r\n", refusal),
+        username="lists",
+        password="hush",
+    )
+    assert_deferred(outcomes[0], "refuses our login: 535 5.7.8 no … for …, listless one")
 
 
 @pytest.mark.parametrize(

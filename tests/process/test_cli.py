@@ -86,12 +86,15 @@ def test_from_a_list_to_a_message_that_everybody_got(folder: Folder) -> None:
     (folder.path / "body.htm").write_text("<p>Hello {{ first_name }}</p>", encoding="utf-8")
     written = ("--list", LIST, "--subject", "New lecture series", "--html", "body.htm")
     ref = folder.json("message", "create", *written, "--at", "now")["ref"]
-    assert folder.json("drain") == {"waiting": 0, "dead_letters": 0}
+    assert folder.json("drain") == {"waiting": 0, "dead_letters": 0, "test_mode": True}
     shown = folder.json("message", "show", ref)
     assert (shown["status"], shown["audience"], shown["sent"]) == ("completed", 120, 120)
     rows = list(csv.DictReader(io.StringIO(folder.run("message", "people", ref))))
     assert len({row["address"] for row in rows}) == 120
     assert {row["outcome"] for row in rows} == {"sent"}
+    assert "120/120 kept" in folder.run("message", "all")
+    for command in (["message", "show", ref], ["drain"]):
+        assert "kept in the test mailbox, not sent" in folder.run(*command)
     assert "can no longer be changed" in folder.run("message", "pause", ref, code=1)
     assert "Nobody" in folder.run("message", "retry", ref, code=1)
 

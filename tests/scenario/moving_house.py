@@ -164,7 +164,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         if act:
             await act(tables, ref)
     draft = await compose(storage, Draft(list_name=LIST, subject="Not yet", text="Later\n"), now)
-    await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce")
+    await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce", now)
     await subscribe.sign_up(storage, LIST, parse_address("asks@contoso.edu"), {}, now)
     await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 
 import pytest
 
 from postroom.domain.errors import NotFound
+from postroom.domain.trial import Trial, TrialState
 from postroom.domain.user import Role, User
 from postroom.flow import compose, subscribe, test_mail
 from postroom.flow.subscribe import Left
-from postroom.records import messages, users
+from postroom.records import messages, trials, users
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
@@ -40,7 +43,7 @@ async def test_a_test_goes_to_whoever_asked_and_to_nobody_else(town: Town) -> No
     await town.found_list()
     await town.join("bob")
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one")
+    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
     await town.open_sender()
     await town.sender_alone()
     assert town.arrived() == once_each(["ada"])
@@ -53,7 +56,7 @@ async def test_the_link_in_a_test_changes_nothing(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one")
+    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
     await town.open_sender()
     await town.sender_alone()
     link = str(parsed(town.sink.mails[0].content)["List-Unsubscribe"]).strip("<>")
@@ -68,7 +71,7 @@ async def test_two_tests_are_two_mails_and_one_test_is_one_whatever_happens(town
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
     for nonce in ("one", "two", "two"):  # the second “two” as after a crash
-        await test_mail.ask_for_test(town.storage, ref, ada.key, nonce)
+        await test_mail.ask_for_test(town.storage, ref, ada.key, nonce, town.clock.now())
     await town.open_sender()
     await town.sender_alone()
     names = [parsed(mail.content)["Message-ID"] for mail in town.sink.mails]
@@ -80,13 +83,13 @@ async def test_a_draft_edited_since_the_last_test_is_tested_anew(town: Town) -> 
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
     await town.open_sender()
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one")
+    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
     await town.sender_alone()
     found = await messages.find_live(town.storage.tables, ref)
     assert found
     revision = compose.Revision(html="<p>Second words</p>", text=None)
     await compose.edit(town.storage, ref, revision, found[1])
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "two")
+    await test_mail.ask_for_test(town.storage, ref, ada.key, "two", town.clock.now())
     await town.sender_alone()
     assert b"Second words" in town.sink.mails[-1].content
 
@@ -94,7 +97,7 @@ async def test_a_draft_edited_since_the_last_test_is_tested_anew(town: Town) -> 
 async def test_a_test_of_a_message_deleted_meanwhile_is_forgotten(town: Town) -> None:
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one")
+    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
     await compose.discard(town.storage, ref)
     await town.open_sender()
     await town.sender_alone()
@@ -112,4 +115,93 @@ async def test_an_item_that_says_nothing_goes_to_the_dead_letters(town: Town) ->
 
 async def test_a_message_that_is_not_there_cannot_be_tested(town: Town) -> None:
     with pytest.raises(NotFound):
-        await test_mail.ask_for_test(town.storage, "123456789012345678", "ada", "one")
+        await test_mail.ask_for_test(
+            town.storage, "123456789012345678", "ada", "one", town.clock.now()
+        )
+
+
+# --- What became of it --------------------------------------------------------------------------
+
+
+async def outcome(town: Town, ref: str, user: User) -> tuple[TrialState, str]:
+    found = await trials.find(town.storage.tables, ref, user.key)
+    assert found
+    return found.state, found.words
+
+
+async def asked(town: Town, name: str) -> tuple[str, User]:
+    """A test mail to somebody of that name, asked for."""
+    await town.found_list()
+    ref, user = await town.compose(), await writer(town, name)
+    await test_mail.ask_for_test(town.storage, ref, user.key, "one", town.clock.now())
+    return ref, user
+
+
+async def test_a_test_that_was_sent_says_so(town: Town) -> None:
+    ref, ada = await asked(town, "ada")
+    assert await outcome(town, ref, ada) == (TrialState.WAITING, "")
+    await town.open_sender()
+    await town.sender_alone()
+    state, words = await outcome(town, ref, ada)
+    assert state is TrialState.SENT
+    assert words.startswith("250 ")
+
+
+async def test_a_test_that_was_refused_says_so_in_the_servers_words(town: Town) -> None:
+    ref, user = await asked(town, "perm-fail")
+    await town.open_sender()
+    await town.sender_alone()
+    state, words = await outcome(town, ref, user)
+    assert state is TrialState.REFUSED
+    assert words.startswith("550 ")
+
+
+async def test_a_test_that_is_put_off_again_and_again_is_given_up_in_the_end(town: Town) -> None:
+    ref, user = await asked(town, "temp-fail")
+    await town.open_sender()
+    await town.sender_alone()
+    state, words = await outcome(town, ref, user)
+    assert state is TrialState.DEFERRED
+    assert words.startswith("450 ")
+    await town.live_through(3600, every_s=300)
+    assert (await outcome(town, ref, user))[0] is TrialState.GIVEN_UP
+
+
+async def test_a_test_waits_for_the_mail_server_as_long_as_it_takes(town: Town) -> None:
+    ref, ada = await asked(town, "ada")
+    greeting = town.sink.options.greeting
+    town.sink.options = replace(town.sink.options, greeting="421 4.3.2 later")
+    await town.open_sender()
+    await town.sender_alone()
+    assert await outcome(town, ref, ada) == (TrialState.WAITING, "")
+    town.sink.options = replace(town.sink.options, greeting=greeting)
+    await town.live_through(30, every_s=15)
+    assert (await outcome(town, ref, ada))[0] is TrialState.SENT
+
+
+async def test_the_outcome_of_an_older_test_is_not_told_of_a_newer_one(town: Town) -> None:
+    ref, ada = await asked(town, "ada")
+    newer = Trial(ref=ref, user=ada.key, nonce="two", asked_at=town.clock.now())
+    await trials.ask(town.storage.tables, newer)
+    await town.open_sender()
+    await town.sender_alone()
+    assert await trials.find(town.storage.tables, ref, ada.key) == newer
+
+
+async def test_a_test_of_a_message_that_is_gone_says_so(town: Town) -> None:
+    ref, ada = await asked(town, "ada")
+    await compose.discard(town.storage, ref)
+    await town.open_sender()
+    await town.sender_alone()
+    state, words = await outcome(town, ref, ada)
+    assert state is TrialState.UNWRITABLE
+    assert "no message" in words
+
+
+async def test_outcomes_are_forgotten_after_a_day(town: Town) -> None:
+    ref, ada = await asked(town, "ada")
+    now = town.clock.now()
+    await trials.forget_old(town.storage.tables, now + timedelta(hours=23))
+    assert await trials.find(town.storage.tables, ref, ada.key)
+    await trials.forget_old(town.storage.tables, now + timedelta(hours=25))
+    assert await trials.find(town.storage.tables, ref, ada.key) is None

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from postroom.bell import Bells
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.address import parse_address
+from postroom.domain.breaker import MailHealth
 from postroom.domain.delivery import Ledger, State
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
@@ -35,6 +36,7 @@ from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.storage.port import MAIL_QUEUE, Across, Claim, Storage
+from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
@@ -212,17 +214,21 @@ class Town:
         journals = FileJournals(self.folder / machine, owner)
         renderer = Renderer(storage, SITE, self.clock)
         turns = Turns(storage.tables, self.clock, owner, lanes=lanes, lease_s=LEASE_S)
+        health = MailHealth(f"127.0.0.1:{self.sink.port}")
         role = SenderRole(
             storage,
             self.clock,
             Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
             renderer,
-            PacedTransport(transport or self.transport(), turns, self.clock),
+            PacedTransport(
+                ObservedTransport(transport or self.transport(), health.note), turns, self.clock
+            ),
             journals,
             Bells(self.folder / "bells").listen("sender"),
             lanes=lanes,
             lease_s=LEASE_S,
             claim_s=CLAIM_S,
+            health=health,
         )
         await role.open()
         self.roles.append(role)

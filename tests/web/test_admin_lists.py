@@ -123,4 +123,4 @@ async def test_an_empty_house_offers_the_first_list(editor: Worker) -> None:
     await lists.start_deleting(editor.office.storage.tables, LIST)
     page = await editor.get("/admin/lists")
     assert "Make the first list" in page.text
-    assert "Make a list" in (await editor.get("/admin")).text
+    assert "Create a list" in (await editor.get("/admin")).text

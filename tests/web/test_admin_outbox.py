@@ -128,11 +128,11 @@ async def test_html_is_shown_only_inside_a_sandbox(owner: Worker) -> None:
 
 async def test_deleting_all_asks_first_and_leaves_nothing(owner: Worker) -> None:
     await keep(owner, 3)
-    assert "Delete every mail" in (await owner.get("/admin/outbox/empty")).text
+    assert "Delete every email" in (await owner.get("/admin/outbox/empty")).text
     assert "number 0" in (await owner.get("/admin/outbox")).text
     answer = await owner.post("/admin/outbox/empty")
     assert (answer.headers["location"], notice_in(answer)) == ("/admin/outbox", "emptied")
-    assert "No mail yet" in (await owner.get("/admin/outbox")).text
+    assert "No email yet" in (await owner.get("/admin/outbox")).text
     names, _ = await owner.office.storage.blobs.list("outbox/")
     assert names == []
 

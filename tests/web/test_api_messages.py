@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from postroom.domain.message import Status
+from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.flow import fan_out, schedule
-from postroom.records import batches, bodies, fates, messages
+from postroom.records import batches, bodies, fates, leases, messages
 from postroom.storage.port import Tables
 from tests.web.program import Program, problem
 
@@ -57,7 +58,8 @@ async def test_a_draft_is_written_and_shown_with_its_bodies(program: Program) ->
     assert response.headers["location"] == f"/api/v1/messages/{made['ref']}"
     assert (made["status"], made["due_at"], made["from"]) == ("draft", None, "a@contoso.edu")
     shown = await program.call("GET", response.headers["location"])
-    assert shown.json() == made | {"html": None, "text": "Hello {{ name }}"}
+    more: dict[str, Any] = {"html": None, "text": "Hello {{ name }}", "mail_server_troubles": []}
+    assert shown.json() == made | more
     assert shown.headers["etag"] == response.headers["etag"]
 
 
@@ -216,6 +218,23 @@ async def test_a_pending_message_goes_back_to_draft_unless_it_has_begun(program:
     begun = f"/messages/{await going_out(program, 1)}"
     refused = problem(await program.call("POST", f"{begun}/unschedule"), 409)
     assert "too late" in refused["detail"]
+
+
+async def test_a_message_that_waits_for_the_mail_server_says_why(program: Program) -> None:
+    path = f"/messages/{await going_out(program, 1)}"
+    shown = await program.get(path)
+    assert shown["mail_server_troubles"] == []
+    assert shown["test_mode"] is False
+    tables, now = program.storage.tables, program.clock.now()
+    trouble = Trouble(TroubleKind.LOGIN, "mail.contoso.edu:587", "535 no", now, now, 1)
+    name = leases.sender_lease("one")
+    assert await leases.hold(tables, name, "one", now=now, lease_s=30, mail_trouble=trouble)
+    [told] = (await program.get(path))["mail_server_troubles"]
+    assert told["kind"] == "login"
+    assert told["detail"] == "The mail server mail.contoso.edu:587 refuses our login: 535 no"
+    assert (told["senders"], told["running"]) == (1, 1)
+    await program.call("POST", f"{path}/pause")
+    assert (await program.get(path))["mail_server_troubles"] == []
 
 
 async def test_a_message_pauses_goes_on_and_is_cancelled(program: Program) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -14,14 +15,17 @@ from postroom.domain.import_job import Status as ImportStatus
 from postroom.domain.message import Books, Status
 from postroom.domain.subscriber import Gone
 from postroom.domain.texts import speaking
+from postroom.domain.trial import Trial, TrialState
+from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
 from postroom.flow import sign_in, subscribe
-from postroom.records import lists, messages
+from postroom.records import lists, messages, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages import TABS
 from postroom.web.admin.messages_watch import Progress, Sample
 from postroom.web.admin.overview import Gauge
+from postroom.web.mail_server import SharedTrouble
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -207,7 +211,12 @@ async def at_messages(visit: Visit) -> None:
     for body in ("", "{{ nobody"):
         await visit.post("/admin/messages/mail/preview", 200, **GOOD | {"body": body})
     path = await written(owner)
-    await visit.get(path)
+    for state in TrialState:
+        trial = Trial(ref=path.rpartition("/")[2], user=owner.user.key, nonce="n", asked_at=NOW)
+        told = msgspec.structs.replace(trial, state=state, words="550 5.1.1 mailbox unavailable")
+        await trials.ask(owner.office.storage.tables, msgspec.structs.replace(told, at=NOW))
+        await visit.get(path)
+        await visit.get(f"{path}/test/live")
     await visit.get(path, **{"as": "nobody"})
     await visit.get(f"{path}/look")
     await visit.get(f"{path}/delete")
@@ -268,6 +277,7 @@ async def at_the_outbox(visit: Visit) -> None:
     await test_admin_outbox.keep(visit.owner, 1)
     await visit.get("/admin/outbox")
     await visit.get("/admin/outbox/empty")
+    await visit.get("/admin/sending")
     path = await test_admin_outbox.first_path(visit.owner)
     for view in ("html", "text", "source"):
         await visit.get(path, view=view)
@@ -347,13 +357,26 @@ async def at_live_parts(visit: Visit) -> None:
     spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
     desk = spoken._app._app.state.desk
     with speaking(PSEUDO):
-        for progress in (Progress(going), Progress(going, samples)):
+        kept = msgspec.structs.replace(going, is_test=True)
+        stuck = Progress(kept, mail_troubles=tuple(every_trouble()))
+        for progress in (Progress(going), Progress(going, samples), stuck):
+            going = progress.message or going
             part = pages.part("messages/live.html", message=going, progress=progress, **shown)
             visit.read("live", part)
         seen = await overview.look(desk, overview.Gauges(desk))
         curves = tuple(Gauge(float(at), at, 1) for at in range(5))
-        seen = msgspec.structs.replace(seen, gauges=curves, going_out=[going], senders=2)
+        troubles = tuple(every_trouble())
+        seen = msgspec.structs.replace(
+            seen, gauges=curves, going_out=[going], senders=2, mail_troubles=troubles
+        )
         visit.read("live", pages.part("overview_live.html", overview=seen))
+
+
+def every_trouble() -> Iterator[SharedTrouble]:
+    for kind in TroubleKind:
+        trouble = Trouble(kind, "post.contoso.edu", "550 5.1.1 mailbox unavailable", NOW, NOW, 2)
+        yield SharedTrouble(trouble, 1, 2, is_tried=True)
+        yield SharedTrouble(trouble, 2, 2, is_tried=False)
 
 
 class Everybody:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.cli.output import (
+    KEPT_NOT_SENT,
     AsJson,
     csv_file,
     fields,
@@ -249,13 +250,15 @@ def _lines(message: Message) -> list[str]:
     data = message_data(message)
     if not message.books.doubts:
         del data["doubts"]
-    return fields(data)
+    del data["test_mode"]  # said as a sentence
+    lines = fields(data)
+    return [*lines, KEPT_NOT_SENT] if message.is_test else lines
 
 
 def _line(message: Message) -> str:
     books = message.books
     when = readable(message.due_at) if message.due_at else "no time yet"
-    counts = f"{books.sent:,}/{message.audience:,} sent"
+    counts = f"{books.sent:,}/{message.audience:,} {'kept' if message.is_test else 'sent'}"
     words = f"{message.ref}  {message.status:10}  {when:23}  {counts:20}"
     return f"{words}  {message.list_name}: {message.subject}"
 

@@ -20,6 +20,9 @@ from postroom.domain.errors import BadInput
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON value on standard output, nothing else.")
 ]
+KEPT_NOT_SENT = (
+    "Test mode: no mail server was set up, so its emails were kept in the test mailbox, not sent."
+)
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from postroom.wiring import Parts
 
 
+TEST_MODE = "Test mode: no mail server is set up, so emails are kept in the test mailbox, not sent."
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
 
 
@@ -47,9 +48,10 @@ def web(supervised: Supervised = False) -> None:
 
 def drain(as_json: AsJson = False) -> None:
     """Do everything that is due, then exit."""
-    from postroom import roles
+    from postroom import roles, wiring
 
-    in_loop(roles.drain(load_settings()))
+    settings = load_settings()
+    in_loop(roles.drain(settings))
     rest = work(_look_around)
     if rest.is_anything_due:
         tell("Interrupted: something is still due. Run it again.")
@@ -60,8 +62,10 @@ def drain(as_json: AsJson = False) -> None:
         rest.waiting,
     )
     later = waiting if rest.waiting else ""
-    data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters}
-    show(data, as_json, f"Nothing else is due now{later}.")
+    is_test = not wiring.leaves_the_machine(settings)
+    data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters, "test_mode": is_test}
+    lines = [f"Nothing else is due now{later}.", *([TEST_MODE] if is_test else [])]
+    show(data, as_json, *lines)
 
 
 def serve() -> None:

@@ -113,6 +113,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0  # how often queuing was entered again: the restart flag of its items
     revive: Revive = Revive.NOTHING
     decision: int = 0  # counts what people decided to revive: a ledger follows each one once
+    is_test: bool = False  # sent in test mode: mails counted as sent are kept in the test mailbox
     is_expiring: bool = False  # archived and past its age: being deleted, never to come back
     # Books of ledger groups that are closed, so that a report reads only the others.
     folded: str = "0"  # hexadecimal bitmap of groups
@@ -146,6 +147,7 @@ def message_data(message: Message) -> dict[str, Any]:
         "on_doubt": message.on_doubt,
         "audience": message.audience,
         **msgspec.structs.asdict(message.books),
+        "test_mode": message.is_test,
         "created_at": message.created_at,
         "due_at": message.due_at,
         "completed_at": message.completed_at,

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.trouble import Fault
+
 WORDS_CHARS_MAX = 200  # of a server's reply: enough to read, small enough for a ledger row
 
 
@@ -29,6 +31,7 @@ class Deferred(msgspec.Struct, frozen=True, tag="deferred"):
     words: str = ""
     scope: Scope = Scope.ADDRESS
     reached: bool = True  # the server answered for this very mail; else it never got that far
+    fault: Fault | None = None  # why no session could be opened; else the words tell
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="rejected"):

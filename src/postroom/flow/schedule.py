@@ -61,7 +61,9 @@ async def due_message(tables: Tables, entry: DueEntry, agenda: Agenda, now: date
     return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found, entry)
 
 
-async def start(tables: Tables, message: Message, etag: str, now: datetime) -> None:
+async def start(
+    tables: Tables, message: Message, etag: str, now: datetime, *, is_test: bool = False
+) -> None:
     """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile.
 
     Before that, the list's log of departures says when it began (records/departures.py). Dying in
@@ -70,7 +72,7 @@ async def start(tables: Tables, message: Message, etag: str, now: datetime) -> N
     await subscribers.mark_departures(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
-        message, status=Status.QUEUING, queuing_at=now, expected=expected
+        message, status=Status.QUEUING, queuing_at=now, expected=expected, is_test=is_test
     )
     await messages.replace(tables, started, etag)
 

@@ -1,22 +1,26 @@
 """Beside the path, test mail: mail a message to a user alone, to be looked at before it goes out.
 
 Before: a user asked for it, and an item stands on the subscribe queue.
-After: the user has the mail, with “[Test]” before its subject and a link that changes nothing.
+After: the user has the mail, with “[Test]” before its subject and a link that changes nothing; a
+row tells the page where it was asked for what became of it.
 Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
+from postroom.clock import Clock
 from postroom.domain.address import Address, parse_address
-from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message
-from postroom.domain.outcome import Outcome
+from postroom.domain.outcome import Outcome, clip
 from postroom.domain.retry import RetryRules
+from postroom.domain.trial import Trial, TrialState, state_after
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
-from postroom.records import messages, users
+from postroom.records import messages, trials, users
 from postroom.records.rows import Unreadable
 from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
 from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
@@ -29,14 +33,17 @@ class Writer(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
 
 
-async def ask_for_test(storage: Storage, ref: str, user_key: str, nonce: str) -> None:
+async def ask_for_test(
+    storage: Storage, ref: str, user_key: str, nonce: str, now: datetime
+) -> None:
     """A sender takes it from there. NotFound if there is no such message."""
     await messages.read(storage.tables, ref)
+    await trials.ask(storage.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=now))
     await storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
 
 
 async def mail_test(
-    storage: Storage, claim: Claim, lane: Lane, writer: Writer, permit: Permit
+    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock, permit: Permit
 ) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nothing to mail."""
     try:
@@ -45,27 +52,29 @@ async def mail_test(
         await bury(storage.queues, claim)
         return None
     if claim.taken > TAKES_MAX:  # it ended its sender every time
+        await trials.note(storage.tables, item, TrialState.GIVEN_UP, "", clock.now())
         await bury(storage.queues, claim)
         return None
-    mail = await _written(storage, item, writer)
-    if mail is None:
+    try:
+        mail = await _written(storage, item, writer)
+    except (PostroomError, Unreadable) as error:
+        await trials.note(
+            storage.tables, item, TrialState.UNWRITABLE, clip(str(error)), clock.now()
+        )
         await complete(storage.queues, claim)
         return None
     if wait_s := await permit.wait_s(mail.recipient):
         await start_over(storage.queues, claim, wait_s)
         return None
     [outcome] = await lane.send([mail], permit)
+    if state := state_after(outcome, is_last=claim.taken >= TAKES_MAX):
+        await trials.note(storage.tables, item, state, outcome.words, clock.now())
     await conclude(storage.queues, claim, outcome, RULES)
     return outcome
 
 
-async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail | None:
-    """None if the message or the user is gone meanwhile, or cannot be read."""
-    try:
-        message = await messages.find(storage.tables, item.ref)
-        user = await users.find(storage.tables, item.user)
-        if message is None or user is None:
-            return None
-        return await writer.trial(message, parse_address(user[0].address), item.nonce)
-    except (BadInput, NotFound, Unreadable):
-        return None
+async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail:
+    """NotFound if the message or the user is gone meanwhile."""
+    message = await messages.read(storage.tables, item.ref)
+    user, _etag = await users.read(storage.tables, item.user)
+    return await writer.trial(message, parse_address(user.address), item.nonce)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.clock import Clock
+from postroom.domain.trouble import Trouble
 from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Conflict, Tables, Troubles, Unavailable, Within
 
@@ -35,6 +36,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime
     lasts_s: float = 0.0  # from its last renewal
     troubles: Troubles = NO_TROUBLES  # of its holder with storage, for people to see
+    mail_trouble: Trouble | None = None  # what keeps a sender from sending, for people to see
     etag: str = ""  # as it stands in storage
 
     def is_held(self, now: datetime) -> bool:
@@ -51,6 +53,7 @@ async def hold(
     lease_s: float,
     kept: Lease | None = None,
     troubles: Troubles = NO_TROUBLES,
+    mail_trouble: Trouble | None = None,
     sightings: Sightings | None = None,
     is_dead: Callable[[str], bool] = lambda owner: False,
 ) -> Lease | None:
@@ -72,6 +75,7 @@ async def hold(
         expires_at=now + timedelta(seconds=lease_s),
         lasts_s=lease_s,
         troubles=troubles,
+        mail_trouble=mail_trouble,
     )
     try:
         return await _write(tables, lease, known)
@@ -130,6 +134,11 @@ def senders_among(held: Iterable[Lease]) -> int:
     return sum(lease.name.startswith(_SENDER) for lease in held)
 
 
+def mail_troubles_among(held: Iterable[Lease]) -> list[Trouble]:
+    """What living senders have met at the mail server, one a sender in trouble."""
+    return [lease.mail_trouble for lease in held if lease.mail_trouble]
+
+
 async def living_senders(tables: Tables, now: datetime) -> int:
     return senders_among(await living(tables, now))
 
@@ -148,7 +157,9 @@ async def give_up(tables: Tables, lease: Lease) -> None:
     if known is None or known.owner != lease.owner:
         return
     never = datetime.fromtimestamp(0, lease.expires_at.tzinfo)
-    ended = msgspec.structs.replace(known, expires_at=never, troubles=NO_TROUBLES, etag="")
+    ended = msgspec.structs.replace(
+        known, expires_at=never, troubles=NO_TROUBLES, mail_trouble=None, etag=""
+    )
     with contextlib.suppress(Conflict):  # somebody else has it already
         await _write(tables, ended, known)
 

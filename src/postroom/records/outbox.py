@@ -44,8 +44,14 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:
-        raise NotFound(_("There is no such mail in the outbox."))
+        raise NotFound(_("There is no such email in the test mailbox."))
     return _of_row(row), source
+
+
+async def count(tables: Tables, *, most: int) -> int:
+    """How many; counted up to one more than `most`."""
+    rows, _more = await first_rows(tables, TABLE, Within(PARTITION), limit=most + 1)
+    return len(rows)
 
 
 async def is_empty(tables: Tables) -> bool:
@@ -63,7 +69,7 @@ async def delete_newest(storage: Storage, *, limit: int) -> int:
 
 def _checked(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise NotFound(_("There is no such mail in the outbox."))
+        raise NotFound(_("There is no such email in the test mailbox."))
     return key
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import structlog
@@ -32,8 +33,17 @@ def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(
         name
         for name, hint in get_type_hints(kind).items()
-        if get_origin(hint) is dict or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))
+        if get_origin(hint) is dict or any(map(_is_struct, _choices(hint)))
     )
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The struct in `Struct | None`."""
+    return get_args(hint) if get_origin(hint) is UnionType else (hint,)
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def to_properties(struct: msgspec.Struct) -> dict[str, Value]:

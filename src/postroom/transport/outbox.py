@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
+from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.storage.port import Storage, StorageError, Value
 from postroom.transport.port import Mail, Watch
 
@@ -48,8 +49,9 @@ class OutboxLane:
             await self._storage.tables.upsert(TABLE, PARTITION, name, row)
         except StorageError as error:
             words = f"the outbox cannot be written: {error}"
-            return Deferred(words, Scope.PROVIDER, reached=False)
-        return Sent("kept in the outbox")
+            fault = Fault(TroubleKind.OUTBOX, one_line(str(error)))
+            return Deferred(words, Scope.PROVIDER, reached=False, fault=fault)
+        return Sent("kept in the test mailbox")
 
     async def close(self) -> None:
         return

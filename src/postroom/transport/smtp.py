@@ -143,7 +143,7 @@ class SmtpLane:
             try:
                 connection = await self._fit_connection()
             except Unavailable as trouble:
-                slice_.defer_waiting(str(trouble))
+                slice_.defer_waiting(str(trouble), trouble.fault)
                 return
             answered = slice_.answered
             exchange = await connection.carry(slice_, self._mails_max, self._window)

@@ -17,6 +17,7 @@ from postroom.domain.outcome import (
     Unknown,
     clip,
 )
+from postroom.domain.trouble import ABOUT_OUR_ACCOUNT
 
 CLOSING = 421  # "Service not available, closing transmission channel": may answer any command
 
@@ -59,7 +60,6 @@ TEMPORARY: dict[str, Outcome] = {
 }
 
 # Without a usable enhanced code. Bare codes say little, so only the plain cases are listed.
-ABOUT_OUR_ACCOUNT = frozenset({454, 530, 534, 535, 538})  # AUTH and TLS, RFC 4954 and 3207
 BASIC: dict[tuple[int, Stage], Outcome] = {
     (452, Stage.MAIL): WAIT_FOR_RELAY,
     (452, Stage.CONTENT): WAIT_FOR_RELAY,

@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import re
 import socket
 import ssl
 
-from postroom.domain.outcome import clip
+from postroom.domain.trouble import (
+    Fault,
+    TroubleKind,
+    fault_of_error,
+    fault_of_words,
+    one_line,
+    sentence,
+)
 from postroom.transport.smtp_config import SmtpConfig, Tls
 from postroom.transport.smtp_envelope import Offers, parse_offers
-from postroom.transport.smtp_protocol import LineBroken, Reply, SmtpProtocol
+from postroom.transport.smtp_protocol import CLOSED, LineBroken, Reply, SmtpProtocol
 
 READY = 220
 OK = 250
@@ -20,7 +28,11 @@ CHALLENGE = 334
 
 
 class Unavailable(Exception):
-    """The server cannot be used now; the words say why, and never hold the password."""
+    """The server cannot be used now; the fault says why, and never holds user or password."""
+
+    def __init__(self, config: SmtpConfig, fault: Fault) -> None:
+        super().__init__(str(sentence(fault.kind, config.server, fault.words)))
+        self.fault = fault
 
 
 def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
@@ -47,7 +59,7 @@ async def open_session(
         if config.username:
             await _log_in(line, config, offers)
     except LineBroken as broken:
-        raise Unavailable(f"{config.server} is not ready: {broken}") from None
+        raise Unavailable(config, fault_of_words(str(broken))) from None
     except BaseException:
         line.hang_up("the session could not be opened")
         raise
@@ -66,14 +78,14 @@ async def _connect(config: SmtpConfig, context: ssl.SSLContext | None) -> SmtpPr
                 server_hostname=config.host if context else None,
             )
     except (OSError, UnicodeError) as error:
-        raise Unavailable(f"cannot connect to {config.server}: {_words(error)}") from None
+        raise Unavailable(config, fault_of_error(error)) from None
     return line
 
 
 async def _greeting(line: SmtpProtocol, config: SmtpConfig) -> None:
     greeting = await line.reply(config.timeouts.greeting_s)
     if greeting.code != READY:
-        raise Unavailable(f"{config.server} takes no mail now: {greeting.words}")
+        raise Unavailable(config, fault_of_words(greeting.words))
 
 
 async def _hello(line: SmtpProtocol, config: SmtpConfig) -> Offers:
@@ -84,7 +96,7 @@ async def _hello(line: SmtpProtocol, config: SmtpConfig) -> Offers:
     if reply.code >= 500:
         reply = await line.command(b"HELO %b\r\n" % name, config.timeouts.command_s)
     if reply.code != OK:
-        raise Unavailable(f"{config.server} refuses our greeting: {reply.words}")
+        raise Unavailable(config, fault_of_words(reply.words))
     return Offers()
 
 
@@ -101,15 +113,14 @@ async def _start_tls(
     line: SmtpProtocol, config: SmtpConfig, context: ssl.SSLContext, offers: Offers
 ) -> None:
     if not offers.starttls:
-        raise Unavailable(
-            f"{config.server} does not offer STARTTLS; if mail may travel in clear, say tls=none"
-        )
+        raise Unavailable(config, Fault(TroubleKind.NO_STARTTLS))
     reply = await line.command(b"STARTTLS\r\n", config.timeouts.command_s)
     if reply.code != READY:
-        raise Unavailable(f"{config.server} refuses STARTTLS: {reply.words}")
+        raise Unavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
     if not line.quiet:
         # Words in clear that would pass as said under TLS are an attack (RFC 3207, 4).
-        raise Unavailable(f"{config.server} spoke between STARTTLS and TLS; not trusted")
+        spoke = "the server spoke between STARTTLS and TLS"
+        raise Unavailable(config, Fault(TroubleKind.TLS, spoke))
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(config.timeouts.connect_s):
@@ -117,28 +128,28 @@ async def _start_tls(
                 line.transport, line, context, server_hostname=config.host
             )
     except OSError as error:  # a timeout is one
-        raise Unavailable(f"no TLS with {config.server}: {_words(error)}") from None
+        raise Unavailable(config, _tls_fault(error)) from None
     if transport is None:
-        raise Unavailable(f"no TLS with {config.server}: the connection closed")
+        raise Unavailable(config, Fault(TroubleKind.TLS, CLOSED))
     line.secure(transport)
 
 
 async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: Offers) -> None:
     if not _is_private(line):
-        raise Unavailable(f"the line to {config.server} is not private; no password goes over it")
+        raise Unavailable(config, Fault(TroubleKind.UNPROTECTED))
     user, password = config.username.encode(), config.password.encode()
     if "PLAIN" in offers.auth:
         secrets = [b"AUTH PLAIN " + base64.b64encode(b"\0%b\0%b" % (user, password))]
     elif "LOGIN" in offers.auth:
         secrets = [b"AUTH LOGIN", base64.b64encode(user), base64.b64encode(password)]
     else:
-        raise Unavailable(f"{config.server} offers neither AUTH PLAIN nor AUTH LOGIN")
+        raise Unavailable(config, Fault(TroubleKind.NO_LOGIN))
     for secret in secrets:
         reply = await line.command(secret + b"\r\n", config.timeouts.command_s)
         if reply.code != CHALLENGE:
             break
     if reply.code != LOGGED_IN:
-        raise Unavailable(f"{config.server} refuses the login: {_without(secrets, reply, config)}")
+        raise Unavailable(config, Fault(TroubleKind.LOGIN, _without(secrets, reply, config)))
 
 
 def _is_private(line: SmtpProtocol) -> bool:
@@ -149,15 +160,16 @@ def _is_private(line: SmtpProtocol) -> bool:
 
 
 def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
-    """The server's words, unless it repeats what we said to it."""
+    """The server's words without the user, unless it repeats a secret."""
     hidden = [config.password.encode(), *(secret.split()[-1] for secret in secrets)]
-    repeated = any(secret in reply.text for secret in hidden)
-    return str(reply.code) if repeated else reply.words
+    if any(secret in reply.text for secret in hidden):
+        return str(reply.code)
+    user = re.compile(rf"(?<!\w){re.escape(config.username)}(?!\w)")
+    return one_line(user.sub("…", reply.words))
 
 
-def _words(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
-    return clip(str(error) or type(error).__name__)
+def _tls_fault(error: OSError) -> Fault:
+    """An error that is not OpenSSL's own: the connection ended in the middle of the handshake."""
+    fault = fault_of_error(error)
+    is_other = fault.kind in (TroubleKind.CONNECT, TroubleKind.SILENT)
+    return Fault(TroubleKind.TLS, fault.words or "no answer in time") if is_other else fault

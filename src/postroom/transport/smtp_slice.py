@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, clip
+from postroom.domain.trouble import Fault
 from postroom.transport.port import Mail, Watch
 
 TRIES_MAX = 2  # connections that may break on a mail before it steps aside
@@ -58,8 +59,8 @@ class Slice:
             self.waiting.appendleft(index)
             self.watch.returned((self.mails[index].position,))
 
-    def defer_waiting(self, words: str) -> None:
-        outcome = Deferred(clip(words), Scope.PROVIDER, reached=False)
+    def defer_waiting(self, words: str, fault: Fault | None = None) -> None:
+        outcome = Deferred(clip(words), Scope.PROVIDER, reached=False, fault=fault)
         while self.waiting:
             self.settle(self.waiting.popleft(), outcome)
 

@@ -35,7 +35,9 @@ class Desk:
     site: Site
     trusted_proxies: Networks = ()  # whose word on the caller's address is taken
     admin_networks: Networks = ()  # where the admin pages are shown; empty: everywhere
-    has_outbox: bool = False  # mails go to the outbox, so it has a page
+    has_outbox: bool = False  # test mode: mails go to the outbox, the test mailbox of the pages
+    has_kept_mails: bool = False  # when the web started: they can be read and deleted
+    mail_server: str = ""  # host:port; empty in test mode
     data: Path = Path("data")  # what belongs to this machine alone: files on their way in
 
     @property
@@ -47,6 +49,19 @@ class Desk:
 
     def wake_scheduler(self) -> None:
         self.bells.ring(SCHEDULER_BELL)
+
+
+class KeptMails:
+    """Whether this web has seen the test mailbox emptied."""
+
+    is_emptied = False
+
+
+def has_mailbox(request: Request) -> bool:
+    """Whether the test mailbox is in the menu: in test mode, and until it was emptied."""
+    desk = desk_of(request)
+    is_left = desk.has_kept_mails and not one_per_app(request.app, KeptMails).is_emptied
+    return desk.has_outbox or is_left
 
 
 def desk_of(request: Request) -> Desk:

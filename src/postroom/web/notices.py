@@ -45,7 +45,7 @@ NOTICES = {
     "cancelled": _("Cancelled. Nobody else will get this message."),
     "retrying": _("Sending again to everybody it failed for."),
     "decided": _("Decided."),
-    "test-sent": _("The test mail is on its way."),
+    "test-sent": _("Test mail requested. The result appears below the button."),
     "copied": _("This is the copy. The original is unchanged."),
     "not-editable": _("This message can no longer be edited: sending has begun."),
     "emptied": _("Emptied."),

@@ -15,12 +15,12 @@ from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
 from postroom.domain.texts import Text, _
-from postroom.web.desk import desk_of
+from postroom.web.desk import desk_of, has_mailbox
 from postroom.web.forms import new_token
 from postroom.web.notices import clear, go, notice_for
 from postroom.web.texts import pages
 from postroom.web.visitor import Visitor
-from postroom.web.words import STATES, size, time_text, word
+from postroom.web.words import STATES, size, states, time_text, word
 
 __all__ = ["Entry", "go", "number", "part", "show", "show_bare"]
 
@@ -39,7 +39,7 @@ MENU = [
     Entry("/admin/lists", _("Lists"), "list"),
     Entry("/admin/subscribers", _("Subscribers"), "users"),
     Entry("/admin/messages", _("Messages"), "mail"),
-    Entry("/admin/outbox", _("Outbox"), "inbox", "editor"),
+    Entry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     Entry("/admin/limits", _("Limits"), "gauge"),
     Entry("/admin/keys", _("Access keys"), "key", "owner"),
     Entry("/admin/users", _("Users"), "users", "owner"),
@@ -80,9 +80,8 @@ def _render(request: Request, template: str, **values: object) -> str:
     desk = desk_of(request)
     return _pages.get_template(f"admin/{template}").render(
         path=request.url.path,
-        menu=[entry for entry in MENU if desk.has_outbox or entry.path != "/admin/outbox"],
-        now=desk.clock.now(),
-        **values,
+        menu=[each for each in MENU if has_mailbox(request) or each.path != "/admin/outbox"],
+        **{"now": desk.clock.now(), "is_test_mode": desk.has_outbox, **values},
     )
 
 
@@ -97,6 +96,13 @@ def moment(at: datetime | None, otherwise: str = "–") -> Markup:
     instant = at.astimezone(UTC)
     words = instant.strftime("%Y-%m-%d %H:%M UTC")
     return Markup('<time datetime="{}" data-moment>{}</time>').format(instant.isoformat(), words)
+
+
+def until(at: datetime) -> Markup:
+    """A time to the second, which the script shows as the time left."""
+    instant = at.astimezone(UTC)
+    words = _("at {time} UTC", time=instant.strftime("%H:%M:%S"))
+    return Markup('<time datetime="{}" data-until>{}</time>').format(instant.isoformat(), words)
 
 
 def share(part_: int, whole: int, width: float = 1000.0) -> str:
@@ -114,7 +120,12 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
     )
 
 
-_pages.filters |= {"number": number, "moment": moment}
+_pages.filters |= {"number": number, "moment": moment, "until": until}
 _pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
-_pages.globals |= {"STATES": STATES, "subscription": subscription, "time_text": time_text}
+_pages.globals |= {
+    "STATES": STATES,
+    "states": states,
+    "subscription": subscription,
+    "time_text": time_text,
+}

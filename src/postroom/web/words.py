@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.domain import access_key, consent, import_job, message, subscriber, user
 from postroom.domain.due_time import in_zone, known_zone
+from postroom.domain.message import Message
 from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
@@ -31,6 +32,7 @@ STATES = [
     ("held", pgettext("deliveries are", "held, to decide")),
     ("skipped", pgettext("deliveries are", "skipped")),
 ]
+_KEPT = pgettext("deliveries are", "kept, not sent")
 _KIB = 1024
 _DAYS = [
     pgettext("day of the week", "Mon"),
@@ -59,6 +61,13 @@ _MONTHS = [
 
 def word(stored: StrEnum) -> Text:
     return _WORDS[type(stored), stored]
+
+
+def states(message: Message) -> list[tuple[str, Text]]:
+    """Of its books: mails sent in test mode are called what they are."""
+    if not message.is_test:
+        return STATES
+    return [(name, _KEPT if name == "sent" else title) for name, title in STATES]
 
 
 def size(in_bytes: int) -> Text:

@@ -17,7 +17,9 @@ from postroom.web.admin import (
     outbox,
     overview,
     person,
+    sending,
     subscribers,
+    test_mails,
     users,
 )
 from postroom.web.visitor import ADMIN
@@ -33,6 +35,8 @@ MODULES = (
     messages,
     messages_send,
     messages_watch,
+    test_mails,
+    sending,
     outbox,
     limits,
     keys,

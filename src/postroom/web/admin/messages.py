@@ -29,6 +29,7 @@ from postroom.web.admin.messages_check import Looked, Written, find_person, look
 from postroom.web.admin.messages_watch import Progress, has_fresh_books, progress_of
 from postroom.web.admin.messages_write import drafted
 from postroom.web.admin.subscribers import list_choices
+from postroom.web.admin.test_mails import test_outcome
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, list_named, posted
 from postroom.web.letter import framed
@@ -150,6 +151,7 @@ async def _to_check(
         form=form,
         looked=looked,
         chosen=request.query_params.get("as", ""),
+        **await test_outcome(request, visitor, message.ref),
     )
 
 

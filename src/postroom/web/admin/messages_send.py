@@ -283,7 +283,8 @@ async def send_test(request: Request, visitor: Editor, ref: str) -> Response:
     if not _may_test(request, desk, visitor):
         form = Form(mistake=_("That were many test mails within an hour: wait a little."))
         return await details(request, visitor, message, form, 429)
-    await test_mail.ask_for_test(desk.storage, ref, visitor.user.key, new_guid())
+    now = desk.clock.now()
+    await test_mail.ask_for_test(desk.storage, ref, visitor.user.key, new_guid(), now)
     desk.wake_senders()
     return go(f"/admin/messages/{ref}", "test-sent")
 

@@ -14,12 +14,13 @@ from starlette.responses import Response
 
 from postroom.clock import Clock
 from postroom.domain.delivery import State
-from postroom.domain.message import Message, Status
+from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.texts import Text, _
 from postroom.flow import report
 from postroom.records import batches, messages
 from postroom.storage.port import Tables
 from postroom.web.desk import Desk, desk_of
+from postroom.web.mail_server import SharedTrouble, troubles_now
 from postroom.web.pages import number, part
 from postroom.web.pulse import News, Pulse, Pulses, pulses_of, stream
 from postroom.web.visitor import Viewer, Visitor
@@ -51,6 +52,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     message: Message | None
     samples: tuple[Sample, ...] = ()
+    mail_troubles: tuple[SharedTrouble, ...] = ()  # if it waits for the mail server
     waiting: Waiting = Waiting()
 
     @property
@@ -143,7 +145,7 @@ class Meter:
         message = row if is_counted else await report.books_of(self._tables, row)
         self._note(now_s, message.books.total - message.books.open)
         waiting = await waiting_of(self._tables, message, now_s)
-        return Progress(message, tuple(self._samples), waiting)
+        return Progress(message, tuple(self._samples), waiting=waiting)
 
     def _note(self, at: float, done: int) -> None:
         self._samples.append(Sample(at, done))
@@ -182,12 +184,22 @@ async def progress_of(pulses: Pulses, desk: Desk, message: Message) -> Progress:
     if isinstance(watched, Progress) and watched.message:
         return watched
     tables = desk.storage.tables
+    troubles = await _troubles(pulses, desk, message)
     if not has_fresh_books(message):
         # By status and round: what somebody has just done with the message shows at once.
         name = f"{message.ref} {message.status} {message.restarts}"
         message = await pulses.glance(name, partial(report.books_of, tables, message))
     waiting = await waiting_of(tables, message, desk.clock.now().timestamp())
-    return Progress(message, waiting=waiting)
+    return Progress(message, waiting=waiting, mail_troubles=troubles)
+
+
+async def _troubles(
+    pulses: Pulses, desk: Desk, message: Message | None
+) -> tuple[SharedTrouble, ...]:
+    """What keeps a message waiting that is going out, or about to."""
+    if message is None or message.status not in GOING_OUT | {Status.PENDING}:
+        return ()
+    return await troubles_now(pulses, desk)
 
 
 @router.get("/{ref}/live")
@@ -196,7 +208,14 @@ async def live(request: Request, visitor: Viewer, ref: str) -> Response:
     await messages.read(desk.storage.tables, ref)
 
     def new_pulse() -> Pulse[Progress]:
-        return Pulse(Meter(desk.storage.tables, desk.clock, ref).read, desk.clock)
+        meter, pulses = Meter(desk.storage.tables, desk.clock, ref), pulses_of(request)
+
+        async def read() -> Progress:
+            found = await meter.read()
+            troubles = await _troubles(pulses, desk, found.message)
+            return msgspec.structs.replace(found, mail_troubles=troubles)
+
+        return Pulse(read, desk.clock)
 
     def render(now: Progress, before: Progress | None) -> News:
         return news(now, before, visitor)
@@ -224,7 +243,7 @@ def news(now: Progress, before: Progress | None, visitor: Visitor) -> News:
 
 
 def _shown(progress: Progress) -> tuple[object, ...]:
-    return progress.message, round(progress.rate), progress.waiting
+    return progress.message, round(progress.rate), progress.waiting, progress.mail_troubles
 
 
 def _acted_on(progress: Progress) -> tuple[object, ...]:

@@ -8,13 +8,15 @@ from typing import Annotated, Any
 from fastapi import Path
 
 from postroom.domain.errors import NotFound
-from postroom.domain.message import Message, OnDoubt, Status
+from postroom.domain.message import GOING_OUT, Message, OnDoubt, Status
 from postroom.domain.texts import _
-from postroom.records import messages
+from postroom.domain.trouble import TroubleKind
+from postroom.records import leases, messages
 from postroom.web.api import described
-from postroom.web.api.described import NUMBER, TEXT, TIME, TIME_OR_NONE, object_of
+from postroom.web.api.described import NUMBER, TEXT, TIME, TIME_OR_NONE, TRUTH, object_of
 from postroom.web.api.gate import Caller
 from postroom.web.api.problems import Refused
+from postroom.web.mail_server import shared_troubles
 
 Ref = Annotated[str, Path(description="The ref of a message.", examples=["634852858215726983"])]
 
@@ -27,14 +29,32 @@ _PROPERTIES: dict[str, Any] = {
     "from": TEXT,
     "on_doubt": {"type": "string", "enum": list(OnDoubt)},
     **dict.fromkeys(_COUNTS, NUMBER),
+    "test_mode": TRUTH,
     "created_at": TIME,
     "due_at": TIME_OR_NONE,
     "completed_at": TIME_OR_NONE,
 }
 _BODY = {"type": ["string", "null"]}
+_TROUBLE = object_of(
+    {
+        "kind": {"type": "string", "enum": list(TroubleKind)},
+        "detail": TEXT,
+        "since": TIME,
+        "next_try_at": TIME,
+        "senders": NUMBER,
+        "running": NUMBER,
+    }
+)
+_TROUBLES = {
+    "type": "array",
+    "items": _TROUBLE,
+    "description": "What keeps the mail server from taking a message that is going out: reported "
+    "by `senders` of the `running` senders.",
+}
 MESSAGE = described.named("Message", object_of(_PROPERTIES))
 WHOLE_MESSAGE = described.named(
-    "MessageWithBodies", object_of(_PROPERTIES | {"html": _BODY, "text": _BODY})
+    "MessageWithBodies",
+    object_of(_PROPERTIES | {"mail_server_troubles": _TROUBLES, "html": _BODY, "text": _BODY}),
 )
 MESSAGE_PAGE = described.page_of("MessagePage", MESSAGE)
 
@@ -46,14 +66,34 @@ EXAMPLE: dict[str, Any] = {
     "from": "History Department <donotreply@contoso.edu>",
     "on_doubt": "resend",
     **dict.fromkeys(_COUNTS, 0),
+    "test_mode": False,
     "created_at": "2026-11-15T09:00:00Z",
     "due_at": "2120-01-01T08:00:00Z",
     "completed_at": None,
 }
 WHOLE_EXAMPLE = EXAMPLE | {
+    "mail_server_troubles": [],
     "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
     "text": None,
 }
+
+
+async def mail_server_troubles(caller: Caller, message: Message) -> list[dict[str, Any]]:
+    """None of a message that does not wait for the mail server."""
+    if message.status not in GOING_OUT:
+        return []
+    alive = await leases.living(caller.tables, caller.now)
+    return [
+        {
+            "kind": each.trouble.kind,
+            "detail": str(each.trouble.sentence),
+            "since": each.trouble.since,
+            "next_try_at": each.trouble.next_try_at,
+            "senders": each.senders,
+            "running": each.running,
+        }
+        for each in shared_troubles(alive, caller.now)
+    ]
 
 
 async def known_message(caller: Caller, ref: str) -> tuple[Message, str]:

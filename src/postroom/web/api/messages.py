@@ -44,6 +44,7 @@ from postroom.web.api.message_shown import (
     WHOLE_MESSAGE,
     Ref,
     known_message,
+    mail_server_troubles,
 )
 from postroom.web.api.problems import ApiRoute, Refused
 from postroom.web.api.versions import Seen
@@ -263,7 +264,9 @@ async def _look(caller: Caller, ref: str) -> Seen:
     message, etag = await known_message(caller, ref)
     counted = await report.books_of(caller.tables, message)
     html, text = await _bodies(caller, message)
-    return Seen(message_data(counted) | {"html": html, "text": text}, etag)
+    troubles = await mail_server_troubles(caller, message)
+    shown = message_data(counted) | {"mail_server_troubles": troubles}
+    return Seen(shown | {"html": html, "text": text}, etag)
 
 
 async def _bodies(caller: Caller, message: Message) -> tuple[str | None, str | None]:

@@ -18,6 +18,15 @@
     }
   };
 
+  // The time left until then, counted down.
+  const ahead = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
+  const countDown = () => {
+    for (const time of document.querySelectorAll("time[data-until]")) {
+      const left = Math.max(0, Math.round((new Date(time.dateTime) - Date.now()) / 1000));
+      time.textContent = ahead.format(left, "second");
+    }
+  };
+
   // A field that wants to know the reader's zone.
   const fillZones = (root) => {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -57,6 +66,8 @@
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
       const span = data[0].at(-1) - data[0][0];
       const times = (_, at) => at.map((s) => (span > 180 ? minute : second).format(new Date(s * 1000)));
+      // Nobody has seen a quarter of a sender.
+      const whole = "whole" in place.dataset ? { incrs: [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((zeros) => one * 10 ** zeros)).sort((a, b) => a - b) } : {};
       new uPlot({
         width: place.clientWidth,
         height: place.clientHeight || 176,
@@ -65,7 +76,7 @@
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
         axes: [
           { ...axis, size: 28, space: 90, values: times },
-          { ...axis, size: 52, space: 28, values: (_, at) => at.map((number) => round.format(number)) },
+          { ...axis, size: 52, space: 28, ...whole, values: (_, at) => at.map((number) => round.format(number)) },
         ],
         series: [{}, { stroke: colour("--green"), width: 2, fill: colour("--green-pale"), points: { show: false } }],
       }, data, place);
@@ -114,7 +125,8 @@
     }
   };
 
-  const liven = (root) => { localise(root); sayTimes(); fillZones(root); draw(root); offerCopies(root); };
+  const liven = (root) => { localise(root); sayTimes(); countDown(); fillZones(root); draw(root); offerCopies(root); };
+  setInterval(countDown, 1000);
   document.addEventListener("click", copy);
   document.addEventListener("input", sayTimes);
   document.addEventListener("submit", sendOnce);

@@ -1,0 +1,58 @@
+"""What is wrong with the mail server, as all living senders tell it, for the pages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom.domain.trouble import Trouble, TroubleKind
+from postroom.records import leases
+from postroom.records.leases import Lease
+from postroom.web.desk import Desk
+from postroom.web.pulse import Pulses
+
+TRIED_LATELY = timedelta(minutes=1)  # a try may wait long for the server's answer
+
+
+class SharedTrouble(msgspec.Struct, frozen=True):
+    """The same trouble of one or more senders."""
+
+    trouble: Trouble  # since the first of them met it, with the next try of any of them
+    senders: int
+    running: int  # senders in all
+    is_tried: bool  # False: there was nothing to try it with
+
+    @property
+    def is_everybodys(self) -> bool:
+        return self.senders >= self.running
+
+
+def shared_troubles(alive: Sequence[Lease], now: datetime) -> tuple[SharedTrouble, ...]:
+    """One for each kind of trouble with the same words, the oldest first."""
+    by_words: dict[tuple[TroubleKind, str, str], list[Trouble]] = defaultdict(list)
+    for each in leases.mail_troubles_among(alive):
+        by_words[each.kind, each.server, each.words].append(each)
+    running = leases.senders_among(alive)
+    shared = [_shared(same, running, now) for same in by_words.values()]
+    return tuple(sorted(shared, key=lambda one: one.trouble.since))
+
+
+def _shared(same: Sequence[Trouble], running: int, now: datetime) -> SharedTrouble:
+    since = min(each.since for each in same)
+    next_try_at = min(each.next_try_at for each in same)
+    faults = sum(each.faults for each in same)
+    trouble = msgspec.structs.replace(same[0], since=since, next_try_at=next_try_at, faults=faults)
+    return SharedTrouble(trouble, len(same), running, now < next_try_at + TRIED_LATELY)
+
+
+async def troubles_now(pulses: Pulses, desk: Desk) -> tuple[SharedTrouble, ...]:
+    """As anybody read it within the last second: one read, however many pages are watched."""
+
+    async def read() -> tuple[SharedTrouble, ...]:
+        now = desk.clock.now()
+        return shared_troubles(await leases.living(desk.storage.tables, now), now)
+
+    return await pulses.glance("mail server", read)
