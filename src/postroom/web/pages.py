@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from postroom.domain.address import readable_address
 from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
@@ -28,6 +29,7 @@ NOTICES = {
     "deleted": _("Deleted."),
     "deleting": _("It is being deleted, in the background."),
     "added": _("Added."),
+    "asked": _("A confirmation email will be sent to them in a moment."),
     "removed": _("Removed."),
     "withdrawn": _("Withdrawn: the link is void."),
     "revoked": _("Revoked: within five seconds nobody takes it any more."),
@@ -60,6 +62,7 @@ MENU = [
     Entry("/admin", _("Overview"), "home"),
     Entry("/admin/lists", _("Lists"), "list"),
     Entry("/admin/subscribers", _("Subscribers"), "users"),
+    Entry("/admin/imports", _("Imports"), "upload"),
     Entry("/admin/messages", _("Messages"), "mail"),
     Entry("/admin/outbox", _("Outbox"), "inbox", "editor"),
     Entry("/admin/limits", _("Limits"), "gauge"),
@@ -139,7 +142,7 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
     )
 
 
-_pages.filters |= {"number": number, "moment": moment}
+_pages.filters |= {"number": number, "moment": moment, "address": readable_address}
 _pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {"STATES": STATES, "subscription": subscription}
