@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+import pytest
 import pytest_asyncio
-from pytest import MonkeyPatch
 
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX
@@ -148,7 +148,7 @@ async def change(editor: Worker, job: AskJob, **fields: object) -> None:
 
 
 async def test_a_list_too_long_to_count_is_asked_all_the_same(
-    editor: Worker, monkeypatch: MonkeyPatch
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ada", "bob"):
         await join(editor, f"{name}@contoso.edu", verified=False)
