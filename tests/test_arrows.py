@@ -40,8 +40,8 @@ LAYERS: list[set[str]] = [
 PORTS = {"storage": "port", "transport": "port"}
 BEHIND_THE_PORTS = {"wiring"}
 
-# Stages meet in storage alone; this one is a step of the other.
-STAGE_MAY_USE = {("send", "render")}
+# Stages meet in storage alone; the second of each pair is a step of the first.
+STAGE_MAY_USE = {("send", "render"), ("bring_in", "ask")}
 
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}

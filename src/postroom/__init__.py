@@ -5,6 +5,7 @@ what it finds, what it leaves, and what happens if it dies half-way.
 
     0   flow/subscribe.py   people join, confirm and leave
         flow/confirm.py     mails the link by which somebody says yes
+        flow/ask.py         asks people who have not confirmed to do so
         flow/bring_in.py    many people from a file
         flow/take_out.py    everyone of a list into a file
     1   flow/compose.py     a message is written, checked and given a time

@@ -15,8 +15,8 @@ from postroom.bench.house import until
 from postroom.domain.address import parse_address
 from postroom.domain.import_job import Status
 from postroom.flow import subscribe
-from postroom.records import imports
-from tests.browser.chromium import axe
+from postroom.records import ask_jobs, imports
+from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
 
@@ -73,7 +73,7 @@ async def test_ten_thousand_people_come_in_and_the_bad_rows_are_told(
     await expect(page.get_by_label("E-Mail holds the addresses")).to_be_checked()
     await page.get_by_label("Stadt is kept as").fill("city")
     await page.get_by_label("Why may they be mailed?").fill("The history department's own list")
-    await page.get_by_label("They have all confirmed already").check()
+    await page.get_by_label("They have confirmed: mail them").check()
     await page.get_by_role("button", name="Look it over").click()
     await _see(site, page, "Looked over: 10,000 rows")
     await expect(page.get_by_role("row", name="nobody")).to_contain_text("no @")
@@ -88,6 +88,63 @@ async def test_ten_thousand_people_come_in_and_the_bad_rows_are_told(
     await page.get_by_role("link", name="student09999@contoso.edu").click()
     await expect(page.get_by_text("The history department's own list")).to_be_visible()
     await expect(page.get_by_text("Köln")).to_be_visible()
+
+
+async def test_who_was_imported_unconfirmed_is_asked_and_then_confirmed_by_a_file(
+    site: RunningSite, any_page: Page, list_name: str, tmp_path: Path, troubles: Troubles
+) -> None:
+    page, file = any_page, tmp_path / "people.csv"
+    troubles.expect("422")  # the basis is left out at first
+    file.write_text("email,name\nada@contoso.edu,Ada\nbob@contoso.edu,Bob\n", encoding="utf-8")
+    await sign_in_page(site, page)
+    await _bring_in(site, page, list_name, file, "Just keep them, unconfirmed", "Add 2 people")
+    await page.get_by_role("link", name="Show the people").click()
+    await expect(page.get_by_text("2 subscribers have not confirmed.")).to_be_visible()
+    await page.get_by_role("link", name="Ask them to confirm").click()
+    await page.get_by_role("button", name="Send 2 confirmation emails").click()
+    await _until_all_are_asked(site, list_name)
+    await page.reload()
+    await expect(page.get_by_role("status")).to_contain_text("2 people were asked to confirm.")
+    await _upload(site, page, list_name, file)
+    await page.get_by_label("They have confirmed: mail them").check()
+    await page.get_by_role("button", name="Look it over").click()
+    await expect(page.get_by_label("Why may they be mailed?")).to_be_focused()
+    await page.get_by_label("Why may they be mailed?").fill("They signed a list at the fair")
+    await page.get_by_role("button", name="Look it over").click()
+    await _see(site, page, "Looked over: 2 rows")
+    await expect(page.get_by_text("would be confirmed")).to_be_visible()
+    await page.get_by_role("button", name=f"Import into {list_name}").click()
+    await _see(site, page, "Done: 2 rows")
+    await page.get_by_role("button", name="Delete this import").click()
+    await expect(page.get_by_role("status")).to_contain_text("Deleted.")
+    await page.goto(f"{site.url}/admin/subscribers?list={list_name}&standing=verified")
+    await expect(page.get_by_role("row")).to_have_count(3)
+
+
+async def _bring_in(
+    site: RunningSite, page: Page, list_name: str, file: Path, choice: str, button: str
+) -> None:
+    await _upload(site, page, list_name, file)
+    await page.get_by_label(choice).check()
+    await page.get_by_role("button", name="Look it over").click()
+    await _see(site, page, "Looked over:")
+    await page.get_by_role("button", name=button).click()
+    await _see(site, page, "Done:")
+
+
+async def _upload(site: RunningSite, page: Page, list_name: str, file: Path) -> None:
+    await page.goto(f"{site.url}/admin/imports/new?list={list_name}")
+    await page.get_by_label("File").set_input_files(file)
+    await page.get_by_role("button", name="Upload").click()
+    await page.wait_for_url("**/columns")
+
+
+async def _until_all_are_asked(site: RunningSite, list_name: str) -> None:
+    async def is_over() -> bool:
+        found = await ask_jobs.find(site.parts.storage.tables, list_name)
+        return found is not None and found[0].status is Status.DONE
+
+    await until(is_over, within_s=RUN_S_MAX)
 
 
 async def _gone(site: RunningSite, list_name: str, address: str) -> None:
@@ -180,6 +237,7 @@ async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
         f"{site.url}/admin/subscribers?list={list_name}",
         f"{site.url}/admin/subscribers?list={list_name}&q=nobody",
         f"{site.url}/admin/subscribers/new?list={list_name}",
+        f"{site.url}/admin/subscribers/ask?list={list_name}",
         person,
         f"{person}/edit",
         f"{person}/remove",
@@ -187,7 +245,7 @@ async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
         await page.goto(url)
         await _has_no_barrier(page)
     await page.goto(columns)
-    await page.get_by_label("Why may they be mailed?").fill("They asked for it")
+    await page.get_by_label("Just keep them, unconfirmed").check()
     await page.get_by_role("button", name="Look it over").click()
     await _see(site, page, "Looked over: 10,000 rows")
     await _has_no_barrier(page)

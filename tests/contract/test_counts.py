@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from postroom.domain.address import Address, parse_address
+from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
-from postroom.flow import bring_in, move, subscribe, sweep
+from postroom.flow import ask, bring_in, move, subscribe, sweep
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import Counts
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
@@ -85,6 +86,9 @@ class Silent:
         return True
 
     def refused(self, row: BadRow) -> None:
+        return
+
+    def noted(self, row: BadRow) -> None:
         return
 
     def counted(self, counts: bring_in.Counts) -> None:
@@ -198,6 +202,11 @@ class CountsAreRight(RuleBasedStateMachine):
         now = self.clock.now()
         intake = bring_in.Intake(self.tables, LIST, verified, now, keep_out=keep_out)
         self.run(bring_in.bring_in(intake, People(iter(file), {}), Silent()))
+
+    @rule(name=names)
+    def ask(self, name: str) -> None:
+        asker = ask.Asker(self.storage, self.clock, COMMAND_LINE)
+        self.run(ask.ask_one(asker, LIST, address_of(name).storage_key))
 
     @rule(hours=st.sampled_from([1, 60]))
     def time_passes(self, hours: int) -> None:

@@ -24,7 +24,7 @@ PEOPLE = 100_000
 START_S = 30.0
 RUN_S_MAX = 60.0
 OWN_PAGE = {"sec-fetch-site": "same-origin"}
-CHOICE = {"email": "0", "header": "yes", "purpose": "add", "basis": "they asked for it"}
+CHOICE = {"email": "0", "header": "yes", "purpose": "confirmed", "basis": "they asked for it"}
 
 
 @dataclass

@@ -157,6 +157,9 @@ class Silent:
     def refused(self, row: BadRow) -> None:
         return
 
+    def noted(self, row: BadRow) -> None:
+        return
+
     def counted(self, counts: Counts) -> None:
         return
 

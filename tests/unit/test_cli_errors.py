@@ -81,9 +81,11 @@ WRONG_USAGE = [
     ["storage", "rows", "message", "--limit", "0"],
     ["storage", "rows", "message", "--limit", "many"],
     ["message", "create", "--list", "x", "--subject", "s", "--on-doubt", "pray"],
-    ["subscriber", "import", "x", "people.csv"],
-    ["subscriber", "import", "x", "people.csv", "--basis", " "],
+    ["subscriber", "import", "x", "people.csv", "--verified", "--ask"],
+    ["subscriber", "import", "x", "people.csv", "--existing", "burn"],
     ["subscriber", "import", "x", "people.csv", "--basis", "x" * 400],
+    ["subscriber", "ask", "x"],
+    ["subscriber", "ask", "x", "ada@contoso.edu", "--all"],
 ]
 
 

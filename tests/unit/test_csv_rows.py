@@ -105,11 +105,32 @@ def test_whatever_a_csv_writer_writes_is_read_back(rows: list[list[str]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "cell", ["=1+1", "+49 30", "-1", "@x", "\tx", "\rx", "plain", "'plain", "", "'=1", "''-1", "'"]
+    "cell",
+    [
+        "=1+1",
+        "+49 30-1",
+        "'+49 30",
+        "-1",
+        "@x",
+        "\tx",
+        "\rx",
+        "plain",
+        "'plain",
+        "",
+        "'=1",
+        "''-1",
+        "'",
+    ],
 )
 def test_a_guarded_cell_is_no_formula_and_comes_back_as_it_was(cell: str) -> None:
     assert guarded(cell)[:1] not in tuple("=+-@\t\r")
     assert unguarded(guarded(cell)) == cell
+
+
+@pytest.mark.parametrize("number", ["+49", "+49 30", "+43 1 4277"])
+def test_a_telephone_number_is_no_formula_and_stays_as_it_is(number: str) -> None:
+    assert guarded(number) == number
+    assert unguarded(number) == number
 
 
 def test_blanks_nobody_sees_are_trimmed_and_letters_composed() -> None:

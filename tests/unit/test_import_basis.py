@@ -1,4 +1,4 @@
-"""Nobody is brought in without a reason why they may be mailed; it stands in their record."""
+"""Nobody is confirmed without a reason why they may be mailed; it stands in their record."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def test_that_all_have_confirmed_is_a_basis_unless_another_is_declared(contoso1:
     assert imported(contoso1, "--verified", "--basis", FAIR) == f"import of people.csv: {FAIR}"
 
 
-def test_without_a_basis_nobody_is_added_and_the_option_is_named(contoso1: Postroom) -> None:
-    Path("people.csv").write_text("email\nada@contoso.edu\n", encoding="utf-8")
-    ran = contoso1("subscriber", "import", "contoso1", "people.csv")
-    assert "--basis: Say why these people may be mailed" in ran.err
-    assert contoso1("subscriber", "export", "contoso1", "--json").json == []
+def test_who_is_not_mailed_needs_no_basis_and_one_that_is_too_long_is_refused(
+    contoso1: Postroom,
+) -> None:
+    assert imported(contoso1) == "import of people.csv"
+    too_long = ("--basis", "x" * (BASIS_CHARS_MAX + 1))
+    ran = contoso1("subscriber", "import", "contoso1", "people.csv", *too_long)
+    assert "--basis: This is longer than" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("purpose", "is_rehearsal"), [(Purpose.SUPPRESS, False), (Purpose.ADD, True), (None, False)]
-)
-def test_who_is_not_added_needs_no_basis(purpose: Purpose | None, is_rehearsal: bool) -> None:
-    assert check_basis(" ", purpose, is_rehearsal=is_rehearsal) == ""
+@pytest.mark.parametrize("purpose", [Purpose.SUPPRESS, Purpose.KEEP, Purpose.ASK, None])
+def test_who_is_not_said_to_have_confirmed_needs_no_basis(purpose: Purpose | None) -> None:
+    assert check_basis(" ", purpose) == ""
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"), [(" \n", "Say why"), ("x" * (BASIS_CHARS_MAX + 1), "longer than")]
 )
-def test_who_is_added_needs_one_that_can_be_kept(text: str, complaint: str) -> None:
+def test_who_is_said_to_have_confirmed_needs_a_basis(text: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
-        check_basis(text, Purpose.ADD)
+        check_basis(text, Purpose.CONFIRMED)
 
 
 def test_the_record_of_who_is_kept_off_without_a_reason_names_the_file_alone() -> None:

@@ -53,6 +53,9 @@ class Watch:
     def refused(self, row: BadRow) -> None:
         self.refusals.append(row)
 
+    def noted(self, row: BadRow) -> None:
+        raise AssertionError(row)
+
     def counted(self, counts: Counts) -> None:
         return
 

@@ -28,8 +28,7 @@ CHOICE = {
     "header": "yes",
     "name-1": "first_name",
     "name-2": "city",
-    "purpose": "add",
-    "verified": "yes",
+    "purpose": "confirmed",
     "basis": "signed up at the conference 2026",
 }
 

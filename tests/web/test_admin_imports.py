@@ -65,7 +65,7 @@ async def test_an_address_column_is_recognised_by_what_is_in_it(editor: Worker) 
 @pytest.mark.parametrize(
     ("content", "name", "sentence"),
     [
-        (b"PK\x03\x04rest", "people.xlsx", "people.xlsx is a spreadsheet: save it as CSV"),
+        (b"PK\x03\x04rest", "people.xlsx", "people.xlsx is a spreadsheet file. Open it"),
         (b"\x00\x01\x02", "people.bin", "is not text"),
         (b"", "people.csv", "nothing in the file"),
         (b"\n\n \n", "people.csv", "nothing in the file"),
@@ -142,7 +142,7 @@ async def test_a_name_that_a_browser_sends_stays_a_name(editor: Worker, tmp_path
         ("name-1", "since", "take another name"),
         ("basis", " ", "Say why these people may be mailed"),
         ("basis", "x" * 400, "longer than"),
-        ("purpose", "sell", "Say what the file is for"),
+        ("purpose", "sell", "Choose what happens to these people"),
     ],
 )
 async def test_a_wrong_choice_gets_a_sentence_and_loses_nothing(
@@ -163,7 +163,7 @@ async def test_a_dry_run_counts_and_adds_nobody(editor: Worker) -> None:
     rows = "eve@contoso.edu,Eve,\nnobody,,\nada@contoso.edu,again,\n"
     path, job = await looked_over(editor, GOOD + rows)
     assert job.is_rehearsed
-    assert (job.added, job.already, job.gone, job.bad) == (2, 1, 1, 1)
+    assert (job.added, job.twice, job.gone, job.bad) == (2, 1, 1, 1)
     assert await stored(editor, "ada@contoso.edu") is None
     page = (await editor.get(path)).text
     assert "Add 2 people to contoso1" in page
@@ -186,7 +186,7 @@ async def test_the_columns_can_be_chosen_again(editor: Worker) -> None:
 async def test_a_file_without_headings_loses_nobody(editor: Worker) -> None:
     path = await uploaded(editor, "ada@contoso.edu,Ada\nbob@contoso.edu,Bob\n")
     assert 'name="header" value="yes">' in (await editor.get(f"{path}/columns")).text
-    choice = {"email": "0", "name-1": "first_name", "purpose": "add", "basis": "asked"}
+    choice = {"email": "0", "name-1": "first_name", "purpose": "keep", "basis": "asked"}
     await editor.post(f"{path}/columns", **choice)
     job = await settled(editor, path)
     assert (job.added, job.bad) == (2, 0)
@@ -213,7 +213,7 @@ async def test_people_come_in_with_attributes_and_the_declared_basis(
 
 
 async def test_what_is_left_out_is_not_kept(editor: Worker) -> None:
-    await brought_in(editor, GOOD, **{"name-1": "", "name-2": "town", "verified": ""})
+    await brought_in(editor, GOOD, **{"name-1": "", "name-2": "town", "purpose": "keep"})
     ada = await stored(editor, "ada@contoso.edu")
     assert ada
     assert (ada.verified, ada.attributes) == (False, {"town": "Köln"})
@@ -262,7 +262,7 @@ async def test_our_own_export_comes_back_as_it_was(editor: Worker) -> None:
     rows = "email,subscription,since\na@contoso.edu,verified,x\nb@contoso.edu,unverified,x\n"
     path = await uploaded(editor, rows + "c@contoso.edu,bounced,x\n")
     assert "who left stays away" in (await editor.get(f"{path}/columns")).text
-    choice = {"email": "0", "header": "yes", "purpose": "add", "verified": "yes", "basis": "moved"}
+    choice = {"email": "0", "header": "yes", "purpose": "confirmed", "basis": "moved"}
     await editor.post(f"{path}/columns", **choice)
     await settled(editor, path)
     await editor.post(f"{path}/start")
@@ -281,7 +281,7 @@ async def test_people_to_suppress_leave_or_are_marked_before_they_ever_come(
     await subscribe.add(tables, LIST, ada, {"city": "Köln"}, verified=True, now=NOW)
     await gone_person(editor, "eve@contoso.edu")
     rows = GOOD + "eve@contoso.edu,,\nnobody,,\n"
-    path, job = await looked_over(editor, rows, purpose="suppress", basis="", verified="yes")
+    path, job = await looked_over(editor, rows, purpose="suppress", basis="")
     assert (job.added, job.already, job.bad) == (2, 1, 1)
     there = await stored(editor, "ada@contoso.edu")
     assert there

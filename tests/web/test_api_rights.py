@@ -39,6 +39,7 @@ OPERATIONS = [
     Operation("GET", PERSON, READ),
     Operation("PATCH", PERSON, WRITE, {"verified": True}),
     Operation("DELETE", PERSON, WRITE),
+    Operation("POST", f"{PERSON}/ask", WRITE),
     Operation("GET", "/messages", READ),
     Operation("POST", "/messages", WRITE, {"list": "{name}", "subject": "x", "text": "x"}),
     Operation("GET", "/messages/{ref}", READ),

@@ -54,6 +54,24 @@ async def test_nobody_is_mailed_by_an_addition_and_its_record_names_the_key(
     assert (added.event, added.source.partition(" ")[0]) == (Event.ADDED, "key")
 
 
+async def test_who_has_not_confirmed_is_asked_once_a_day(program: Program) -> None:
+    await program.make(PEOPLE, {"address": ADA})
+    asked = await program.call("POST", f"{PEOPLE}/{ADA}/ask")
+    assert (asked.status_code, asked.json()) == (202, {"status": "accepted"})
+    again = problem(await program.call("POST", f"{PEOPLE}/{ADA}/ask"), 409)
+    assert "in the last 24 hours" in again["detail"]
+    assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 1
+    events = (await consents.history(program.storage.tables, "contoso1", ADA)).events
+    assert [each.event for each in events] == [Event.ADDED, Event.INVITED]
+
+
+async def test_who_confirmed_or_was_never_there_is_not_asked(program: Program) -> None:
+    await program.make(PEOPLE, {"address": ADA, "verified": True})
+    problem(await program.call("POST", f"{PEOPLE}/{ADA}/ask"), 409)
+    problem(await program.call("POST", f"{PEOPLE}/{BOB}/ask"), 404)
+    assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 0
+
+
 async def test_no_answer_shows_a_guid(program: Program) -> None:
     await program.make(PEOPLE, {"address": ADA})
     guid = await guid_of(program, ADA)

@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 
 from postroom.domain.address import parse_address
+from postroom.domain.import_job import COUNTED
 from postroom.domain.import_job import Status as ImportStatus
 from postroom.domain.message import Books, Status
 from postroom.domain.subscriber import Gone
@@ -18,8 +19,8 @@ from postroom.domain.texts import speaking
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
-from postroom.flow import sign_in, subscribe
-from postroom.records import lists, messages, trials
+from postroom.flow import ask, sign_in, subscribe
+from postroom.records import ask_jobs, lists, messages, subscribers, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages import TABS
@@ -29,7 +30,7 @@ from postroom.web.mail_server import SharedTrouble
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
-from tests.web.people import SECOND, join, leave, path_of, second_list
+from tests.web.people import SECOND, join, leave, path_of, second_list, stored
 from tests.web.pseudo import PSEUDO, untranslated
 from tests.web.signed_in import Worker, sign_in_as
 from tests.web.test_admin_sending import going_out
@@ -171,6 +172,29 @@ async def at_people(visit: Visit) -> None:
     await visit.get(await path_of(owner, "ada@contoso.edu"))
 
 
+async def at_asking(visit: Visit) -> None:
+    owner, page = visit.owner, f"/admin/subscribers/ask?list={LIST}"
+    tables = owner.office.storage.tables
+    await visit.get(page)
+    one = await stored(owner, "ben@contoso.edu")
+    assert one
+    for times, hours in ((1, 1), (3, 25)):
+        at = NOW - timedelta(hours=hours)
+        asked = msgspec.structs.replace(one, asked_at=at, asks=" ".join([at.isoformat()] * times))
+        found = await subscribers.find(tables, LIST, one.key)
+        assert found
+        await subscribers.replace(tables, found[0], asked, found[1])
+        await visit.get(page)
+        await visit.get(await path_of(owner, "ben@contoso.edu"))
+    job, etag = await ask.start(tables, LIST, by="ada@contoso.edu", total=2, run="there", now=NOW)
+    for total in (0, 2):
+        for status in ImportStatus:
+            for is_stop_asked in (False, True):
+                state = {"status": status, "is_stop_asked": is_stop_asked, "total": total}
+                etag = await ask_jobs.put(tables, msgspec.structs.replace(job, **state), etag)
+                await visit.get(page)
+
+
 async def at_imports(visit: Visit) -> None:
     owner = visit.owner
     await visit.get("/admin/imports")
@@ -184,18 +208,23 @@ async def at_imports(visit: Visit) -> None:
     await visit.get(f"{path}/columns")
     await visit.post(f"{path}/columns", 422, email="9", purpose="x", basis="x" * 500)
     await visit.post(f"{path}/start", 409)
-    choice = {"email": "0", "header": "yes", "name-1": "first_name", "purpose": "add"}
-    await visit.post(f"{path}/columns", 303, basis="They asked", **choice)
-    await importing.settled(owner, path)
-    await visit.get(path)
+    choice = {"email": "0", "header": "yes", "name-1": "first_name", "purpose": "keep"}
+    for purpose in ("confirmed", "ask", "suppress", "keep"):
+        for existing in ("leave", "fill", "overwrite"):
+            chosen = choice | {"purpose": purpose, "existing": existing, "basis": "They asked"}
+            await visit.post(f"{path}/columns", 303, **chosen)
+            await importing.settled(owner, path)
+            await visit.get(path)
     await visit.get("/admin/imports")
+    all_counts = dict.fromkeys(COUNTED, 2)
     for status in ImportStatus:
         for is_rehearsal in (True, False):
-            state = {"status": status, "is_rehearsal": is_rehearsal, "seen_at": NOW}
+            state = {"status": status, "is_rehearsal": is_rehearsal, "seen_at": NOW} | all_counts
             await importing.change(owner, path, **state)
             await visit.get(path)
             await visit.get(f"{path}/live")
             await visit.get("/admin/imports")
+            await visit.get("/admin/subscribers", list=LIST)
     await visit.post(f"{path}/start", 409)
 
 
@@ -390,6 +419,7 @@ VISITS = [
     at_the_door,
     at_lists,
     at_people,
+    at_asking,
     at_imports,
     at_messages,
     at_going_out,

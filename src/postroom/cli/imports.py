@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -13,20 +14,22 @@ import typer
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
-from postroom.cli.session import Interrupt, interruptible, work
-from postroom.domain.consent import ALL_CONFIRMED
+from postroom.cli.session import Interrupt, interruptible, wake_senders, work
+from postroom.domain.consent import ALL_CONFIRMED, Trace
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
 from postroom.domain.import_job import (
     BAD_ROWS_SHOWN,
+    Existing,
     Purpose,
     check_basis,
     clean_file_name,
     import_source,
 )
 from postroom.domain.mailing_list import check_list_name
+from postroom.flow.ask import Asker
 from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
 
@@ -37,7 +40,15 @@ if TYPE_CHECKING:
 def import_people(
     list_name: Annotated[str, typer.Argument(metavar="LIST")],
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
-    verified: Annotated[bool, typer.Option("--verified", help="They have all confirmed.")] = False,
+    verified: Annotated[
+        bool, typer.Option("--verified", help="They have all confirmed: mail them.")
+    ] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Send a confirmation email to each who has not confirmed.")
+    ] = False,
+    existing: Annotated[
+        Existing, typer.Option(help="What happens to fields of people who are on the list.")
+    ] = Existing.LEAVE,
     basis: Annotated[
         str,
         typer.Option(metavar="TEXT", help="Why they may be mailed; stands in each one's record."),
@@ -54,32 +65,85 @@ def import_people(
 ) -> None:
     """Add everyone in a CSV file; other columns become attributes.
 
-    Say by --basis why they may be mailed, unless --verified says it. Who left earlier stays away.
-    Running it again adds only who is missing, so an import that was interrupted is simply started
-    once more.
+    With --verified, people on the list who have not confirmed are confirmed, too; --basis says why
+    they may be mailed. Who left earlier stays away. Running it again does only what is missing, so
+    an import that was interrupted is simply started once more.
     """
     check_list_name(list_name)
-    wanted = _wanted(column or [])
-    declared = _declared(basis or (ALL_CONFIRMED if verified else ""), dry_run)
-    told = import_source(clean_file_name(file.name), declared)
+    declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
+    order = _Order(
+        list_name,
+        file,
+        verified=verified,
+        ask=ask,
+        existing=existing,
+        source=import_source(clean_file_name(file.name), declared),
+        is_rehearsal=dry_run,
+        columns=_wanted(column or []),
+    )
+    order.check()
+    result = work(lambda parts: _followed(parts, order, report, quiet=as_json))
+    lines = [*result.lines(list_name, dry_run, report), *order.next_steps(result.counts)]
+    show(result.data(list_name, dry_run), as_json, *lines)
+    _leave_if_interrupted(result.watch.interrupt)
 
-    async def job(parts: Parts) -> _Result:
-        tables, now = parts.storage.tables, parts.clock.now()
-        # What comes through a pipe is stored as it comes.
-        crowd = CROWD_PEOPLE if file.is_file() else BATCH_PEOPLE
-        intake = Intake(tables, list_name, verified, now, dry_run, told, crowd=crowd)
-        with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
-            people = People(iter(source), wanted)
-            with progress(f"Importing {file.name}", quiet=as_json) as tick:
-                watch = _Watch(interrupt, refusals, source, tick)
-                counts = await _bring_in(intake, people, watch)
-            return _Result(counts, watch, source.encoding, people.delimiter)
 
-    result = work(job)
-    show(result.data(list_name, dry_run), as_json, *result.lines(list_name, dry_run, report))
-    if result.watch.interrupt.is_asked:
-        tell("Interrupted: run the same command again to add the rest.")
+def _leave_if_interrupted(interrupt: Interrupt) -> None:
+    if interrupt.is_asked:
+        tell("Interrupted: run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What was typed."""
+
+    list_name: str
+    file: Path
+    verified: bool
+    ask: bool
+    existing: Existing
+    source: str  # for the consent record
+    is_rehearsal: bool
+    columns: dict[str, str]
+
+    def check(self) -> None:
+        if self.verified and self.ask:
+            raise typer.BadParameter("not together with --verified", param_hint="--ask")
+
+    def intake(self, parts: Parts) -> Intake:
+        return Intake(
+            parts.storage.tables,
+            self.list_name,
+            self.verified,
+            parts.clock.now(),
+            is_rehearsal=self.is_rehearsal,
+            basis=self.source,
+            existing=self.existing,
+            asker=_asker(parts, self.source) if self.ask else None,
+            # What comes through a pipe is stored as it comes.
+            crowd=CROWD_PEOPLE if self.file.is_file() else BATCH_PEOPLE,
+        )
+
+    def next_steps(self, counts: Counts) -> Iterator[str]:
+        if counts.added and not (self.verified or self.ask or self.is_rehearsal):
+            yield (
+                "The people added have not confirmed, and are not mailed. Ask them with “postroom "
+                f"subscriber ask {self.list_name} --all”, or import them again with --verified."
+            )
+
+
+async def _followed(parts: Parts, order: _Order, report: Path | None, *, quiet: bool) -> _Result:
+    with interruptible() as interrupt, opened(order.file) as source, _report(report) as refusals:
+        people = People(iter(source), order.columns)
+        with progress(f"Importing {order.file.name}", quiet=quiet) as tick:
+            watch = _Watch(interrupt, refusals, source, tick)
+            counts = await _bring_in(order.intake(parts), people, watch)
+        return _Result(counts, watch, source.encoding, people.delimiter)
+
+
+def _asker(parts: Parts, source: str) -> Asker:
+    return Asker(parts.storage, parts.clock, Trace(source=source), partial(wake_senders, parts))
 
 
 async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
@@ -108,6 +172,7 @@ class _Watch:
     ) -> None:
         self.interrupt = interrupt
         self.first_bad: list[BadRow] = []
+        self.first_noted: list[BadRow] = []
         self._refusals = refusals
         self._source = source
         self._tick = tick
@@ -120,6 +185,10 @@ class _Watch:
             self.first_bad.append(row)
         if self._refusals:
             self._refusals.write(csv_text([(row.line, row.value, row.reason)]))
+
+    def noted(self, row: BadRow) -> None:
+        if len(self.first_noted) < BAD_ROWS_SHOWN:
+            self.first_noted.append(row)
 
     def counted(self, counts: Counts) -> None:
         words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
@@ -134,14 +203,10 @@ class _Result:
     delimiter: str
 
     def data(self, list_name: str, dry_run: bool) -> dict[str, Any]:
-        counts = self.counts
         return {
             "list": list_name,
-            "rows": counts.rows,
-            "added": counts.added,
-            "already": counts.already,
-            "gone": counts.gone,
-            "bad": counts.bad,
+            "rows": self.counts.rows,
+            **asdict(self.counts),
             "dry_run": dry_run,
             "complete": not self.watch.interrupt.is_asked,
             "encoding": self.encoding,
@@ -153,10 +218,13 @@ class _Result:
         would = "would be " if dry_run else ""
         yield f"{counts.added:,} {would}added to {list_name}"
         yield f"{counts.already:,} already there"
+        yield from self._changes(would)
         yield f"{counts.gone:,} gone: they left earlier, and stay away"
         yield f"{counts.bad:,} bad"
         delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
         yield f"Read as {self.encoding}, delimiter {delimiter}."
+        for row in self.watch.first_noted:
+            yield f"  line {row.line}: {row.value}: {row.reason}"
         for row in self.watch.first_bad:
             yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
         hidden = counts.bad + counts.gone - len(self.watch.first_bad)
@@ -165,10 +233,26 @@ class _Result:
         elif hidden > 0:
             yield f"  and {hidden:,} more: see them all with --report FILE."
 
+    def _changes(self, would: str) -> Iterator[str]:
+        """What there is something to say about."""
+        counts = self.counts
+        lines = {
+            "confirmed": counts.confirmed,
+            "updated": counts.updated,
+            "asked to confirm": counts.asked,
+        }
+        yield from (f"{count:,} {would}{what}" for what, count in lines.items() if count)
+        if counts.twice:
+            yield f"{counts.twice:,} twice in the file"
+        if counts.mended:
+            yield f"{counts.mended:,} with a slip in the address that was mended"
+        if counts.mistyped:
+            yield f"{counts.mistyped:,} with a domain that looks mistyped"
 
-def _declared(basis: str, dry_run: bool) -> str:
+
+def _declared(basis: str) -> str:
     try:
-        return check_basis(basis, Purpose.ADD, is_rehearsal=dry_run)
+        return check_basis(basis, Purpose.KEEP)
     except BadInput as error:
         raise typer.BadParameter(str(error), param_hint="--basis") from error
 

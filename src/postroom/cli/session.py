@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from postroom.bell import SCHEDULER_BELL
+from postroom.bell import SCHEDULER_BELL, SENDER_BELL
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
 from postroom.records import messages
@@ -61,6 +61,10 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def wake_scheduler(parts: Parts) -> None:
     parts.bells.ring(SCHEDULER_BELL)
+
+
+def wake_senders(parts: Parts) -> None:
+    parts.bells.ring(SENDER_BELL)
 
 
 async def read_message(parts: Parts, ref: str) -> Message:

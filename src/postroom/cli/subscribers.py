@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.imports import import_people
 from postroom.cli.output import (
     AsJson,
@@ -18,13 +21,17 @@ from postroom.cli.output import (
     tell,
     write_csv,
 )
-from postroom.cli.session import work
-from postroom.domain.address import parse_address
-from postroom.domain.errors import NotFound
+from postroom.cli.session import interruptible, wake_senders, work
+from postroom.domain.address import Address, parse_address
+from postroom.domain.ask_job import AskJob
+from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
+from postroom.domain.consent import COMMAND_LINE
+from postroom.domain.errors import NotFound, WrongState
+from postroom.domain.import_job import Status
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import Standing, Subscriber, attributes_from, subscription
 from postroom.domain.texts import ngettext
-from postroom.flow import subscribe, take_out
+from postroom.flow import ask, subscribe, take_out
 from postroom.records import lists, subscribers
 
 if TYPE_CHECKING:
@@ -66,7 +73,8 @@ def add(
 
     added = work(job)
     words = f"{added.address} is on {list_name}"
-    unverified = "" if verified else ", not verified: add with --verified whoever has confirmed"
+    asking = f"“postroom subscriber ask {list_name} {added.address}” sends a confirmation email"
+    unverified = "" if verified else f", and has not confirmed: {asking}"
     show(_data(added), as_json, f"{words}{unverified}.")
 
 
@@ -85,6 +93,74 @@ def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson =
 
     data = _data(work(job))
     show(data, as_json, *fields(data))
+
+
+@app.command("ask")
+def ask_to_confirm(
+    list_name: ListName,
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]")] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Everybody on the list who has not confirmed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send a confirmation email to one person, or to everybody who has not confirmed.
+
+    Nobody is asked twice within 24 hours, or more than three times in 30 days. Interrupted, run it
+    again: whoever was asked is skipped.
+    """
+    check_list_name(list_name)
+    if everybody == (address is not None):
+        raise typer.BadParameter("name one, or say --all", param_hint="ADDRESS")
+    if address is not None:
+        _ask_one(list_name, parse_address(address), as_json)
+        return
+    job = work(lambda parts: _ask_all(parts, list_name))
+    data = {"list": list_name, "asked": job.asked, "skipped": job.skipped, "status": job.status}
+    told = ngettext(
+        "{count:,} person on {name} was asked to confirm.",
+        "{count:,} people on {name} were asked to confirm.",
+        job.asked,
+        name=list_name,
+    )
+    show(data, as_json, str(told), f"{job.skipped:,} skipped: asked before, or left earlier.")
+    if job.mistake:
+        raise WrongState(job.mistake)
+    if job.status is Status.STOPPED:
+        tell("Interrupted: run the same command again to ask the others.")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
+    async def job(parts: Parts) -> CannotAsk | None:
+        await lists.read(parts.storage.tables, list_name)
+        return await ask.ask_one(_asker(parts), list_name, address.storage_key)
+
+    why = work(job)
+    if why:
+        raise WrongState(f"{address.typed} was not asked. {CANNOT_ASK_TEXTS[why]}")
+    data = {"list": list_name, "address": address.typed, "asked": True}
+    show(data, as_json, f"{address.typed} will get a confirmation email.")
+
+
+async def _ask_all(parts: Parts, list_name: str) -> AskJob:
+    tables = parts.storage.tables
+    await lists.read(tables, list_name)
+    found = await ask.tally(tables, list_name, parts.clock)
+    job, etag = await ask.start(
+        tables,
+        list_name,
+        by=COMMAND_LINE.source,
+        total=found.askable if found.is_whole else 0,
+        run=secrets.token_hex(8),
+        now=parts.clock.now(),
+    )
+    with interruptible() as interrupt:
+        return await ask.run(_asker(parts), job, etag, lambda: not interrupt.is_asked)
+
+
+def _asker(parts: Parts) -> ask.Asker:
+    return ask.Asker(parts.storage, parts.clock, COMMAND_LINE, partial(wake_senders, parts))
 
 
 @app.command("remove")

@@ -133,6 +133,19 @@ def mask(address: Address) -> str:
     return f"{first}•••••{last}@{address.domain}"
 
 
+def readable_address(typed: str) -> str:
+    """An address for people to read: müller.example instead of xn--mller-kva.example."""
+    local, at, domain = typed.rpartition("@")
+    if "xn--" not in domain:
+        return typed
+    try:
+        readable = idna.decode(domain)
+        is_same = idna.encode(readable, uts46=True, std3_rules=True).decode() == domain
+    except UnicodeError:  # idna.IDNAError is one
+        return typed
+    return f"{local}{at}{readable}" if is_same else typed
+
+
 def _plain(text: str) -> Address | None:
     """The quick way for what nearly every address is: ASCII, and right."""
     found = _PLAIN.fullmatch(text)

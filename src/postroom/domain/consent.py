@@ -25,6 +25,7 @@ class Event(StrEnum):
     IMPORTED = "imported"
     ADDED = "added"  # by an administrator
     ASKED = "asked"  # signed up
+    INVITED = "invited"  # asked to confirm, by an administrator or an import
     MAILED = "mailed"  # the confirmation was handed over
     CONFIRMED = "confirmed"
     UNCONFIRMED = "unconfirmed"  # an administrator took the confirmation back
@@ -37,6 +38,7 @@ EVENT_TEXTS = {
     Event.IMPORTED: pgettext("a subscriber", "came out of a file"),
     Event.ADDED: pgettext("a subscriber was", "added by an administrator"),
     Event.ASKED: pgettext("a subscriber", "signed up"),
+    Event.INVITED: pgettext("a subscriber was", "asked to confirm"),
     Event.MAILED: pgettext("to a subscriber", "confirmation mailed"),
     Event.CONFIRMED: pgettext("a subscriber", "confirmed"),
     Event.UNCONFIRMED: pgettext("a subscriber's", "confirmation taken back"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections import Counter
@@ -12,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.address_slips import mended
 from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import Gone, clean_attributes
@@ -38,6 +40,7 @@ class Person(msgspec.Struct, frozen=True, gc=False):  # thousands wait: none is 
     attributes: dict[str, str]
     verified: bool = True  # False: our own export says that they never confirmed
     gone: str = ""  # why they left the list that this file was exported from
+    mended: str = ""  # how the address was written, if it had to be mended
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ class People:
             return BadRow(record.line, clipped(_cell(cells, columns.email)), str(reason))
         email = clean(_cell(cells, columns.email))
         try:
-            address = parse_address(email)
+            address, written = _address(email)
             attributes = clean_attributes(
                 {name: _one_line(clean(_cell(cells, at))) for at, name in columns.attributes}
             )
@@ -100,7 +103,7 @@ class People:
             return BadRow(record.line, clipped(email), str(error))
         subscription = "" if columns.subscription is None else _cell(cells, columns.subscription)
         gone = subscription if subscription in _GONE else ""
-        return Person(record.line, address, attributes, subscription != UNVERIFIED, gone)
+        return Person(record.line, address, attributes, subscription != UNVERIFIED, gone, written)
 
 
 class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for what is computed once
@@ -241,6 +244,16 @@ def _no_email(header: Sequence[str]) -> Text:
         "with --column email=NAME.",
         columns=clipped(", ".join(header)),
     )
+
+
+def _address(text: str) -> tuple[Address, str]:
+    """The address, and how it was written if it had to be mended."""
+    try:
+        return parse_address(text), ""
+    except BadAddress as error:
+        with contextlib.suppress(BadAddress):
+            return parse_address(mended(text)), clipped(text)
+        raise error
 
 
 def _cell(cells: Sequence[str], at: int) -> str:

@@ -35,6 +35,7 @@ _QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # what Excel writes and reads
 _NEWLINES = ("\n", "\r")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is run by spreadsheets
+_PHONE_NUMBER = re.compile(r"\+[0-9][0-9 ]*")  # adds nothing up, so it is no formula
 _GUARD = "'"
 
 
@@ -56,7 +57,8 @@ def guarded(cell: str) -> str:
 
     Or before what looks as if it had one: so that each comes back as it was.
     """
-    return _GUARD + cell if cell.lstrip(_GUARD).startswith(_FORMULA) else cell
+    is_harmless = not cell.lstrip(_GUARD).startswith(_FORMULA) or _PHONE_NUMBER.fullmatch(cell)
+    return cell if is_harmless else _GUARD + cell
 
 
 def unguarded(cell: str) -> str:

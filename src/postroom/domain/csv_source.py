@@ -76,7 +76,11 @@ def opened(path: Path, name: str = "") -> Iterator[Source]:
 def _check_is_text(name: str, head: bytes) -> None:
     if head.startswith(_ARCHIVE):
         raise BadInput(
-            _("{name} is a spreadsheet: save it as CSV, then import that file.", name=name)
+            _(
+                "{name} is a spreadsheet file. Open it in your spreadsheet program, save it as "
+                "CSV, and import that file.",
+                name=name,
+            )
         )
     if b"\0" in head and not head.startswith(_UTF16):
         raise BadInput(

@@ -11,6 +11,7 @@ from postroom.domain.consent import SOURCE_CHARS_MAX
 from postroom.domain.csv_people import Columns
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.subscriber import clean_attributes
 from postroom.domain.texts import _, pgettext
 
 SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
@@ -18,12 +19,28 @@ KEPT = timedelta(days=30)
 FILE_NAME_CHARS_MAX = 60
 BASIS_CHARS_MAX = SOURCE_CHARS_MAX - FILE_NAME_CHARS_MAX - 20
 BAD_ROWS_SHOWN = 10
+COUNTED = (
+    *("added", "already", "twice", "gone", "bad"),  # each row is one of these
+    *("confirmed", "updated", "asked", "mended", "mistyped"),  # and may be several of these
+)
 _NO_COLUMNS = Columns(0, (), None, 0)
 
 
 class Purpose(StrEnum):
-    ADD = "add"
+    """What happens to the people in the file."""
+
+    CONFIRMED = "confirmed"  # they have confirmed: they are mailed
+    ASK = "ask"  # each gets a confirmation email
+    KEEP = "keep"  # they are added unverified
     SUPPRESS = "suppress"  # nobody joins: they are marked as gone
+
+
+class Existing(StrEnum):
+    """What happens to the fields of people who are already on the list."""
+
+    LEAVE = "leave"
+    FILL = "fill"  # only fields that they do not have
+    OVERWRITE = "overwrite"  # an empty cell overwrites nothing
 
 
 class Status(StrEnum):
@@ -57,8 +74,8 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     machine: str  # which has the file
     user: str  # who uploaded it
     created_at: datetime
-    purpose: Purpose = Purpose.ADD
-    verified: bool = False
+    purpose: Purpose = Purpose.KEEP
+    existing: Existing = Existing.LEAVE
     basis: str = ""  # why these people may be mailed
     columns: Columns = _NO_COLUMNS
     status: Status = Status.WAITING
@@ -71,10 +88,17 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     read_bytes: int = 0
     added: int = 0
     already: int = 0
+    twice: int = 0
     gone: int = 0
     bad: int = 0
+    confirmed: int = 0
+    updated: int = 0
+    asked: int = 0
+    mended: int = 0
+    mistyped: int = 0
     encoding: str = ""
     first_bad: Refusals = Refusals()
+    first_noted: Refusals = Refusals()  # rows that were mended, or look mistyped
     mistake: str = ""  # why it failed
 
     @property
@@ -95,7 +119,11 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        return self.added + self.already + self.gone + self.bad
+        return self.added + self.already + self.twice + self.gone + self.bad
+
+    @property
+    def changes_somebody(self) -> bool:
+        return bool(self.added or self.confirmed or self.updated or self.asked)
 
     @property
     def is_suppression(self) -> bool:
@@ -114,7 +142,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mapped(
-    job: ImportJob, columns: Columns, purpose: Purpose, verified: bool, basis: str
+    job: ImportJob, columns: Columns, purpose: Purpose, existing: Existing, basis: str
 ) -> ImportJob:
     """The job with what a person chose; what an earlier run found does not count any more."""
     check_not_running(job)
@@ -122,7 +150,7 @@ def mapped(
         job,
         columns=columns,
         purpose=purpose,
-        verified=verified and purpose is Purpose.ADD,
+        existing=existing,
         basis=basis,
         status=Status.WAITING,
         is_rehearsal=True,
@@ -146,12 +174,10 @@ def started(job: ImportJob, run: str, now: datetime, *, is_rehearsal: bool) -> I
         seen_at=now,
         ended_at=None,
         read_bytes=0,
-        added=0,
-        already=0,
-        gone=0,
-        bad=0,
         first_bad=Refusals(),
+        first_noted=Refusals(),
         mistake="",
+        **dict.fromkeys(COUNTED, 0),
     )
 
 
@@ -162,16 +188,29 @@ def check_not_running(job: ImportJob) -> None:
         raise WrongState(_("This import is done: upload the file again for another one."))
 
 
-def check_basis(text: str, purpose: Purpose | None, *, is_rehearsal: bool = False) -> str:
-    """Why these people may be mailed; only who is kept off, or only looked at, needs no reason."""
+def check_basis(text: str, purpose: Purpose | None) -> str:
+    """Why these people may be mailed; required only if they are said to have confirmed."""
     text = " ".join(text.split())
-    if not text and purpose is Purpose.ADD and not is_rehearsal:
+    if not text and purpose is Purpose.CONFIRMED:
         raise BadInput(_("Say why these people may be mailed; it is kept with each."))
     if len(text) > BASIS_CHARS_MAX:
         raise BadInput(
             _("This is longer than {limit} characters: shorten it.", limit=BASIS_CHARS_MAX)
         )
     return text
+
+
+def attributes_after(
+    existing: Existing, known: dict[str, str], in_file: dict[str, str]
+) -> dict[str, str]:
+    """The fields of somebody on the list after an import; BadInput if they become too many."""
+    match existing:
+        case Existing.LEAVE:
+            return known
+        case Existing.FILL:
+            return clean_attributes(in_file | known)
+        case Existing.OVERWRITE:
+            return clean_attributes(known | in_file)
 
 
 def import_source(file_name: str, basis: str) -> str:

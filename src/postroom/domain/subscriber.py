@@ -77,6 +77,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     gone: Gone | None = None  # the row stays, so that no import brings anybody back
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
+    asks: str | None = None  # the last times that administrators asked them, one after the other
     expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
     gone_before: Gone | None = None  # why they were gone when they signed up again
     basis: str = ""  # the name of the import that brought them, and what it declared

@@ -2,11 +2,14 @@
 
 Before: somebody has a list and a stream of rows, each a person or a reason why not.
 After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
-counted once. Kept out, whoever was there has left, and whoever was not is marked as gone, so that
-nobody adds them. Memory holds a crowd and a few batches, however long the stream.
-Dies half-way: whole batches are in, and nothing else. Run it again with the same rows: those who
-are in count as already there, the rest is added. So it needs no cursor and no state of its own.
-Commit point: each batch of newcomers, all or nothing.
+counted once. On request, people on the list who had not confirmed are confirmed, fields of people
+on the list are filled in or overwritten, and unconfirmed people are asked (ask.py). Kept out,
+whoever was there has left, and whoever was not is marked as gone, so that nobody adds them. Memory
+holds a crowd and a few batches, however long the stream.
+Dies half-way: whole batches are stored, and nothing else. Run it again with the same rows: those
+who are in count as already there, those who are as the file says count as unchanged, and the rest
+is done. So it needs no cursor and no state of its own.
+Commit point: each batch, all or nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +22,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
+
 from postroom.clock import Clock
+from postroom.domain.address_slips import domain_meant
+from postroom.domain.asking import cannot_ask
 from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
-from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.import_job import Existing, attributes_after
 from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber
 from postroom.domain.texts import _
-from postroom.records import counts, lists, subscribers
+from postroom.flow.ask import Asker, ask_together
+from postroom.records import counts, edits, lists, subscribers
+from postroom.records.edits import EDITS_MAX, Edit, Known
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
@@ -43,16 +53,22 @@ _RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
 
 @dataclass
 class Counts:
-    """What became of the rows so far."""
+    """What became of the rows so far; the names are those of an import (domain/import_job.py)."""
 
     added: int = 0  # or, kept out, marked as gone
-    already: int = 0  # also who stands in the file twice
+    already: int = 0
+    twice: int = 0  # the same address again, within a crowd: its first row counts
     gone: int = 0  # left earlier, and not brought back
     bad: int = 0
+    confirmed: int = 0  # of those already there
+    updated: int = 0  # of those already there
+    asked: int = 0  # of those added, or already there
+    mended: int = 0  # addresses with a slip whose meaning is plain
+    mistyped: int = 0  # addresses that look so; only a rehearsal counts them
 
     @property
     def rows(self) -> int:
-        return self.added + self.already + self.gone + self.bad
+        return self.added + self.already + self.twice + self.gone + self.bad
 
 
 class Watch(Protocol):
@@ -64,6 +80,10 @@ class Watch(Protocol):
 
     def refused(self, row: BadRow) -> None:
         """A row that is bad, or of somebody who is gone."""
+        ...
+
+    def noted(self, row: BadRow) -> None:
+        """A row that is used, but worth a look."""
         ...
 
     def counted(self, counts: Counts) -> None:
@@ -83,6 +103,8 @@ class Intake:
     basis: str = ""  # which import this is, and why these people may be mailed
     keep_out: bool = False  # nobody joins: they are marked as gone
     clock: Clock | None = None  # departures carry its time: an import may go on for long
+    existing: Existing = Existing.LEAVE  # what happens to fields of people who are there
+    asker: Asker | None = None  # asks whoever is unverified
     crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
 
 
@@ -119,6 +141,7 @@ class _Door:
     _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
     _guids_from: int = field(default_factory=lambda: secrets.randbits(_FRONT_BITS))
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one batch at a time is paced
 
     def receive(self, row: Person | BadRow) -> None:
         """Have the person wait, or count a row that storage need not judge."""
@@ -128,9 +151,21 @@ class _Door:
         elif row.gone and not self.intake.keep_out:
             self._gone(row, row.gone)
         elif row.address.storage_key in self._waiting:
-            self.counts.already += 1
+            self.counts.twice += 1
         else:
             self._waiting[row.address.storage_key] = row
+            if row.mended or self.intake.is_rehearsal:
+                self._look_at_spelling(row)
+
+    def _look_at_spelling(self, row: Person) -> None:
+        if row.mended:
+            self.counts.mended += 1
+            read = _("read as {address}", address=row.address.typed)
+            self.watch.noted(BadRow(row.line, row.mended, str(read)))
+        if self.intake.is_rehearsal and (meant := domain_meant(row.address.domain)):
+            self.counts.mistyped += 1
+            hint = _("Is {domain} meant? Correct it in the file if it is.", domain=meant)
+            self.watch.noted(BadRow(row.line, row.address.typed, str(hint)))
 
     @property
     def is_crowded(self) -> bool:
@@ -180,6 +215,9 @@ class _Door:
             unknown = await self._unknown(people)
             if unknown and not await self._add(unknown):
                 await self._add_one_by_one(unknown)
+        if self.intake.asker:
+            async with self._asking:
+                await self._ask(people, self.intake.asker)
 
     async def _add(self, people: Sequence[Person]) -> bool:
         """All of them by one write; False, and nothing happened, if one is known already."""
@@ -192,14 +230,17 @@ class _Door:
         return True
 
     async def _unknown(self, people: Sequence[Person]) -> list[Person]:
-        """Those not on the list, now or earlier; the others are counted."""
+        """Those not on the list, now or earlier; the others are changed as wanted, and counted."""
         tables, name = self.intake.tables, self.intake.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
+        changed: list[tuple[Person, Edit]] = []
         for person, known in zip(people, found, strict=True):
             if known and self.intake.keep_out:
                 await self._see_off(known)
-            elif known:
-                self._known(person, known[0])
+            elif known and (edit := self._known(person, Known(*known))):
+                changed.append((person, edit))
+        for start in range(0, len(changed), EDITS_MAX):
+            await self._change(changed[start : start + EDITS_MAX])
         return [person for person, known in zip(people, found, strict=True) if known is None]
 
     async def _add_one_by_one(self, people: Sequence[Person]) -> None:
@@ -212,11 +253,75 @@ class _Door:
             except AlreadyThere:
                 await self._unknown([person])
 
-    def _known(self, person: Person, subscriber: Subscriber) -> None:
-        if subscriber.gone:
-            self._gone(person, subscriber.gone)
+    def _known(self, person: Person, known: Known) -> Edit | None:
+        """What the import changes of somebody on the list; None, and counted, if nothing."""
+        if known.one.gone or known.one.gone_before:
+            self._gone(person, known.one.gone or "")
+            return None
+        try:
+            edit = self._edit(person, known)
+        except BadInput as error:
+            self.counts.bad += 1
+            self.watch.refused(BadRow(person.line, person.address.typed, str(error)))
+            return None
+        if edit.after == edit.before or self.intake.is_rehearsal:
+            self._count(edit)
+            return None
+        return edit
+
+    def _edit(self, person: Person, known: Known) -> Edit:
+        intake, one = self.intake, known.one
+        attributes = attributes_after(intake.existing, one.attributes, person.attributes)
+        after = msgspec.structs.replace(one, attributes=attributes)
+        if one.verified or not (intake.verified and person.verified):
+            return Edit(one, after, known.etag)
+        after = msgspec.structs.replace(after, verified=True, since=intake.now, expires=False)
+        trace = Trace(source=intake.basis or "import")
+        return Edit(one, after, known.etag, trace.consent(Event.CONFIRMED, intake.now))
+
+    def _count(self, edit: Edit) -> None:
+        self.counts.already += 1
+        self.counts.confirmed += edit.after.verified and not edit.before.verified
+        self.counts.updated += edit.after.attributes != edit.before.attributes
+
+    async def _change(self, changed: Sequence[tuple[Person, Edit]]) -> None:
+        """All by one write, or each by itself if somebody else changes one of them meanwhile."""
+        tables, name, now = self.intake.tables, self.intake.list_name, self.intake.now
+        try:
+            await edits.replace_together(tables, name, [edit for _, edit in changed], now)
+        except Conflict:
+            for person, _edit in changed:
+                await self._change_alone(person)
+            return
+        for _person, edit in changed:
+            self._count(edit)
+
+    async def _change_alone(self, person: Person) -> None:
+        tables, name = self.intake.tables, self.intake.list_name
+        for _try in range(_TRIES_MAX):
+            found = await subscribers.find(tables, name, person.address.storage_key)
+            if found is None:  # a sign-up that expired at this moment
+                if await self._add([person]):
+                    return
+                continue
+            edit = self._known(person, Known(*found))
+            if edit is None:
+                return
+            with contextlib.suppress(Conflict):
+                await edits.replace_together(tables, name, [edit], self.intake.now)
+                self._count(edit)
+                return
+        raise Conflict("somebody changes too fast: run it again")
+
+    async def _ask(self, people: Sequence[Person], asker: Asker) -> None:
+        """Newcomers are stored by now, so that they are found whatever happens next."""
+        tables, name = self.intake.tables, self.intake.list_name
+        found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
+        if self.intake.is_rehearsal:
+            now = self.intake.now
+            self.counts.asked += sum(not each or cannot_ask(each[0], now) is None for each in found)
         else:
-            self.counts.already += 1
+            self.counts.asked += await ask_together(asker, [Known(*each) for each in found if each])
 
     async def _see_off(self, known: tuple[Subscriber, str]) -> None:
         """Whoever is there leaves; somebody may be changing them at this moment."""
@@ -243,11 +348,14 @@ class _Door:
         raise Conflict("somebody changes too fast: run it again")
 
     def _gone(self, person: Person, why: str) -> None:
+        """Somebody who is gone or, without a reason, who signed up again and did not confirm."""
         self.counts.gone += 1
-        reason = _(
-            "gone ({why}): add them one by one, and only if they ask for it",
-            why=GONE_TEXTS[Gone(why)],
-        )
+        reason = _("left earlier, and has not confirmed since they signed up again")
+        if why:
+            reason = _(
+                "gone ({why}): add them one by one, and only if they ask for it",
+                why=GONE_TEXTS[Gone(why)],
+            )
         self.watch.refused(BadRow(person.line, person.address.typed, str(reason)))
 
     def _new_guids(self, count: int) -> list[str]:

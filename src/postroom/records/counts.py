@@ -77,18 +77,23 @@ NOBODY = Counts()
 
 def change(before: Subscriber | None, after: Subscriber | None, at: datetime) -> list[Change]:
     """The delta of one person's change, for its batch; nothing if their standing is the same."""
-    was, is_ = _standing(before), _standing(after)
-    if was == is_:
-        return []
-    verified = is_.verified - was.verified
-    delta = Delta(
-        verified=verified,
-        unverified=is_.unverified - was.unverified,
-        gone=is_.gone - was.gone,
-        joined=max(0, verified),
-        left=max(0, -verified),
-    )
-    return [_noted(delta, at)]
+    return changes([(before, after)], at)
+
+
+def changes(
+    people: Iterable[tuple[Subscriber | None, Subscriber | None]], at: datetime
+) -> list[Change]:
+    """One delta for the changes of several people, before and after; nothing if none counts."""
+    verified = unverified = gone = joined = left = 0
+    for before, after in people:
+        was, is_ = _standing(before), _standing(after)
+        verified += is_.verified - was.verified
+        unverified += is_.unverified - was.unverified
+        gone += is_.gone - was.gone
+        joined += is_.verified > was.verified
+        left += is_.verified < was.verified
+    delta = Delta(verified, unverified, gone, joined=joined, left=left)
+    return [_noted(delta, at)] if delta != Delta() else []
 
 
 def newcomers(people: Sequence[Subscriber], at: datetime) -> Change:

@@ -19,6 +19,7 @@ from postroom.storage.port import Row, Tables, Within
 _TABLE = "service"
 _PARTITION = "import"
 _NONCE_BYTES = 8
+LOOKED_AT_MAX = 50  # a month's imports, as a rule: a page that only mentions them must be quick
 _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 
@@ -61,6 +62,12 @@ async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
     rows, _more = await first_rows(tables, _TABLE, Within(_PARTITION), limit=limit)
     return [job for row in rows if (job := _readable(row))]
+
+
+async def unfinished(tables: Tables, list_name: str, now: datetime) -> list[ImportJob]:
+    """Imports into a list that wait for a person or are running; among the newest of all lists."""
+    jobs = [job.as_of(now) for job in await newest(tables, limit=LOOKED_AT_MAX)]
+    return [job for job in jobs if job.list_name == list_name and not job.is_finished]
 
 
 async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:

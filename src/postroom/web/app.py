@@ -23,7 +23,7 @@ from postroom.domain.texts import Language, Text, _
 from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError
 from postroom.web import admin, api, public, public_form
-from postroom.web.admin import import_runs
+from postroom.web.admin import asking, import_runs
 from postroom.web.desk import Desk, desk_of
 from postroom.web.kept import Kept, kept_of
 from postroom.web.language import Spoken, languages
@@ -153,12 +153,13 @@ def create_app(desk: Desk, spoken: Sequence[Language] = ()) -> ASGIApp:
 
 @contextlib.asynccontextmanager
 async def in_service(app: FastAPI) -> AsyncIterator[None]:
-    """While the server runs; imports under way stop with it, before storage is closed."""
+    """While the server runs; imports and the like stop with it, before storage is closed."""
     telling = asyncio.create_task(throttles_in(app).keep_telling())
     yield
     telling.cancel()
     await asyncio.wait([telling])
     await import_runs.runs_in(app).stop_all()
+    await asking.runs_in(app).stop_all()
 
 
 async def healthy() -> Response:

@@ -34,6 +34,7 @@ NOTICES = {
     "deleted": _("Deleted."),
     "deleting": _("It is being deleted, in the background."),
     "added": _("Added."),
+    "asked": _("A confirmation email will be sent to them in a moment."),
     "removed": _("Removed."),
     "withdrawn": _("Withdrawn: the link is void."),
     "revoked": _("Revoked: within five seconds nobody takes it any more."),

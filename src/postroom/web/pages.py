@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from postroom.domain.address import readable_address
 from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
@@ -38,6 +39,7 @@ MENU = [
     Entry("/admin", _("Overview"), "home"),
     Entry("/admin/lists", _("Lists"), "list"),
     Entry("/admin/subscribers", _("Subscribers"), "users"),
+    Entry("/admin/imports", _("Imports"), "upload"),
     Entry("/admin/messages", _("Messages"), "mail"),
     Entry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     Entry("/admin/limits", _("Limits"), "gauge"),
@@ -121,6 +123,7 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 
 
 _pages.filters |= {"number": number, "moment": moment, "until": until}
+_pages.filters |= {"address": readable_address}
 _pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {

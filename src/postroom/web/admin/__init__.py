@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from postroom.web.admin import (
     account,
+    asking,
     imports,
     keys,
     limits,
@@ -29,6 +30,7 @@ MODULES = (
     overview,
     lists,
     subscribers,
+    asking,
     person,
     imports,
     messages_write,  # /messages/new before /messages/{ref}

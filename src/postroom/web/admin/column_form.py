@@ -15,7 +15,7 @@ from postroom.domain.csv_people import (
 )
 from postroom.domain.csv_rows import DELIMITER_NAMES, clipped
 from postroom.domain.errors import BadInput
-from postroom.domain.import_job import ImportJob, Purpose, check_basis, mapped
+from postroom.domain.import_job import Existing, ImportJob, Purpose, check_basis, mapped
 from postroom.domain.subscriber import ATTRIBUTES_MAX
 from postroom.domain.texts import Text, _
 from postroom.web.forms import Form
@@ -59,8 +59,9 @@ class RowsShown(msgspec.Struct, frozen=True):
 
 def first_form(job: ImportJob, beginning: Beginning) -> Form:
     """What was chosen before or, at first, what the file seems to be."""
-    values = {"purpose": job.purpose.value, "basis": job.basis}
-    values["verified"] = "yes" if job.verified else ""
+    # Nothing is chosen beforehand: whether people are mailed is for a person to say.
+    values = {"purpose": job.purpose.value} if job.is_mapped else {}
+    values |= {"existing": job.existing.value, "basis": job.basis}
     columns = job.columns if job.is_mapped else _guess(beginning)
     values["email"] = str(columns.email)
     values["header"] = "yes" if columns.has_header else ""
@@ -73,7 +74,8 @@ def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None
     purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
     basis = form.take("basis", lambda text: check_basis(text, purpose))
     if purpose is None:
-        form.mistakes["purpose"] = _("Say what the file is for.")
+        form.mistakes["purpose"] = _("Choose what happens to these people.")
+    existing = Existing(form.value("existing")) if form.value("existing") in set(Existing) else None
     attributes = _attributes(form, beginning, email)
     if not form.is_good or email is None or purpose is None:
         return None
@@ -84,7 +86,7 @@ def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None
         beginning.width,
         has_header=form.is_ticked("header"),
     )
-    return mapped(job, columns, purpose, form.is_ticked("verified"), basis or "")
+    return mapped(job, columns, purpose, existing or Existing.LEAVE, basis or "")
 
 
 def _guess(beginning: Beginning) -> Columns:

@@ -12,18 +12,28 @@ import asyncio
 import contextlib
 import os
 import secrets
+from dataclasses import asdict
 from typing import Any, TextIO
 
 import msgspec
 import structlog
 from fastapi import FastAPI, Request
 
+from postroom.domain.consent import Trace
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import PostroomError, WrongState
-from postroom.domain.import_job import BAD_ROWS_SHOWN, ImportJob, Refusals, Status, started
+from postroom.domain.import_job import (
+    BAD_ROWS_SHOWN,
+    ImportJob,
+    Purpose,
+    Refusals,
+    Status,
+    started,
+)
 from postroom.domain.texts import _
+from postroom.flow.ask import Asker
 from postroom.flow.bring_in import CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.records import imports
 from postroom.storage.port import Conflict, StorageError
@@ -105,6 +115,7 @@ class Run:
         self._is_stopped = False
         self._counts = Counts()
         self._first_bad: list[BadRow] = []
+        self._first_noted: list[BadRow] = []
         self._read_bytes = 0
         self._encoding = ""
         self._report: TextIO | None = None
@@ -149,6 +160,10 @@ class Run:
         assert self._report
         self._report.write(csv_text([(row.line, row.value, row.reason)]))
 
+    def noted(self, row: BadRow) -> None:
+        if len(self._first_noted) < BAD_ROWS_SHOWN:
+            self._first_noted.append(row)
+
     def counted(self, counts: Counts) -> None:
         self._counts = counts
 
@@ -168,16 +183,19 @@ class Run:
             work.cancel()
 
     def _intake(self) -> Intake:
-        job = self._job
+        job, desk = self._job, self._desk
+        asker = Asker(desk.storage, desk.clock, Trace(source=job.source), desk.wake_senders)
         return Intake(
-            self._desk.storage.tables,
+            desk.storage.tables,
             job.list_name,
-            job.verified,
-            self._desk.clock.now(),
+            job.purpose is Purpose.CONFIRMED,
+            desk.clock.now(),
             is_rehearsal=job.is_rehearsal,
             basis=job.source,
             keep_out=job.is_suppression,
-            clock=self._desk.clock,
+            clock=desk.clock,
+            existing=job.existing,
+            asker=asker if job.purpose is Purpose.ASK else None,
             crowd=CROWD_PEOPLE,
         )
 
@@ -214,16 +232,12 @@ class Run:
             raise
 
     def _progress(self) -> dict[str, Any]:
-        counts = self._counts
-        return {
+        return asdict(self._counts) | {
             "seen_at": self._desk.clock.now(),
             "read_bytes": self._read_bytes,
             "encoding": self._encoding,
-            "added": counts.added,
-            "already": counts.already,
-            "gone": counts.gone,
-            "bad": counts.bad,
             "first_bad": Refusals(list(self._first_bad)),
+            "first_noted": Refusals(list(self._first_noted)),
         }
 
 

@@ -20,7 +20,7 @@ from postroom.domain.mailing_list import (
 from postroom.domain.texts import _
 from postroom.flow import keep_lists
 from postroom.flow.keep_lists import Wanted, Wording
-from postroom.records import counts, lists
+from postroom.records import counts, imports, lists
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.desk import desk_of
 from postroom.web.forms import Form, list_named, posted
@@ -101,6 +101,7 @@ async def details(request: Request, visitor: Viewer, name: str) -> Response:
         mailing_list=mailing_list,
         counts=await counts.read(tables, name),
         growth=growth,
+        open_imports=await imports.unfinished(tables, name, desk.clock.now()),
         url=desk.site.url,
     )
 

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.domain.address import parse_address
+from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import Gone, Subscriber
 from postroom.domain.texts import _
-from postroom.flow import move, subscribe
+from postroom.flow import ask, move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import consents, lists, subscribers
 from postroom.storage.port import Conflict
@@ -36,6 +37,7 @@ router = APIRouter(prefix="/subscribers/{list_name}/{who}")
 async def details(request: Request, visitor: Viewer, list_name: str, who: str) -> Response:
     desk = desk_of(request)
     one, _etag = await find_person(desk, list_name, who)
+    why = cannot_ask(one, desk.clock.now())
     return show(
         request,
         visitor,
@@ -43,7 +45,18 @@ async def details(request: Request, visitor: Viewer, list_name: str, who: str) -
         one=one,
         person=person_path(desk, list_name, one.key),
         history=await consents.history(desk.storage.tables, list_name, one.key),
+        cannot_ask=CANNOT_ASK_TEXTS[why] if why else "",
     )
+
+
+@router.post("/ask")
+async def ask_to_confirm(request: Request, visitor: Editor, list_name: str, who: str) -> Response:
+    """After a second click the page says that they were asked a moment ago."""
+    desk = desk_of(request)
+    one, _etag = await find_person(desk, list_name, who)
+    asker = ask.Asker(desk.storage, desk.clock, trace_of(request, visitor), desk.wake_senders)
+    why = await ask.ask_one(asker, list_name, one.key)
+    return go(person_path(desk, list_name, one.key), "" if why else "asked")
 
 
 @router.get("/edit")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from postroom.domain.address import Address
+from postroom.domain.address import Address, readable_address
 from postroom.domain.consent import Trace, by_user
 from postroom.domain.errors import NotFound
 from postroom.domain.seal import seal, unseal
@@ -73,7 +73,7 @@ def attributes_typed(text: str) -> dict[str, str]:
 def values_of(one: Subscriber) -> dict[str, str]:
     """Somebody as the fields of a form."""
     return {
-        "address": one.address,
+        "address": readable_address(one.address),
         "list": one.list_name,
         "verified": "yes" if one.verified else "",
         "attributes": "\n".join(f"{name}={value}" for name, value in one.attributes.items()),

@@ -18,7 +18,7 @@ from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Standing, Subscriber
 from postroom.domain.texts import Text, _, ngettext
 from postroom.flow import subscribe, take_out
-from postroom.records import counts, lists, subscribers
+from postroom.records import counts, imports, lists, subscribers
 from postroom.records.counts import Counts
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.person_form import (
@@ -80,7 +80,8 @@ async def export(request: Request, visitor: Viewer) -> Response:
         mailing_list = await _read_list(tables, name)
         asked = _asked(request, name)
         return await _people(request, visitor, mailing_list, asked, Form(mistake=str(error)), 422)
-    file_name = f"{name}-{standing.value}-{desk.clock.now():%Y-%m-%d}.csv"
+    which = "" if standing is Standing.THERE else f"-{standing.value}"
+    file_name = f"{name}-subscribers{which}-{desk.clock.now():%Y-%m-%d}.csv"
     return StreamingResponse(
         _lines(tables, name, standing, header),
         media_type="text/csv; charset=utf-8",
@@ -197,6 +198,9 @@ async def _people(
         status,
         mailing_list=mailing_list,
         counts=await counts.read(desk.storage.tables, mailing_list.name),
+        open_imports=await imports.unfinished(
+            desk.storage.tables, mailing_list.name, desk.clock.now()
+        ),
         asked=asked,
         form=form or Form(),
         rows=[

@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
+from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
 from postroom.domain.subscriber import GONE_TEXTS, Gone, Standing, Subscriber, subscription
 from postroom.domain.texts import _
-from postroom.flow import move, subscribe
+from postroom.flow import ask, move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import subscribers
 from postroom.records.idempotency import Begun
@@ -253,6 +254,31 @@ async def _change(caller: Caller, known: Subscriber, to: Destination, etag: str)
         now=now,
         trace=trace,
     )
+
+
+@router.post(
+    "/lists/{name}/subscribers/{address:path}/ask",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Send a confirmation email to somebody who has not confirmed",
+    responses=responses(
+        202, "The email is queued.", described.ACCEPTED, {"status": "accepted"},
+        refused=(404, 409, 422),
+    ),
+)  # fmt: skip
+async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Response:
+    """Refused with 409 for whoever confirmed or left, and for whoever was asked too often.
+
+    Nobody is asked twice within 24 hours, or more than three times in 30 days.
+    """
+    await known_list(caller, name)
+    who = parse_address(address)
+    await _known(caller, name, who)
+    desk = caller.desk
+    asker = ask.Asker(desk.storage, desk.clock, caller.trace, desk.wake_senders)
+    why = await ask.ask_one(asker, name, who.storage_key)
+    if why:
+        raise WrongState(CANNOT_ASK_TEXTS[why])
+    return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 
 @router.delete(

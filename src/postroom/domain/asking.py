@@ -1,0 +1,68 @@
+"""Asking people to confirm that they want a list's mail: who may be asked, and how often."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.subscriber import Subscriber
+from postroom.domain.texts import _, ngettext
+
+# Most people read their mail once a day: a second request on the same day is a nuisance.
+ASK_ONCE_IN = timedelta(hours=24)
+# Whoever ignored three requests does not want the list, and mail providers count more as spam.
+ASKS_MAX = 3
+ASKS_WITHIN = timedelta(days=30)
+
+
+class CannotAsk(StrEnum):
+    """Why somebody is not asked."""
+
+    CONFIRMED = "confirmed"
+    GONE = "gone"
+    LEFT_BEFORE = "left-before"  # and signed up again, or somebody else typed their address
+    LATELY = "lately"
+    OFTEN = "often"
+
+
+CANNOT_ASK_TEXTS = {
+    CannotAsk.CONFIRMED: _("They have already confirmed."),
+    CannotAsk.GONE: _("They are no longer on this list."),
+    CannotAsk.LEFT_BEFORE: _(
+        "They left this list earlier. Only they can ask for another confirmation email, by "
+        "signing up again."
+    ),
+    CannotAsk.LATELY: ngettext(
+        "They were asked in the last {count} hour. Ask again later.",
+        "They were asked in the last {count} hours. Ask again later.",
+        ASK_ONCE_IN // timedelta(hours=1),
+    ),
+    CannotAsk.OFTEN: _(
+        "They were asked {limit} times in the last {days} days, which is the limit.",
+        limit=ASKS_MAX,
+        days=ASKS_WITHIN.days,
+    ),
+}
+
+
+def cannot_ask(one: Subscriber, now: datetime) -> CannotAsk | None:
+    """Why this person may not be asked now; None if they may."""
+    if one.gone:
+        return CannotAsk.GONE
+    if one.verified:
+        return CannotAsk.CONFIRMED
+    if one.gone_before:
+        return CannotAsk.LEFT_BEFORE
+    if one.asked_at and now < one.asked_at + ASK_ONCE_IN:
+        return CannotAsk.LATELY
+    times = [datetime.fromisoformat(each) for each in (one.asks or "").split()]
+    is_often = len(times) >= ASKS_MAX and now < times[-ASKS_MAX] + ASKS_WITHIN
+    return CannotAsk.OFTEN if is_often else None
+
+
+def asked(one: Subscriber, now: datetime) -> Subscriber:
+    """The subscriber once an administrator or an import has asked them."""
+    times = [*(one.asks or "").split(), now.isoformat()][-ASKS_MAX:]
+    return msgspec.structs.replace(one, asked_at=now, asks=" ".join(times))

@@ -1,0 +1,62 @@
+"""Several subscribers of one list read, or changed, together.
+
+The batch that changes them also carries the change of the counts (counts.py), the events for the
+consent record (consents.py) and the entries of sign-ups (sign_ups.py), as subscribers.py does for
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from postroom.domain.consent import Consent
+from postroom.domain.subscriber import Subscriber
+from postroom.records import consents, counts, sign_ups
+from postroom.records.rows import to_properties
+from postroom.records.subscribers import TABLE, subscriber_of
+from postroom.storage.port import BATCH_CHANGES_MAX, Change, Replace, Tables, Within
+
+EDITS_MAX = (BATCH_CHANGES_MAX - 1) // 3  # a row, an event and a sign-up each, and the counts
+_EMAIL, _END = "email:", "~~~~"
+
+
+class Known(NamedTuple):
+    """Somebody as they stand in storage."""
+
+    one: Subscriber
+    etag: str
+
+
+class Edit(NamedTuple):
+    before: Subscriber
+    after: Subscriber
+    etag: str  # of the row with `before`
+    consent: Consent | None = None
+
+
+async def replace_together(
+    tables: Tables, list_name: str, edits: Sequence[Edit], at: datetime
+) -> None:
+    """At most EDITS_MAX at once. Conflict, and nobody changes, if one of them changed meanwhile."""
+    changes: list[Change] = []
+    for edit in edits:
+        changes.append(Replace(_EMAIL + edit.after.key, to_properties(edit.after), edit.etag))
+        changes += [consents.noted(edit.after.key, edit.consent)] if edit.consent else []
+        changes += [sign_ups.entry(edit.after)] if edit.after.expires else []
+    changes += counts.changes([(edit.before, edit.after) for edit in edits], at)
+    await tables.batch(TABLE, list_name, changes)
+
+
+async def unverified_page(
+    tables: Tables, list_name: str, after: str | None, *, limit: int
+) -> tuple[list[Known], str | None]:
+    """People who have not confirmed, in key order, and where the next page begins (None: nowhere).
+
+    A page may be short, even empty, and still have a next: rows of people who left are read, too.
+    """
+    keys = Within(list_name, _EMAIL, _EMAIL + _END)
+    page = await tables.scan(TABLE, keys, where={"verified": False}, limit=limit, after=after)
+    found = [Known(subscriber_of(row), row.etag) for row in page.rows]
+    return [each for each in found if not each.one.gone], page.next

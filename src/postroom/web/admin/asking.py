@@ -1,0 +1,112 @@
+"""Asking everybody on a list who has not confirmed: how many, go, how far it is, stop.
+
+The run goes on beside the pages, in the process that started it, and writes down how far it is in
+the list's own row, so that any web process can show or stop it (flow/ask.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from datetime import timedelta
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
+
+from postroom.domain.ask_job import AskJob
+from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
+from postroom.domain.errors import WrongState
+from postroom.flow import ask
+from postroom.records import ask_jobs, lists
+from postroom.web.admin.person_form import trace_of
+from postroom.web.desk import desk_of, one_per_app
+from postroom.web.forms import list_named, posted
+from postroom.web.pages import go, show
+from postroom.web.visitor import Editor
+
+router = APIRouter(prefix="/subscribers/ask")
+log = structlog.get_logger("asking")
+
+
+@router.get("")
+async def ask_page(request: Request, visitor: Editor) -> Response:
+    desk = desk_of(request)
+    tables, now = desk.storage.tables, desk.clock.now()
+    mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
+    found = await ask_jobs.find(tables, mailing_list.name)
+    job = found[0].as_of(now) if found else None
+    is_running = job is not None and job.is_running
+    return show(
+        request,
+        visitor,
+        "subscribers/ask.html",
+        mailing_list=mailing_list,
+        job=job,
+        is_running=is_running,
+        is_open=job is not None and job.can_go_on(now),
+        tally=None if is_running else await ask.tally(tables, mailing_list.name, desk.clock),
+        hours=ASK_ONCE_IN // timedelta(hours=1),
+        asks_max=ASKS_MAX,
+        days=ASKS_WITHIN.days,
+    )
+
+
+@router.post("")
+async def act(request: Request, visitor: Editor) -> Response:
+    """Start, go on or stop. After a second click the page shows the run that is under way."""
+    desk, form = desk_of(request), await posted(request)
+    tables, name = desk.storage.tables, list_named(request.query_params.get("list", ""))
+    if form.value("act") == "stop":
+        await ask.stop(tables, name)
+        return go(_path(name))
+    await lists.read(tables, name)
+    found = await ask.tally(tables, name, desk.clock)
+    by, run, now = visitor.user.address, secrets.token_hex(8), desk.clock.now()
+    total = found.askable if found.is_whole else 0
+    with contextlib.suppress(WrongState):
+        job, etag = await ask.start(tables, name, by=by, total=total, run=run, now=now)
+        asker = ask.Asker(desk.storage, desk.clock, trace_of(request, visitor), desk.wake_senders)
+        runs_in(request.app).start(asker, job, etag)
+    return go(_path(name))
+
+
+def _path(name: str) -> str:
+    return f"/admin/subscribers/ask?list={name}"
+
+
+class AskRuns:
+    """Runs at work in this process; each list has one at most."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[AskJob]] = set()
+        self._is_stopping = False
+
+    def start(self, asker: ask.Asker, job: AskJob, etag: str) -> None:
+        task = asyncio.create_task(ask.run(asker, job, etag, lambda: not self._is_stopping))
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    async def settled(self) -> None:
+        """Until nothing runs any more."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def stop_all(self) -> None:
+        """The process is about to end: each finishes the group in hand."""
+        self._is_stopping = True
+        await self.settled()
+
+    def _over(self, task: asyncio.Task[AskJob]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        if error := task.exception():
+            log.error("asking_crashed", error=type(error).__name__, exc_info=error)
+            return
+        job = task.result()
+        log.info("asked_to_confirm", list=job.list_name, asked=job.asked, status=job.status)
+
+
+def runs_in(app: FastAPI) -> AskRuns:
+    return one_per_app(app, AskRuns)

@@ -1,0 +1,72 @@
+"""Storage whose caller is killed at one of its writes, before or after the write took effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.storage.memory import MemoryQueues, MemoryStorage, MemoryTables
+from postroom.storage.port import Change, Properties
+from tests.scenario.clock import TownClock
+
+
+class Killed(BaseException):
+    """As kill -9 is for a process: nothing that it would do afterwards happens."""
+
+
+class Fuse:
+    """Counts the writes, and kills at one of them."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self.kills_at = -1  # never
+        self.is_after = False  # the write took effect
+
+    def set(self, kills_at: int, *, is_after: bool = False) -> None:
+        self.writes, self.kills_at, self.is_after = 0, kills_at, is_after
+
+    def before_write(self) -> None:
+        self.writes += 1
+        if self.writes == self.kills_at and not self.is_after:
+            raise Killed
+
+    def after_write(self) -> None:
+        if self.writes == self.kills_at and self.is_after:
+            raise Killed
+
+
+class FusedTables(MemoryTables):
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__(1000, False)
+        self._fuse = fuse
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        self._fuse.before_write()
+        etags = await super().batch(table, partition, changes)
+        self._fuse.after_write()
+        return etags
+
+    async def replace(
+        self, table: str, partition: str, key: str, properties: Properties, etag: str
+    ) -> str:
+        self._fuse.before_write()
+        found = await super().replace(table, partition, key, properties, etag)
+        self._fuse.after_write()
+        return found
+
+
+class FusedQueues(MemoryQueues):
+    def __init__(self, clock: TownClock, fuse: Fuse) -> None:
+        super().__init__(clock)
+        self._fuse = fuse
+
+    async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
+        self._fuse.before_write()
+        await super().put(queue, *bodies, delay_s=delay_s)
+        self._fuse.after_write()
+
+
+def fused_storage(clock: TownClock, fuse: Fuse) -> MemoryStorage:
+    storage = MemoryStorage(clock)
+    storage.tables = FusedTables(fuse)
+    storage.queues = FusedQueues(clock, fuse)
+    return storage
