@@ -247,7 +247,6 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
         storage,
         clock,
         Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
-        renderer,
         PacedTransport(transport(parts), turns, clock),
         journals,
         bell,

@@ -214,7 +214,6 @@ class Town:
             storage,
             self.clock,
             Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
-            renderer,
             PacedTransport(transport or self.transport(), turns, self.clock),
             journals,
             Bells(self.folder / "bells").listen("sender"),

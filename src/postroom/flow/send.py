@@ -28,6 +28,7 @@ from typing import Protocol
 import msgspec
 
 from postroom.clock import Clock
+from postroom.domain.dead_letter import Reason
 from postroom.domain.delivery import (
     FRUITLESS_TAKES_MAX,
     Delivery,
@@ -51,13 +52,13 @@ from postroom.domain.outcome import Outcome, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
-from postroom.records import archive, batches, leases, messages
+from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import Right
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Claim, ClaimLost, Storage
+from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
@@ -133,7 +134,7 @@ class Sender:
         try:
             item = parse_batch_item(claim.body)
         except BadItem:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.MALFORMED)
         journal.begin(item.ref, item.batch)  # from here on our successor knows what we had in hand
         if self.turns:
             await self.turns.ask()
@@ -159,18 +160,18 @@ class Sender:
         batch = self._in_hand(message, found)
         await batch.load()
         if not batch.is_whole():
-            return await self._hold_for_people(claim, batch)
+            return await self._hold_for_people(claim, batch, Reason.ROWS_MISSING)
         if not await self._is_free(batch):
             is_ours = batch.ledger.owner == self.right.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
             return await self._give_back(claim, delay_s, Handled.BUSY)
         if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
-            return await self._hold_for_people(claim, batch)
+            return await self._hold_for_people(claim, batch, Reason.SENDERS_STOPPED)
         if batch.ledger.is_open:
             try:
                 compiled = await self.renderer.compiled(message)
             except PostroomError:  # a body is missing or cannot be read: no use to try again
-                return await self._hold_for_people(claim, batch)
+                return await self._hold_for_people(claim, batch, Reason.NO_CONTENT)
             await self._send_slices(batch, compiled, lane, journal)
             # Another lane of ours may have the item before we hear that it was given back, and its
             # mails must not be judged by our answers.
@@ -372,23 +373,23 @@ class Sender:
     async def _without_ledger(self, claim: Claim) -> Handled:
         """An item is put after its ledger, so this is a stray one, or storage that lags."""
         if claim.taken > FRUITLESS_TAKES_MAX:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.NO_BATCH)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
 
     async def _set_aside(self, claim: Claim) -> Handled:
         """A row of a newer version, or a spoilt one: others go on; the sweep puts it again."""
         if claim.taken > FRUITLESS_TAKES_MAX:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.UNREADABLE)
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 
-    async def _hold_for_people(self, claim: Claim, batch: InHand) -> Handled:
+    async def _hold_for_people(self, claim: Claim, batch: InHand, reason: Reason) -> Handled:
         """Five takes without an outcome, or rows missing. If only our view is stale: Conflict."""
         await batch.record(held_for_people(batch.ledger, now_s=self.clock.now().timestamp()))
-        return await self._bury(claim)
+        return await self._bury(claim, reason)
 
-    async def _bury(self, claim: Claim) -> Handled:
-        await self.storage.queues.put(DEAD_LETTERS, claim.body)
-        return await self._complete(claim, Handled.DEAD)
+    async def _bury(self, claim: Claim, reason: Reason) -> Handled:
+        await dead_letters.bury(self.storage.queues, claim, reason, self.clock.now())
+        return Handled.DEAD
 
     async def _complete(self, claim: Claim, handled: Handled) -> Handled:
         await self.storage.queues.complete(claim)

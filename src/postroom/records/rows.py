@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import structlog
@@ -32,8 +32,13 @@ def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(
         name
         for name, hint in get_type_hints(kind).items()
-        if get_origin(hint) is dict or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))
+        if any(map(_is_nested, (hint, *get_args(hint))))
     )
+
+
+def _is_nested(hint: Any) -> bool:
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or get_origin(hint) is dict
 
 
 def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
