@@ -7,7 +7,6 @@ nobody waiting who just signed up. Rate limits hold for it as for any other lane
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
 from postroom.clock import Clock
 from postroom.domain.outcome import Outcome
@@ -16,14 +15,10 @@ from postroom.flow import test_mail
 from postroom.flow.confirm import SLICE_MAX, Confirmer
 from postroom.flow.send import Sender
 from postroom.records.leases import Right
-from postroom.records.single_mails import together
+from postroom.records.single_mails import CLAIM_S, extended, together
 from postroom.records.turns import Turns
 from postroom.storage.port import CLAIM_ITEMS_MAX, SUBSCRIBE_QUEUE, Claim
 from postroom.transport.port import Lane, Permit
-
-CLAIM_S = 120.0
-SLOW_CLAIM_S = 300.0  # under limits: the slowest has a turn within it, for one mail
-ANSWER_S = 60.0  # of a claim: what is handed over by then is answered while the claim lasts
 
 
 class ConfirmationLane:
@@ -37,22 +32,18 @@ class ConfirmationLane:
         self._right = sender.right
         self._turns = sender.turns
         self._lane = lane
-        self._until = sender.clock.now()  # mails are handed over
         self._is_busy = False  # the last look found as many items as it asked for
 
     async def claim(self) -> list[Claim]:
         """The next slice of items; more of them while they come in fast."""
-        limit, lease_s = SLICE_MAX, CLAIM_S
+        limit = SLICE_MAX
         if self._turns and self._turns.is_limited:
-            limit, lease_s = self._turns.singles(limit), SLOW_CLAIM_S
-        self._until = self._clock.now() + timedelta(seconds=lease_s - ANSWER_S)
-        looks = limit // CLAIM_ITEMS_MAX if self._is_busy else 1
+            limit = self._turns.singles(limit)
+        looks = max(1, limit // CLAIM_ITEMS_MAX) if self._is_busy else 1
         limit = min(limit, CLAIM_ITEMS_MAX)
+        queues = self._storage.queues
         found = await together(
-            [
-                self._storage.queues.claim(SUBSCRIBE_QUEUE, limit=limit, lease_s=lease_s)
-                for _ in range(max(1, looks))
-            ]
+            [queues.claim(SUBSCRIBE_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
         )
         claims = [claim for some in found for claim in some]
         self._is_busy = len(claims) >= CLAIM_ITEMS_MAX
@@ -60,17 +51,19 @@ class ConfirmationLane:
 
     async def mail(self, claims: Sequence[Claim]) -> list[Outcome]:
         """The outcomes of what was handed over; somebody waits for a test, so those go first."""
-        permit = _Permit(self._right, self._turns, self._lane, self._clock, self._until)
+        permit = _Permit(self._right, self._turns, self._lane, self._clock)
         if self._turns:
             await self._turns.ask()
         outcomes: list[Outcome] = []
-        for claim in claims:
-            if is_trial_item(claim.body):
-                tested = await test_mail.mail_test(
-                    self._storage, claim, self._lane, self._renderer, self._clock, permit
-                )
-                outcomes += [tested] if tested else []
+        tests = [claim for claim in claims if is_trial_item(claim.body)]
         others = [claim for claim in claims if not is_trial_item(claim.body)]
+        for claim in tests:
+            tested = await test_mail.mail_test(
+                self._storage, claim, self._lane, self._renderer, self._clock, permit
+            )
+            outcomes += [tested] if tested else []
+        if tests:  # which may have taken long
+            others = await extended(self._storage.queues, others)
         return outcomes + await self._confirmer.mail(others, self._lane, permit)
 
     def rest(self) -> None:
@@ -83,19 +76,16 @@ class ConfirmationLane:
 
 
 class _Permit(Permit):
-    """As long as we may send, the claims last, and no domain is at its limit."""
+    """As long as we may send, and no domain is at its limit."""
 
-    def __init__(
-        self, right: Right, turns: Turns | None, lane: Lane, clock: Clock, until: datetime
-    ) -> None:
+    def __init__(self, right: Right, turns: Turns | None, lane: Lane, clock: Clock) -> None:
         self._right = right
         self._turns = turns
         self._lane = lane
         self._clock = clock
-        self._until = until
 
     def may_hand_over(self) -> bool:
-        return self._right.holds() and self._clock.now() < self._until
+        return self._right.holds()
 
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
         late = await self._turns.put_off(self._lane, recipients) if self._turns else {}

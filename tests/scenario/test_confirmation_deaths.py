@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from postroom.bench.sink import Sink
-from postroom.confirmations import CLAIM_S, ConfirmationLane
+from postroom.confirmations import ConfirmationLane
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
 from postroom.flow.render import Renderer
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
 from postroom.records.leases import Right
+from postroom.records.single_mails import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
 from tests.scenario.clock import TownClock

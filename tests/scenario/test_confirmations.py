@@ -10,13 +10,12 @@ from datetime import timedelta
 import pytest
 from structlog.typing import EventDict
 
-from postroom.confirmations import CLAIM_S
 from postroom.domain.address import parse_address
 from postroom.domain.confirmation import ConfirmationAttempts, ConfirmationState
 from postroom.domain.retry import RetryRules
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
-from postroom.records.single_mails import DELAY_S_MAX, TAKES_MAX
+from postroom.records.single_mails import CLAIM_S, DELAY_S_MAX, TAKES_MAX
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.scenario.clock import soon
 from tests.scenario.test_rate_limit import limit
@@ -276,6 +275,24 @@ async def test_batches_that_keep_every_lane_do_not_keep_a_confirmation(town: Tow
     while "ada" not in town.arrived():
         await soon(role.bell.wait(5))
     town.sink.release()
+
+
+async def test_a_server_that_answers_late_gets_no_second_copy(town: Town) -> None:
+    names = [*students(20), "slow"]
+    await town.found_list()
+    await sign_up(town, *names)
+    role = await town.open_sender()
+    assert await role.step()
+    await soon(town.sink.is_waiting.wait())
+    other = await town.open_sender(machine="elsewhere")
+    for _ in range(12):  # of half a minute: far longer than a claim
+        await town.pass_time(CLAIM_S / 4)
+        assert not await other.step()
+    town.sink.release()
+    await town.quiet()
+    await town.live_through(4 * CLAIM_S, every_s=CLAIM_S)
+    assert town.arrived() == once_each(names)
+    assert await town.items(SUBSCRIBE_QUEUE) == 0
 
 
 async def test_with_a_single_connection_they_take_turns(town: Town) -> None:

@@ -6,7 +6,7 @@ and when it is tried again.
 Steps: read whom the items name > drop who confirmed or is gone > put back what is not due, or has
 no turn under a rate limit > hand the rest over as one slice > write down what became of each >
 complete the items, or give them back until the next attempt.
-Dies half-way: the items in hand show again when their claims lapse, within a few minutes.
+Dies half-way: the items in hand show again when their claims lapse, within two minutes.
     before the hand-over             nothing happened
     handed over, not written down    the same email, with the same Message-ID, is sent again
     written down, item not done      accepted or refused: as above, and the record has both.
@@ -49,6 +49,7 @@ from postroom.records.single_mails import (
     FAULT_DELAY_S,
     TAKES_MAX,
     complete,
+    kept,
     release,
     start_over,
     together,
@@ -173,11 +174,13 @@ class Confirmer:
         ready = await self._with_a_turn(written, permit)
         if not ready:
             return []
-        outcomes = await lane.send([mail for _, mail in ready], permit)
+        claims = [request.claim for request, _ in ready]
+        async with kept(self.storage.queues, self.clock, claims) as held:
+            outcomes = await lane.send([mail for _, mail in ready], permit)
         now = self.clock.now()
         results = [
             _Result(
-                request,
+                request._replace(claim=held[request.claim.item]),
                 outcome,
                 after_attempt(outcome, request.person.confirmation, rules=self.rules, now=now),
             )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from postroom.storage.port import Claim, ClaimLost, Queues
+from postroom.clock import Clock
+from postroom.storage.port import Claim, ClaimLost, Queues, StorageError
 
 TAKES_MAX = 5  # without an outcome: it may be what ends its senders
 FAULT_DELAY_S = 10.0  # our provider is in trouble, or there was no turn: the item waits
-START_OVER_S = 10.0  # more than putting an item takes
+CLAIM_S = 120.0  # so long an item hides whose sender died
 # Every item shows at least so often, so that a migration can take it along (migrate.py).
 DELAY_S_MAX = 1800.0
 
@@ -38,11 +39,42 @@ async def start_over(queues: Queues, claims: Sequence[Claim], delay_s: float) ->
     """Fresh items, so that no take counts. Dying in between leaves an item twice."""
     if not claims:
         return
-    # Those that were lost are not ours to put again.
-    held = await _each(partial(queues.extend, lease_s=START_OVER_S), claims)
+    held = await extended(queues, claims)  # those that were lost are not ours to put again
     delay_s = min(delay_s, DELAY_S_MAX)
     await queues.put(claims[0].queue, *(claim.body for claim in held), delay_s=delay_s)
     await complete(queues, *held)
+
+
+async def extended(queues: Queues, claims: Sequence[Claim]) -> list[Claim]:
+    """The same claims from now; those that are lost are left out."""
+    return await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
+
+
+@contextlib.asynccontextmanager
+async def kept(
+    queues: Queues, clock: Clock, claims: Sequence[Claim]
+) -> AsyncIterator[dict[str, Claim]]:
+    """The claims by item, extended for as long as it takes: a server may answer late.
+
+    Ask for them when the block has ended.
+    """
+    held = {claim.item: claim for claim in claims}
+    extending = asyncio.Lock()
+
+    async def keep() -> None:
+        while True:
+            await clock.sleep(CLAIM_S / 3)
+            async with extending:
+                held.update({each.item: each for each in await extended(queues, [*held.values()])})
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield held
+    finally:
+        async with extending:  # a call that was cut off may have changed the claim
+            keeping.cancel()
+        with contextlib.suppress(StorageError, asyncio.CancelledError):
+            await keeping
 
 
 async def together(calls: Sequence[Awaitable[T]]) -> list[T]:
