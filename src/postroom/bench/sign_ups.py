@@ -62,6 +62,7 @@ async def measure_sign_ups(
             load = _Load(house, parts, port, key, per_s, for_s)
             say("signing people up")
             idle = await load.run("nothing")
+            await house.forget_arrived()
             await house.message(parts)
             await until(lambda: has_begun(house), within_s=READY_S)
             say("signing people up while the message goes out")
