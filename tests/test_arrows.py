@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"roles", "supervisor"},
     {"wiring"},
     {"web", "scheduler", "sender", "worker", "metrics"},
+    {"confirmations"},  # a lane of the sender
     {"flow"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage

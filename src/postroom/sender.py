@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,9 @@ import structlog
 
 from postroom.bell import Bell
 from postroom.clock import Clock
+from postroom.confirmations import ConfirmationLane
 from postroom.domain.breaker import Breaker, MailHealth
-from postroom.domain.outcome import Deferred, Outcome, Scope, Sent
-from postroom.domain.work_item import is_trial_item
-from postroom.flow import confirm, test_mail
-from postroom.flow.render import Renderer
+from postroom.domain.outcome import Sent, is_fault
 from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
 from postroom.journal import FileJournal, FileJournals
 from postroom.records import leases
@@ -36,11 +34,9 @@ from postroom.storage.port import (
     Storage,
     StorageError,
 )
-from postroom.transport.port import Lane, Permit, Transport
+from postroom.transport.port import Lane, Transport
 
 log = structlog.get_logger("sender")
-CONFIRM_CLAIM_S = 120.0
-SLOW_CONFIRM_CLAIM_S = 300.0  # under limits: the slowest has a turn within it, for one mail
 CONFIRM_EVERY_S = 1.0
 JOURNALS_EVERY_S = 10.0
 POLL_FIRST_S = 1.0
@@ -56,28 +52,11 @@ class _Slot:
     journal: FileJournal
 
 
-class _Permit(Permit):
-    """Of a mail to one person: as long as we may send, and unless its domain is at its limit."""
-
-    def __init__(self, role: SenderRole, lane: Lane) -> None:
-        self._role = role
-        self._lane = lane
-
-    def may_hand_over(self) -> bool:
-        return self._role.sender.right.holds()
-
-    async def wait_s(self, recipient: str) -> float:
-        turns = self._role.turns
-        late = await turns.put_off(self._lane, [recipient]) if turns else {}
-        return late[0] - self._role.clock.now().timestamp() if late else 0.0
-
-
 @dataclass
 class SenderRole:
     storage: Storage
     clock: Clock
     sender: Sender
-    renderer: Renderer
     transport: Transport
     journals: FileJournals
     bell: Bell
@@ -89,6 +68,9 @@ class SenderRole:
     health: MailHealth = field(default_factory=MailHealth)
     _free: list[_Slot] = field(default_factory=list)
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
+    _confirmations: ConfirmationLane = field(init=False)
+    _is_confirming: bool = False
+    _batches_first: bool = False  # confirmations had the only connection just now
     _bugs: list[BaseException] = field(default_factory=list)
     _beats: asyncio.Task[None] | None = None
     _held: Lease | None = None
@@ -103,6 +85,7 @@ class SenderRole:
         self.journals.open()
         for number in range(self.lanes):
             self._free.append(_Slot(self.transport.lane(), self.journals.lane(number)))
+        self._confirmations = ConfirmationLane(self.sender, self.transport.lane())
         await self._beat(self.lease_s)
         self._beats = asyncio.create_task(self._keep_beating())
 
@@ -115,36 +98,40 @@ class SenderRole:
         await self._look_after_journals()
         await self._leave_shares_unused()
         await self._tell_health()
-        room = self._room()
-        if not room or not await self._has_turn():
+        if not self._lanes_left() or not await self._has_turn():
             return False
-        taken = await self._take_confirmations(max(1, room // 2))
-        taken += await self._take_batches(self._room())
+        takes = [self._take_confirmations, self._take_batches]
+        taken = 0
+        for take in reversed(takes) if self._batches_first else takes:
+            taken += await take()
         self._quiet = 0 if taken else self._quiet + 1
         return bool(taken)
 
-    async def _take_confirmations(self, room: int) -> int:
+    async def _take_confirmations(self) -> int:
         """How many items. Once a second will do while batches come and go."""
         now_s = self._now_s()
         self._owes_look = now_s < self._confirm_at and not self.is_idle
-        if self._owes_look:
+        self._batches_first = False
+        if self._owes_look or self._is_confirming or not self._lanes_left():
             return 0
-        lease_s = CONFIRM_CLAIM_S
-        if self.turns and self.turns.is_limited:
-            room, lease_s = self.turns.singles(room), SLOW_CONFIRM_CLAIM_S
-        claims = await self.storage.queues.claim(SUBSCRIBE_QUEUE, limit=room, lease_s=lease_s)
+        claims = await self._confirmations.claim()
         self._confirm_at = now_s + (0 if claims else CONFIRM_EVERY_S)
-        for claim in claims:
-            self._start(lambda slot, claim=claim: self._confirm(claim, slot))
+        if claims:
+            self._is_confirming = True
+            self._go_on_beside(self._confirm(claims))
+            await self._let_go_of_lines(slot.lane for slot in self._free)
         await self._wake(claims)
         return len(claims)
 
-    async def _take_batches(self, room: int) -> int:
+    async def _take_batches(self) -> int:
+        room = min(self._lanes_left(), len(self._free), CLAIM_ITEMS_MAX)
         if not room:
             return 0
         claims = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
         for claim in claims:  # at once: an item that no journal knows of hides for long if we die
             self._start(lambda slot, claim=claim: self._send(claim, slot))
+        if claims and not self._is_confirming:
+            await self._let_go_of_lines([self._confirmations])
         await self._wake(claims)
         return len(claims)
 
@@ -159,7 +146,7 @@ class SenderRole:
 
     @property
     def is_idle(self) -> bool:
-        return len(self._free) == self.lanes
+        return len(self._free) == self.lanes and not self._is_confirming
 
     @property
     def has_recovered(self) -> bool:
@@ -280,8 +267,16 @@ class SenderRole:
         if self.turns.has_spare_lines or (is_done and self.turns.lines_max is not None):
             for slot in self._free:
                 await slot.lane.close()
+            if not self._is_confirming:
+                await self._confirmations.close()
         if is_done and self.turns.shares.holds_any:
             await self.turns.shares.give_up()
+
+    async def _let_go_of_lines(self, idle: Iterable[Lane | ConfirmationLane]) -> None:
+        """For those that start now, if we have as many connections as we may."""
+        if self.turns and not self.turns.has_free_line:
+            for lane in idle:
+                await lane.close()
 
     async def _renew_shares(self) -> None:
         if self.turns:
@@ -290,37 +285,50 @@ class SenderRole:
 
     # Lanes
 
-    def _room(self) -> int:
-        """How many items may be taken now."""
+    def _lanes_left(self) -> int:
+        """How many more lanes may be used now; that of the confirmations is one of them."""
         if not self.sender.right.holds() or self.breaker.pause_s(self._now_s()):
             return 0
-        allowed = self._lanes_allowed() - (self.lanes - len(self._free))
-        return max(0, min(allowed, len(self._free), CLAIM_ITEMS_MAX))
+        return max(0, self._lanes_allowed() - self._lanes_in_use())
+
+    def _lanes_in_use(self) -> int:
+        return self.lanes - len(self._free) + self._is_confirming
+
+    def _is_short_of_lanes(self) -> bool:
+        """Confirmations and batches take turns."""
+        return self._lanes_allowed() <= self.lanes
 
     def _lanes_allowed(self) -> int:
-        lanes = self.breaker.lanes(self.lanes)
+        lanes = self.breaker.lanes(self.lanes + 1)
         lines = self.turns.lines_max if self.turns and self.turns.has_share else None
         return lanes if lines is None else min(lanes, lines)
 
     def _start(self, work: Any) -> None:
         slot = self._free.pop()
-        task = asyncio.create_task(self._in_lane(work(slot), slot))
+        self._go_on_beside(self._in_lane(work(slot), slot))
+
+    def _go_on_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
     async def _in_lane(self, work: Coroutine[Any, Any, None], slot: _Slot) -> None:
+        if await self._is_done(work):
+            if self.turns:
+                self.turns.end(slot.lane, ())  # also where it never came to sending
+            self._free.append(slot)
+        self.bell.ring()
+
+    async def _is_done(self, work: Coroutine[Any, Any, None]) -> bool:
+        """False if the process has to end."""
         try:
             await work
         except StorageError as error:  # nothing was announced: the item comes back by itself
             log.warning("item_left", error=type(error).__name__, words=str(error)[:200])
         except Exception as bug:  # noqa: BLE001 - ends the process; the journal page must stay
             self._bugs.append(bug)
-            self.bell.ring()
-            return
-        if self.turns:
-            self.turns.end(slot.lane, ())  # also where it never came to sending
-        self._free.append(slot)
-        self.bell.ring()
+            return False
+        return True
 
     async def _send(self, claim: Claim, slot: _Slot) -> None:
         handled = await self.sender.handle(claim, slot.lane, slot.journal)
@@ -331,28 +339,27 @@ class SenderRole:
                 self.breaker.worked()
             case Handled.UNREADABLE:
                 log.error("item_unreadable", item=claim.body.split(",")[1:2], taken=claim.taken)
-            case Handled.DEAD:
-                log.error("item_dead", item=claim.body.split(",")[1:2], taken=claim.taken)
             case _:
                 log.debug("item_" + handled.value)
 
-    async def _confirm(self, claim: Claim, slot: _Slot) -> None:
-        outcome: Outcome | None
-        if self.turns:
-            await self.turns.ask()
-        storage, lane, permit = self.storage, slot.lane, _Permit(self, slot.lane)
-        if is_trial_item(claim.body):
-            outcome = await test_mail.mail_test(
-                storage, claim, lane, self.renderer, self.clock, permit
-            )
-        else:
-            outcome = await confirm.mail_confirmation(
-                storage, claim, lane, self.renderer, self.clock, permit
-            )
-        if isinstance(outcome, Deferred) and outcome.scope is Scope.PROVIDER:
-            self._fault()
-        elif isinstance(outcome, Sent):
-            self.breaker.worked()
+    async def _confirm(self, claims: list[Claim]) -> None:
+        """One slice after the other, for as long as there are any."""
+        if await self._is_done(self._mail_confirmations(claims)):
+            self._confirmations.rest()
+            self._is_confirming = False
+            self._batches_first = self._is_short_of_lanes()
+        self.bell.ring()
+
+    async def _mail_confirmations(self, claims: list[Claim]) -> None:
+        while claims:
+            outcomes = await self._confirmations.mail(claims)
+            if any(map(is_fault, outcomes)):
+                self._fault()
+            elif any(isinstance(outcome, Sent) for outcome in outcomes):
+                self.breaker.worked()
+            may_go_on = self.sender.right.holds() and not self._is_short_of_lanes()
+            may_go_on = may_go_on and await self._has_turn()
+            claims = await self._confirmations.claim() if may_go_on else []
 
     def _fault(self) -> None:
         now_s = self._now_s()

@@ -71,7 +71,11 @@ class Settings(BaseModel):
         "Default: one per core, more do not pay.",
     )
     lanes: int = Field(
-        4, ge=1, le=256, description="Connections a sender uses at once. More hide a slow relay."
+        4,
+        ge=1,
+        le=256,
+        description="Connections a sender uses at once. More hide a slow relay. While there are "
+        "confirmations or test emails to send, it uses one more for them.",
     )
     slice_size: int = Field(
         99,
@@ -97,13 +101,19 @@ class Settings(BaseModel):
         "", description="Certificate authorities in PEM. Empty: those of the system."
     )
     retry_first_s: float = Field(
-        60.0, gt=0, description="Seconds until a temporarily refused delivery is tried again."
+        60.0,
+        gt=0,
+        description="Seconds until a temporarily refused delivery, or confirmation email, is tried "
+        "again.",
     )
     retry_longest_s: float = Field(
         3600.0, gt=0, description="Longest pause between two tries, in seconds; pauses double."
     )
     retry_window_s: float = Field(
-        86400.0, gt=0, description="Seconds after which a delivery still refused has failed."
+        86400.0,
+        gt=0,
+        description="Seconds after which a delivery, or confirmation email, still refused has "
+        "failed.",
     )
     lease_s: float | None = Field(
         None,

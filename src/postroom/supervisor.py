@@ -22,7 +22,7 @@ import structlog
 from postroom import wiring
 from postroom.bell import SENDER_BELL, Bell
 from postroom.settings import PREFIX, Settings
-from postroom.storage.port import MAIL_QUEUE, StorageError
+from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE, Queues, StorageError
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
@@ -32,6 +32,7 @@ LOOK_S = 1.0
 # Batches waiting or in hand that make another sender worth while. The scheduler lets a few dozen
 # wait and every sender has its lanes full, so this is what a long mailing grows by.
 ITEMS_PER_SENDER = 5
+CONFIRMATIONS_PER_ITEM = 100
 STARTS_WITHIN_S = 120.0  # until its first sign of life: importing takes long on a busy machine
 KILL_AFTER_S = 5.0  # on top of the grace that the children give themselves
 
@@ -42,6 +43,12 @@ def wanted_senders(items: int, running: int, settings: Settings) -> int:
     if items and wanted < running:
         wanted = running
     return max(settings.senders_min, min(wanted, settings.senders_max))
+
+
+async def _items_of(queues: Queues) -> int:
+    """Of both queues; a hundred confirmations are about the work of a batch."""
+    batches = await queues.length(MAIL_QUEUE)
+    return batches + -(-await queues.length(SUBSCRIBE_QUEUE) // CONFIRMATIONS_PER_ITEM)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -213,7 +220,7 @@ class Supervisor:
 
     async def _items_unless_stopped(self, parts: wiring.Parts) -> int:
         """A storage that is silent for a minute must not hold up the stop."""
-        asking = asyncio.create_task(parts.storage.queues.length(MAIL_QUEUE))
+        asking = asyncio.create_task(_items_of(parts.storage.queues))
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -256,7 +256,6 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
         storage,
         clock,
         Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
-        renderer,
         PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
         journals,
         bell,

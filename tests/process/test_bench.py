@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from postroom.bench import baselines, pages
+from postroom.bench import baselines, pages, sign_ups
 from postroom.bench.baselines import Baseline, Load, find_smtp_source, measure_baselines
 from postroom.bench.certificate import write_certificate
 from postroom.bench.figures import worst_second
@@ -133,6 +133,16 @@ async def test_pages_are_timed_while_mails_go_out(monkeypatch: pytest.MonkeyPatc
     assert figures.sent_after > 0
     assert [role for role, _ in figures.peaks_mb] == ["web", "scheduler", "sender", "sender"]
     assert figures.together_mb > 4 * max(1.0, min(peak for _, peak in figures.peaks_mb))
+
+
+async def test_confirmations_are_timed_idle_and_while_mails_go_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "SENT_BEFORE", 0)
+    found = await sign_ups.measure_sign_ups(PEOPLE, lambda _: None, per_s=50, for_s=1.0)
+    assert [each.beside for each in found] == ["nothing", f"{PEOPLE} mails"]
+    assert [(each.sign_ups, each.handed_over, each.twice) for each in found] == [(50, 50, 0)] * 2
+    assert all(0 < each.median_s <= each.p95_s <= each.worst_s for each in found)
 
 
 @pytest.mark.parametrize(

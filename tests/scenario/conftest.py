@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 import pytest_asyncio
+import structlog
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.flow import fan_out, report
@@ -36,6 +40,18 @@ async def town(request: pytest.FixtureRequest, sink: Sink) -> AsyncIterator[Town
                 yield town
             finally:
                 await town.close()
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[EventDict]]:
+    """What is logged while the test runs; other tests log nothing."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+    try:
+        with capture_logs() as lines:
+            yield lines
+    finally:
+        structlog.configure(**before)
 
 
 # Two storages of somebody who moves (test_migrate*.py), with pages that come short.

@@ -258,7 +258,7 @@ async def test_a_look_at_a_long_record_reads_only_what_is_shown(
     tables, key, began = town.storage.tables, "ada@contoso.edu", town.clock.now()
     for hour in range(50):
         asked = FORM.consent(Event.ASKED, began + timedelta(hours=hour))
-        await consents.note(tables, LIST, key, asked)
+        await consents.note_for_all(tables, LIST, [key], asked)
     scan, read = tables.scan, 0
 
     async def counted(*arguments: Any, **options: Any) -> Page:
@@ -279,7 +279,7 @@ async def test_a_storage_that_answers_in_short_pages_hides_no_event(town: Town) 
         FORM.consent(Event.ASKED, town.clock.now() + timedelta(hours=hour)) for hour in range(5)
     ]
     for each in asked:
-        await consents.note(tables, LIST, "ada@contoso.edu", each)
+        await consents.note_for_all(tables, LIST, ["ada@contoso.edu"], each)
     found = await consents.history(tables, LIST, "ada@contoso.edu")
     assert (found.events, found.has_older) == (asked, False)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from structlog.typing import EventDict
 
 from postroom.domain.address import parse_address
+from postroom.domain.dead_letter import EXPLANATIONS, Reason, grouped
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
 from postroom.flow import steer, subscribe
 from postroom.flow.send import BUSY_DELAY_S, Handled
-from postroom.records import batches
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE
+from postroom.records import batches, dead_letters
+from postroom.storage.port import DEAD_LETTERS, ITEM_BYTES_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each, students
 
 
@@ -20,6 +22,10 @@ async def die_over_it(town: Town, life: int) -> None:
     await clerk.die()
     town.sink.is_waiting.clear()
     town.clock.move(CLAIM_S)
+
+
+async def reasons(town: Town) -> list[Reason]:
+    return [letter.reason for letter in await dead_letters.look(town.storage.queues)]
 
 
 async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -> None:
@@ -33,7 +39,8 @@ async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -
     assert message.books == Books(held=2, doubts=5)
     assert message.status is Status.COMPLETED
     assert not await town.is_archived(ref)
-    assert await town.items(DEAD_LETTERS) == 1
+    [letter] = await dead_letters.look(town.storage.queues)
+    assert (letter.reason, letter.ref) == (Reason.SENDERS_STOPPED, ref)
     assert await town.items() == 0
 
 
@@ -59,7 +66,9 @@ async def test_a_malformed_item_is_put_aside_and_the_others_go_on(town: Town, bo
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
-    assert [item.body for item in await town.storage.queues.peek(DEAD_LETTERS)] == [body]
+    [letter] = await dead_letters.look(town.storage.queues)
+    assert (letter.queue, letter.body, letter.reason) == (MAIL_QUEUE, body, Reason.MALFORMED)
+    assert letter.at == town.clock.now()
     assert await town.items() == 0
 
 
@@ -68,7 +77,8 @@ async def test_a_malformed_sign_up_is_put_aside(town: Town) -> None:
     await town.storage.queues.put(SUBSCRIBE_QUEUE, "nonsense")
     await town.open_sender()
     await town.quiet()
-    assert await town.items(DEAD_LETTERS) == 1
+    [letter] = await dead_letters.look(town.storage.queues)
+    assert (letter.queue, letter.reason) == (SUBSCRIBE_QUEUE, Reason.MALFORMED)
     assert await town.items(SUBSCRIBE_QUEUE) == 0
 
 
@@ -79,7 +89,7 @@ async def test_a_message_whose_body_is_missing_is_held_until_it_is_back(town: To
     await town.quiet()
     assert not town.sink.mails
     assert (await town.read(ref)).books == Books(held=2)
-    assert await town.items(DEAD_LETTERS) == 1
+    assert await reasons(town) == [Reason.NO_CONTENT]
     await town.storage.blobs.put(f"{ref}.htm", b"<p>Dear student</p>")
     await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
     await town.quiet()
@@ -101,7 +111,7 @@ async def test_a_batch_with_a_lost_row_is_held_whole(town: Town) -> None:
     ref = await lose_a_row(town)
     assert not town.sink.mails
     assert (await town.read(ref)).books == Books(held=2)
-    assert await town.items(DEAD_LETTERS) == 1
+    assert await reasons(town) == [Reason.ROWS_MISSING]
 
 
 async def test_a_lost_row_does_not_stop_the_scheduler_when_people_decide(town: Town) -> None:
@@ -127,7 +137,7 @@ async def test_an_item_without_a_ledger_is_looked_for_again_and_then_put_aside(t
     await town.quiet()
     assert await town.items(DEAD_LETTERS) == 0
     await town.live_through(6 * BUSY_DELAY_S, every_s=BUSY_DELAY_S)
-    assert await town.items(DEAD_LETTERS) == 1
+    assert await reasons(town) == [Reason.NO_BATCH]
     assert (await town.states(ref))["student000"] is State.SENT
 
 
@@ -139,3 +149,60 @@ async def test_a_list_description_with_braces_in_it_spoils_no_confirmation(town:
     await town.quiet()
     [mail] = town.sink.mails
     assert b"Subject: Please confirm: Maths {{ 1 + 1 }} and {{ email }}\r\n" in mail.content
+
+
+async def test_every_burial_is_logged_with_its_reason_and_without_an_address(
+    town: Town, log_lines: list[EventDict]
+) -> None:
+    await town.storage.queues.put(MAIL_QUEUE, "2012-10-15,634852858215726983,ada@contoso.edu,0")
+    await town.open_sender()
+    await town.quiet()
+    [line] = [line for line in log_lines if line["event"] == "item_buried"]
+    assert line["reason"] == "malformed"
+    assert "ada" not in str(line)
+
+
+async def test_an_item_too_long_for_a_letter_is_put_aside_as_well(town: Town) -> None:
+    await town.storage.queues.put(MAIL_QUEUE, "\x01" * ITEM_BYTES_MAX)
+    await town.open_sender()
+    await town.quiet()
+    [letter] = await dead_letters.look(town.storage.queues)
+    assert letter.is_clipped
+    assert not letter.can_be_put_back
+    assert await town.items() == 0
+
+
+async def test_only_those_held_are_said_to_be_on_hold(town: Town) -> None:
+    await town.storage.queues.put(MAIL_QUEUE, "nonsense")
+    await town.mailing("ada")
+    await town.storage.queues.put(DEAD_LETTERS, "somebody else's")
+    await town.open_sender()
+    await town.quiet()
+    groups = grouped(await dead_letters.look(town.storage.queues))
+    assert [group.reason for group in groups] == [Reason.MALFORMED, Reason.UNKNOWN]
+    assert not any("on hold" in str(group.explanation) for group in groups)
+    held = {reason for reason, text in EXPLANATIONS.items() if "on hold" in str(text)}
+    assert held == {Reason.SENDERS_STOPPED, Reason.ROWS_MISSING, Reason.NO_CONTENT}
+
+
+async def test_letters_are_cleared_away(town: Town) -> None:
+    for number in range(40):
+        await town.storage.queues.put(MAIL_QUEUE, f"nonsense{number}")
+    await town.open_sender()
+    await town.quiet()
+    assert await dead_letters.clear(town.storage.queues) == 40
+    assert await town.items(DEAD_LETTERS) == 0
+
+
+async def test_an_item_put_back_is_decided_by_its_ledger(town: Town) -> None:
+    """Its people are held: nobody is mailed, and the letter is gone."""
+    ref = await town.mailing("ada", "zoe")
+    await town.storage.blobs.delete(f"{ref}.htm")
+    await town.storage.queues.put(MAIL_QUEUE, "nonsense")
+    await town.open_sender()
+    await town.quiet()
+    assert await dead_letters.put_back(town.storage.queues) == (1, 1)
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(held=2)
+    assert await reasons(town) == [Reason.MALFORMED]  # nobody would understand it
+    assert not town.sink.mails

@@ -29,11 +29,10 @@ async def test_others_do_not_wait_for_sign_ups_at_a_limited_domain(town: Town) -
         pass
     await town.compose()
     await town.fan_out()
-    began_at = town.clock.now()
     while "reader" not in town.arrived():
         if not await role.step():
             await soon(role.bell.wait(5))
-    assert (town.clock.now() - began_at).total_seconds() < 20
+    assert len(town.sink.mails) < len(NAMES)  # most of those still wait
 
 
 async def test_nobody_is_asked_twice_for_a_slow_limit(town: Town) -> None:

@@ -219,7 +219,6 @@ class Town:
             storage,
             self.clock,
             Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
-            renderer,
             PacedTransport(
                 ObservedTransport(transport or self.transport(), health.note), turns, self.clock
             ),

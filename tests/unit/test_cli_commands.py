@@ -12,7 +12,9 @@ import pytest
 
 from postroom import settings, wiring
 from postroom.cli.storage import HIDDEN, masked
-from postroom.storage.port import Row
+from postroom.domain.dead_letter import Reason
+from postroom.records import dead_letters
+from postroom.storage.port import MAIL_QUEUE, Row
 from postroom.web.api import lists as api_lists
 from postroom.web.api import message_shown
 from tests.unit.typed import Postroom
@@ -249,6 +251,44 @@ def test_the_doctor_sees_what_is_due_and_dead_letters(
 async def put_dead_letter() -> None:
     async with wiring.parts(settings.load()) as parts:
         await parts.storage.queues.put("azuremaildeadletter", "nobody can read this")
+
+
+async def bury(body: str, reason: Reason) -> None:
+    async with wiring.parts(settings.load()) as parts:
+        queues = parts.storage.queues
+        await queues.put(MAIL_QUEUE, body)
+        [claim] = await queues.claim(MAIL_QUEUE, limit=1, lease_s=60)
+        await dead_letters.bury(queues, claim, reason, parts.clock.now())
+
+
+def test_dead_letters_are_explained_put_back_and_cleared(contoso1: Postroom) -> None:
+    assert contoso1("storage", "dead-letters").out == "There are no dead letters.\n"
+    asyncio.run(bury("2026-11-15,123,ada,0,4", Reason.UNREADABLE))
+    asyncio.run(put_dead_letter())
+    shown = contoso1("storage", "dead-letters")
+    assert "2026-11-15,123,ada,0,4" in shown.out
+    assert "newer version" in shown.out
+    assert "Postroom did not write this entry" in shown.out
+    [first, second] = contoso1("storage", "dead-letters", "--json").json
+    assert (first["reason"], second["reason"]) == ("unreadable", "unknown")
+    findings = json.loads(contoso1("doctor", "--json").out)
+    [found] = [each for each in findings if "newer version" in each["words"]]
+    assert found["verdict"] == "wrong"
+    assert contoso1("storage", "dead-letters", "--requeue", "--json").json == {
+        "requeued": 1,
+        "kept": 1,
+    }
+    assert contoso1("storage", "queues", "--json").json[MAIL_QUEUE] == 1
+    refused = contoso1("storage", "dead-letters", "--clear")
+    assert (refused.code, "--yes" in refused.err) == (1, True)
+    cleared = contoso1("storage", "dead-letters", "--clear", "--yes", "--json")
+    assert cleared.json == {"cleared": 1}
+    findings = json.loads(contoso1("doctor", "--json").out)
+    assert [each["verdict"] for each in findings if each["about"] == "dead letters"] == ["right"]
+
+
+def test_dead_letters_are_not_cleared_and_put_back_at_once(contoso1: Postroom) -> None:
+    assert contoso1("storage", "dead-letters", "--clear", "--requeue").code == 1
 
 
 def test_the_doctor_sees_a_file_that_is_no_database(

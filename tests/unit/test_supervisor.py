@@ -12,7 +12,8 @@ from postroom.bell import SENDER_BELL, Bells
 from postroom.clock import WallClock
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
-from postroom.supervisor import Supervisor, wanted_senders
+from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.supervisor import Child, Supervisor, wanted_senders
 
 FEW = settings.load(
     {"POSTROOM_SENDERS_MIN": "1", "POSTROOM_SENDERS_MAX": "4"}, Path("/nonexistent.toml")
@@ -42,6 +43,25 @@ def test_a_minimum_of_none_lets_all_of_them_go() -> None:
     )
     assert wanted_senders(0, 2, none) == 0
     assert wanted_senders(1, 0, none) == 1
+
+
+@pytest.mark.parametrize(("sign_ups", "wanted"), [(0, 0), (1, 1), (500, 1), (501, 2)])
+async def test_sign_ups_alone_bring_a_sender_up(
+    sign_ups: int, wanted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = settings.load(
+        {"POSTROOM_SENDERS_MIN": "0", "POSTROOM_SENDERS_MAX": "2"}, Path("/nonexistent.toml")
+    )
+    clock = WallClock()
+    storage = MemoryStorage(clock)
+    await storage.queues.put(SUBSCRIBE_QUEUE, *["guid,contoso1"] * sign_ups)
+    parts = wiring.Parts(few, clock, CountingStorage(storage), Bells(tmp_path), wiring.NEAR)
+    supervisor = Supervisor(few)
+    monkeypatch.setattr(Child, "start", lambda _child: None)
+    for _look in range(3):
+        items = await supervisor._items_unless_stopped(parts)
+        supervisor._follow(items)
+    assert len(supervisor._senders) == wanted
 
 
 async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(

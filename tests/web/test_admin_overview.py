@@ -9,10 +9,13 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from postroom.domain.dead_letter import Reason
 from postroom.domain.message import Status
-from postroom.records import messages
+from postroom.records import dead_letters, messages
+from postroom.storage.port import MAIL_QUEUE
 from postroom.web.admin.overview import MESSAGES_LOOKED_AT
 from tests.web.drafts import etag_of, written
+from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work
 
 
@@ -64,3 +67,28 @@ async def test_drafts_are_counted_as_far_as_the_page_says(editor: Worker) -> Non
     await write_drafts(editor, 1)
     page = (await editor.get("/admin")).text
     assert "<b>30</b><span>drafts among the newest 30 messages</span>" in page
+
+
+async def test_dead_letters_are_told_by_reason_and_nobody_is_said_to_be_on_hold_who_is_not(
+    editor: Worker,
+) -> None:
+    queues = editor.office.storage.queues
+    assert "set aside" not in (await editor.get("/admin")).text
+    await bury(editor, MAIL_QUEUE, "2012-10-15,634852858215726983,ada,0", Reason.MALFORMED)
+    page = (await editor.get("/admin")).text
+    assert "1 work item could not be processed" in page
+    assert "not a work item of Postroom" in page
+    assert "on hold" not in page
+    await bury(editor, MAIL_QUEUE, "2026-11-15,123,ada,0,4", Reason.NO_CONTENT)
+    page = (await editor.get("/admin")).text
+    assert "on hold" in page
+    assert 'href="/admin/messages/123"' in page
+    await dead_letters.clear(queues)
+    assert "set aside" not in (await editor.get("/admin")).text
+
+
+async def bury(editor: Worker, queue: str, body: str, reason: Reason) -> None:
+    queues = editor.office.storage.queues
+    await queues.put(queue, body)
+    [claim] = await queues.claim(queue, limit=1, lease_s=60)
+    await dead_letters.bury(queues, claim, reason, NOW)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from postroom.domain.address import parse_address
+from postroom.domain.confirmation import after_attempt
+from postroom.domain.outcome import Deferred, Outcome, Rejected
+from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Gone
 from postroom.domain.user import Role
-from postroom.records import consents
-from tests.web.office import ADDRESS, LIST
+from postroom.records import consents, subscribers
+from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import (
     NEW,
     SECOND,
@@ -221,3 +226,28 @@ async def test_a_viewer_looks_and_changes_nothing(editor: Worker) -> None:
         assert (await viewer.get(each)).status_code == 403
         assert (await viewer.post(each)).status_code == 403
     await viewer.browser.aclose()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "sentence"),
+    [
+        (Rejected("550 5.1.1 no such user"), "was refused on"),
+        (Deferred("450 4.2.0 greylisted"), "has not been accepted yet"),
+    ],
+)
+async def test_a_persons_page_tells_what_became_of_the_confirmation_email(
+    editor: Worker, outcome: Outcome, sentence: str
+) -> None:
+    await join(editor, ADDRESS, verified=False)
+    page = (await editor.get(await path_of(editor, ADDRESS))).text
+    assert "confirmation email" not in page
+    tables, key = editor.office.storage.tables, parse_address(ADDRESS).storage_key
+    found = await subscribers.find(tables, LIST, key)
+    assert found
+    attempts = after_attempt(outcome, None, rules=RetryRules(), now=NOW)
+    tried = msgspec.structs.replace(found[0], confirmation=attempts)
+    await subscribers.replace(tables, found[0], tried, found[1])
+    page = (await editor.get(await path_of(editor, ADDRESS))).text
+    assert sentence in page
+    assert outcome.words in page
+    assert NOW.strftime("%Y-%m-%d %H:%M UTC") in page

@@ -65,9 +65,9 @@ async def measure_pages(people: int, say: Callable[[str], None]) -> PageFigures:
             await counts.fold(parts.storage.tables, LIST)
             house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
             roles = [(role, await house.start(role)) for role in ROLES]
-            await until(lambda: _is_listening(port), within_s=READY_S)
+            await until(lambda: is_listening(port), within_s=READY_S)
             ref = await house.message(parts)
-            await until(lambda: _has_begun(house), within_s=READY_S)
+            await until(lambda: has_begun(house), within_s=READY_S)
             before = await house.arrived_number()
             timings = await _ask_for_pages(port, parts, ref, people, say)
             timings.append(await _sign_up(port, parts, say))
@@ -106,11 +106,11 @@ async def _ask_for_pages(
 async def _sign_up(port: int, parts: Parts, say: Callable[[str], None]) -> Timing:
     say("signing people up")
     key, _ = await keys.create(parts.storage.tables, "bench", (), parts.clock.now())
-    requests = (_call(key, f"joiner{number}@contoso.edu") for number in itertools.count())
+    requests = (sign_up_call(key, f"joiner{number}@contoso.edu") for number in itertools.count())
     return await _timed("subscribe", port, requests, API_CALLERS, for_s=API_S)
 
 
-def _call(key: str, address: str) -> bytes:
+def sign_up_call(key: str, address: str) -> bytes:
     body = json.dumps({"list": LIST, "email": address}).encode()
     head = (
         f"POST /api/v1/subscribe HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n"
@@ -137,7 +137,7 @@ async def _timed(
         while time.monotonic() - started < for_s and (calls is None or len(taken) < calls):
             began = time.monotonic()
             writer.write(next(requests))
-            status = await _answer(reader)
+            status = await answer(reader)
             assert status in (200, 202), f"{what}: {status}"
             taken.append(time.monotonic() - began)
         writer.close()
@@ -157,7 +157,7 @@ async def _timed(
     )
 
 
-async def _answer(reader: asyncio.StreamReader) -> int:
+async def answer(reader: asyncio.StreamReader) -> int:
     """The status of the next answer, whose body is read and thrown away."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
@@ -180,7 +180,7 @@ async def _session(parts: Parts) -> str:
     return await sign_in.begin(tables, user, Browser("127.0.0.1", "bench"), now)
 
 
-async def _is_listening(port: int) -> bool:
+async def is_listening(port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -189,5 +189,5 @@ async def _is_listening(port: int) -> bool:
     return True
 
 
-async def _has_begun(house: House) -> bool:
+async def has_begun(house: House) -> bool:
     return await house.arrived_number() > SENT_BEFORE

@@ -59,6 +59,9 @@ DomainLimited = Annotated[
     float, typer.Option(min=0, help="The same, for the domain of the recipients.")
 ]
 Pages = Annotated[bool, typer.Option("--pages", help="Time the web meanwhile.")]
+SignUps = Annotated[
+    bool, typer.Option("--sign-ups", help="Time confirmations, idle and meanwhile.")
+]
 
 
 def bench(
@@ -85,13 +88,19 @@ def bench(
     svg: Svg = None,
     count_calls: CountCalls = False,
     pages: Pages = False,
+    sign_ups: SignUps = False,
     as_json: AsJson = False,
 ) -> None:
     """Mail a message to a sink on this machine, in a temporary folder, and count.
 
     Every run also checks that nobody was lost and nobody was mailed twice. With --pages, the admin
-    pages and the web service are timed instead, while such a message goes out.
+    pages and the web service are timed instead, while such a message goes out. With --sign-ups, 500
+    people a second sign up for 20 seconds, and the time until each has a confirmation is measured,
+    first with nothing else to do and then while such a message goes out.
     """
+    if sign_ups:
+        _bench_sign_ups(recipients, as_json)
+        return
     if pages:
         _bench_pages(recipients, as_json)
         return
@@ -129,6 +138,21 @@ def _bench_pages(people: int, as_json: bool) -> None:
     peaks = ", ".join(f"{role} {peak:.0f}" for role, peak in figures.peaks_mb)
     memory = f"At most {figures.together_mb:.0f} MB of memory together: {peaks}."
     show(msgspec.to_builtins(figures), as_json, *lines, f"{load}.", memory)
+
+
+def _bench_sign_ups(people: int, as_json: bool) -> None:
+    from postroom.bench.sign_ups import measure_sign_ups
+
+    found = in_loop(measure_sign_ups(people, _say if not as_json else lambda _: None))
+    lines = [
+        f"beside {each.beside}: {each.answered_per_s:,.0f} sign-ups/s; {each.handed_over:,} of "
+        f"{each.sign_ups:,} confirmations, median {each.median_s:.1f} s, p95 {each.p95_s:.1f} s, "
+        f"worst {each.worst_s:.1f} s, {each.twice:,} twice"
+        for each in found
+    ]
+    show(msgspec.to_builtins(found), as_json, *lines)
+    if any(each.handed_over < each.sign_ups for each in found):
+        raise typer.Exit(1)
 
 
 def _say(words: str) -> None:

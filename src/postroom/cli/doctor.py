@@ -16,12 +16,13 @@ import typer
 
 from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import REFUSED
-from postroom.cli.output import AsJson, show
+from postroom.cli.output import AsJson, readable, show
 from postroom.cli.session import in_loop, load_settings
+from postroom.domain.dead_letter import grouped
 from postroom.domain.errors import PostroomError
 from postroom.domain.texts import ngettext
-from postroom.records import leases
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, StorageError
+from postroom.records import dead_letters, leases
+from postroom.storage.port import MAIL_QUEUE, StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -83,7 +84,8 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
             await _write_and_read(parts)
             yield Finding(Verdict.RIGHT, "storage", f"{wiring.describe_storage(settings)} opens")
             yield await _integrity(settings)
-            yield await _dead_letters(parts)
+            async for finding in _dead_letters(parts):
+                yield finding
             yield await _scheduler(parts)
     except StorageError as error:
         mend = "See POSTROOM_STORAGE, and whether another program has the file or the disk is full."
@@ -138,18 +140,18 @@ def _free_space(folder: Path) -> Finding:
     return Finding(Verdict.RIGHT if free >= FREE_BYTES_LOW else Verdict.NOTE, "disk", words)
 
 
-async def _dead_letters(parts: Parts) -> Finding:
-    count = await parts.storage.queues.length(DEAD_LETTERS)
-    if not count:
-        return Finding(Verdict.RIGHT, "dead letters", "there are none")
-    mend = (
-        f"See “postroom storage peek {DEAD_LETTERS}” and the log; then decide on the people held "
-        "with “postroom message retry REF --held” or “postroom message settle REF”."
-    )
-    words = ngettext(
-        "{count} work item failed for good", "{count:,} work items failed for good", count
-    )
-    return Finding(Verdict.WRONG, "dead letters", str(words), mend)
+async def _dead_letters(parts: Parts) -> AsyncIterator[Finding]:
+    """One for each reason."""
+    groups = grouped(await dead_letters.look(parts.storage.queues))
+    if not groups:
+        yield Finding(Verdict.RIGHT, "dead letters", "there are none")
+    for group in groups:
+        items = ngettext("{count} work item set aside", "{count} work items set aside", group.count)
+        since = f" since {readable(group.since)}" if group.since else ""
+        refs = f" (message {', '.join(group.refs)})" if group.refs else ""
+        mend = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
+        words = f"{items}{since}{refs}. {group.explanation}"
+        yield Finding(Verdict.WRONG, "dead letters", words, mend)
 
 
 async def _scheduler(parts: Parts) -> Finding:

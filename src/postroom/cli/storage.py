@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.cli.dead_letters import dead_letters_command
 from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
 from postroom.cli.session import work
 from postroom.domain.errors import BadInput, NotFound
@@ -31,6 +32,7 @@ SECRET_WORDS = ("secret", "password", "token", "hash")
 HIDDEN = "•••"
 
 app = typer.Typer(no_args_is_help=True, help="Look into tables, queues and blobs.")
+app.command("dead-letters")(dead_letters_command)
 Table = Annotated[str, typer.Argument(metavar="TABLE")]
 Partition = Annotated[str, typer.Argument(metavar="PARTITION")]
 Key = Annotated[str, typer.Argument(metavar="KEY")]

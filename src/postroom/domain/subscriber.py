@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.confirmation import ConfirmationAttempts
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, pgettext
 
@@ -82,6 +83,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     gone_before: Gone | None = None  # why they were gone when they signed up again
     basis: str = ""  # the name of the import that brought them, and what it declared
     imported_at: datetime | None = None
+    confirmation: ConfirmationAttempts | None = None  # only while the email is not accepted
 
 
 def subscription(one: Subscriber) -> Gone | Standing:

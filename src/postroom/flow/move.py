@@ -146,6 +146,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
         asked_at=None,
         expires=False,
         gone_before=None,
+        confirmation=None,
     )
 
 

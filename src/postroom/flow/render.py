@@ -8,7 +8,7 @@ Commit point: none; rendering writes nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -29,6 +29,7 @@ from postroom.records import bodies, lists
 from postroom.storage.port import Storage
 
 MESSAGES_CACHED_MAX = 8  # compiled ones of a few messages going out at once, up to 4 MiB each
+SENDERS_CACHED_MAX = 256  # compiled confirmations, a few KB each
 TRIAL_MARK = "[Test] "
 NOBODYS_GUID = "test"  # no subscriber has it: its unsubscribe link changes nothing
 FEEDBACK_SENDER = "postroom"  # stable for life (Gmail's feedback loop)
@@ -118,6 +119,7 @@ class Renderer:
         self._site = site
         self._clock = clock
         self._cache: OrderedDict[str, CompiledMessage] = OrderedDict()
+        self._confirmations: OrderedDict[str, tuple[CompiledMail, Address]] = OrderedDict()
 
     async def compiled(self, message: Message) -> CompiledMessage:
         """The message ready to be spliced; bodies cannot change once it is going out."""
@@ -142,32 +144,51 @@ class Renderer:
         sender = parts.sender.address
         return CompiledMessage(message, compiled, sender, self._site, self._clock)
 
-    def confirmation(self, mailing_list: MailingList, subscriber: Subscriber) -> RenderedMail:
-        """One sentence, one button, the plain link, what happens if it is ignored."""
-        site = self._site
-        parts = MailParts(
-            sender=parse_mailbox(mailing_list.sender),
-            subject="Please confirm: {{ list }}",  # a value, so that braces in it mean nothing
-            html=_CONFIRM_HTML,
-            text=_CONFIRM_TEXT,
-            precedence_bulk=False,
-            auto_submitted=True,
-        )
-        sender = parts.sender.address
-        return RenderedMail(
-            0,
-            sender.typed,
-            Address(subscriber.address, subscriber.key),
-            compile_mail(parts),
-            {
-                "list": mailing_list.description or mailing_list.name,
-                "confirm_url": site.confirm_url(mailing_list.name, subscriber.guid),
-                "site": site.host,
-            },
-            message_id(site.secret.encode(), "confirm", subscriber.guid, sender.domain),
-            format_date(self._clock.now()),
-            None,
-        )
+    def confirmations(
+        self, mailing_list: MailingList, people: Sequence[Subscriber]
+    ) -> list[RenderedMail]:
+        """Each with one sentence, one button, the plain link, what happens if it is ignored.
+
+        ValueError if the list's From cannot stand in a mail.
+        """
+        site, secret = self._site, self._site.secret.encode()
+        compiled, sender = self._compiled_confirmation(mailing_list.sender)
+        title, date = mailing_list.description or mailing_list.name, format_date(self._clock.now())
+        return [
+            RenderedMail(
+                position,
+                sender.typed,
+                Address(one.address, one.key),
+                compiled,
+                {
+                    "list": title,
+                    "confirm_url": site.confirm_url(mailing_list.name, one.guid),
+                    "site": site.host,
+                },
+                message_id(secret, "confirm", one.guid, sender.domain),
+                date,
+                None,
+            )
+            for position, one in enumerate(people)
+        ]
+
+    def _compiled_confirmation(self, sender: str) -> tuple[CompiledMail, Address]:
+        """All that differs between two lists is the From; the rest are values."""
+        known = self._confirmations.get(sender)
+        if known is None:
+            parts = MailParts(
+                sender=parse_mailbox(sender),
+                subject="Please confirm: {{ list }}",  # a value, so that braces in it mean nothing
+                html=_CONFIRM_HTML,
+                text=_CONFIRM_TEXT,
+                precedence_bulk=False,
+                auto_submitted=True,
+            )
+            known = self._confirmations[sender] = compile_mail(parts), parts.sender.address
+            if len(self._confirmations) > SENDERS_CACHED_MAX:
+                self._confirmations.popitem(last=False)
+        self._confirmations.move_to_end(sender)
+        return known
 
     async def trial(self, message: Message, address: Address, nonce: str) -> RenderedMail:
         """The message as it stands, for whoever tries it out; leaving by its link changes nothing.

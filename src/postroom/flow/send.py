@@ -28,6 +28,7 @@ from typing import Protocol
 import msgspec
 
 from postroom.clock import Clock
+from postroom.domain.dead_letter import Reason
 from postroom.domain.delivery import (
     FRUITLESS_TAKES_MAX,
     Delivery,
@@ -52,19 +53,23 @@ from postroom.domain.outcome import Outcome, clip, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
-from postroom.records import archive, batches, leases, messages
+from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import Right, Sightings
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Claim, ClaimLost, Storage
+from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 OWN_DELAY_S = 60.0  # another lane of ours is still at it, its claim has lapsed: it will be done
 UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, nobody loses an attempt
+HELD_WORDS = {
+    Reason.ROWS_MISSING: "rows of this batch are missing",
+    Reason.SENDERS_STOPPED: "several senders in a row stopped while sending this batch",
+}
 SLICES_IN_HAND_MAX = 12  # of a few seconds each under a slow limit: others have their turn, too
 RETRY_DELAY_S_MAX = 6 * 3600.0  # a claimed item's delay; below Azure's seven days
 
@@ -142,7 +147,7 @@ class Sender:
         try:
             item = parse_batch_item(claim.body)
         except BadItem:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.MALFORMED)
         journal.begin(item.ref, item.batch)  # from here on our successor knows what we had in hand
         if self.turns:
             await self.turns.ask()
@@ -168,19 +173,18 @@ class Sender:
         batch = self._in_hand(message, found)
         await batch.load()
         if not batch.is_whole():
-            return await self._hold_for_people(claim, batch, "rows of this batch are missing")
+            return await self._hold_for_people(claim, batch, Reason.ROWS_MISSING)
         if not await self._is_free(batch):
             is_ours = batch.ledger.owner == self.right.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
             return await self._give_back(claim, delay_s, Handled.BUSY)
         if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
-            words = f"{FRUITLESS_TAKES_MAX} senders died or stalled while sending this batch"
-            return await self._hold_for_people(claim, batch, words)
+            return await self._hold_for_people(claim, batch, Reason.SENDERS_STOPPED)
         if batch.ledger.is_open:
             try:
                 compiled = await self.renderer.compiled(message)
             except PostroomError as error:  # a body is missing or cannot be read
-                return await self._hold_for_people(claim, batch, clip(str(error)))
+                return await self._hold_for_people(claim, batch, Reason.NO_CONTENT, str(error))
             await self._send_slices(batch, compiled, lane, journal)
             # Another lane of ours may have the item before we hear that it was given back, and its
             # mails must not be judged by our answers.
@@ -383,24 +387,26 @@ class Sender:
     async def _without_ledger(self, claim: Claim) -> Handled:
         """An item is put after its ledger, so this is a stray one, or storage that lags."""
         if claim.taken > FRUITLESS_TAKES_MAX:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.NO_BATCH)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
 
     async def _set_aside(self, claim: Claim) -> Handled:
         """A row of a newer version, or a spoilt one: others go on; the sweep puts it again."""
         if claim.taken > FRUITLESS_TAKES_MAX:
-            return await self._bury(claim)
+            return await self._bury(claim, Reason.UNREADABLE)
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 
-    async def _hold_for_people(self, claim: Claim, batch: InHand, words: str) -> Handled:
+    async def _hold_for_people(
+        self, claim: Claim, batch: InHand, reason: Reason, words: str = ""
+    ) -> Handled:
         """No use to try again. If only our view is stale: Conflict."""
-        now_s = self.clock.now().timestamp()
+        now_s, words = self.clock.now().timestamp(), clip(words) or HELD_WORDS[reason]
         await batch.record(held_for_people(batch.ledger, words, now_s=now_s))
-        return await self._bury(claim)
+        return await self._bury(claim, reason)
 
-    async def _bury(self, claim: Claim) -> Handled:
-        await self.storage.queues.put(DEAD_LETTERS, claim.body)
-        return await self._complete(claim, Handled.DEAD)
+    async def _bury(self, claim: Claim, reason: Reason) -> Handled:
+        await dead_letters.bury(self.storage.queues, claim, reason, self.clock.now())
+        return Handled.DEAD
 
     async def _complete(self, claim: Claim, handled: Handled) -> Handled:
         await self.storage.queues.complete(claim)

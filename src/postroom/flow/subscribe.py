@@ -60,14 +60,19 @@ async def sign_up(
     await lists.read(tables, list_name)
     kept = clean_attributes(attributes)
     newcomer = new_subscriber(list_name, address, kept, False, now, expires=True)
+    put_for = ""  # whom an item was put for: a quick sender may change their row before we do
     for _try in range(_TRIES_MAX):
         with contextlib.suppress(Conflict, AlreadyThere):  # somebody was faster: look again
             known, etag = await _find_or_join(tables, newcomer, trace)
-            if known.verified or _asked_lately(known, now):
+            is_put = known.guid == put_for
+            if known.verified or (not is_put and _asked_lately(known, now)):
                 return
-            item = ConfirmItem(known.guid, list_name)
-            await storage.queues.put(SUBSCRIBE_QUEUE, item.body())
-            asked = msgspec.structs.replace(known, asked_at=now)
+            if not is_put:
+                item = ConfirmItem(known.guid, list_name)
+                await storage.queues.put(SUBSCRIBE_QUEUE, item.body())
+                put_for = known.guid
+            attempts = known.confirmation if is_put else None  # of this item, or of an earlier one
+            asked = msgspec.structs.replace(known, asked_at=now, confirmation=attempts)
             again = trace.consent(Event.ASKED, now) if known.guid != newcomer.guid else None
             await subscribers.replace(tables, known, asked, etag, again)
             return
@@ -269,8 +274,14 @@ async def _find_or_join(
 
 def _decided(now: datetime) -> dict[str, Any]:
     """What changes with `verified`: nobody waits for a confirmation any more."""
-    return {"since": now, "expires": False, "gone_before": None}
+    return {"since": now, "expires": False, "gone_before": None, "confirmation": None}
 
 
 def _asked_lately(subscriber: Subscriber, now: datetime) -> bool:
+    """An email is on its way, or will be tried again: one more would only be one too many."""
+    attempts = subscriber.confirmation
+    if attempts and attempts.has_ended:
+        return False
+    if attempts and attempts.retry_at and attempts.last_at <= now:
+        return now < attempts.retry_at + ASK_AGAIN_AFTER
     return subscriber.asked_at is not None and now < subscriber.asked_at + ASK_AGAIN_AFTER

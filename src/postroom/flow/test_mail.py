@@ -10,20 +10,37 @@ Commit point: the completion of the item.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_address
+from postroom.domain.dead_letter import Reason
 from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message
-from postroom.domain.outcome import Outcome, clip
-from postroom.domain.retry import RetryRules
+from postroom.domain.outcome import (
+    Deferred,
+    Outcome,
+    Rejected,
+    Scope,
+    Sent,
+    Unknown,
+    Untried,
+    clip,
+)
+from postroom.domain.retry import RetryRules, retry_after_s
 from postroom.domain.trial import Trial, TrialState, state_after
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, trials, users
+from postroom.records.dead_letters import bury
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import TAKES_MAX, bury, complete, conclude, start_over
-from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Storage
+from postroom.records.single_mails import (
+    FAULT_DELAY_S,
+    TAKES_MAX,
+    complete,
+    release,
+    start_over,
+)
+from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Queues, Storage
 from postroom.transport.port import Lane, Mail, Permit
 
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
@@ -49,11 +66,11 @@ async def mail_test(
     try:
         item = parse_trial_item(claim.body)
     except BadItem:
-        await bury(storage.queues, claim)
+        await bury(storage.queues, claim, Reason.MALFORMED, clock.now())
         return None
     if claim.taken > TAKES_MAX:  # it ended its sender every time
         await trials.note(storage.tables, item, TrialState.GIVEN_UP, "", clock.now())
-        await bury(storage.queues, claim)
+        await bury(storage.queues, claim, Reason.TEST_NOT_SENT, clock.now())
         return None
     try:
         mail = await _written(storage, item, writer)
@@ -63,14 +80,28 @@ async def mail_test(
         )
         await complete(storage.queues, claim)
         return None
-    if wait_s := await permit.wait_s(mail.recipient):
-        await start_over(storage.queues, claim, wait_s)
+    if late := await permit.waits_s([mail.recipient]):
+        await start_over(storage.queues, [claim], late[0])
         return None
     [outcome] = await lane.send([mail], permit)
     if state := state_after(outcome, is_last=claim.taken >= TAKES_MAX):
         await trials.note(storage.tables, item, state, outcome.words, clock.now())
-    await conclude(storage.queues, claim, outcome, RULES)
+    await _conclude(storage.queues, claim, outcome, clock)
     return outcome
+
+
+async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock) -> None:
+    match outcome:
+        case Sent() | Rejected():
+            await complete(queues, claim)
+        case Deferred(scope=Scope.PROVIDER) | Untried():
+            await start_over(queues, [claim], FAULT_DELAY_S)
+        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
+            await bury(queues, claim, Reason.TEST_NOT_SENT, clock.now())
+        case Deferred() | Unknown():
+            await release(queues, claim, retry_after_s(claim.taken, RULES))
+        case _:
+            assert_never(outcome)
 
 
 async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail:

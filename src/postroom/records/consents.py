@@ -12,6 +12,7 @@ own row.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 import msgspec
 
@@ -41,10 +42,12 @@ def noted(key: str, consent: Consent) -> Insert:
     return Insert(f"{_CONSENT}{key}:{falling_stamp(consent.at)}-{nonce}", to_properties(consent))
 
 
-async def note(tables: Tables, list_name: str, key: str, consent: Consent) -> None:
-    """For an event that changes nothing else."""
-    row = noted(key, consent)
-    await tables.insert(_TABLE, list_name, row.key, row.properties)
+async def note_for_all(
+    tables: Tables, list_name: str, keys: Sequence[str], consent: Consent
+) -> None:
+    """For an event that changes nothing else, of up to a hundred addresses."""
+    if keys:
+        await tables.batch(_TABLE, list_name, [noted(key, consent) for key in keys])
 
 
 async def history(tables: Tables, list_name: str, key: str) -> History:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -33,17 +32,13 @@ def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(
         name
         for name, hint in get_type_hints(kind).items()
-        if get_origin(hint) is dict or any(map(_is_struct, _choices(hint)))
+        if any(map(_is_nested, (hint, *get_args(hint))))
     )
 
 
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """The struct in `Struct | None`."""
-    return get_args(hint) if get_origin(hint) is UnionType else (hint,)
-
-
-def _is_struct(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+def _is_nested(hint: Any) -> bool:
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or get_origin(hint) is dict
 
 
 def to_properties(struct: msgspec.Struct) -> dict[str, Value]:

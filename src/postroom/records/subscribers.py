@@ -285,6 +285,7 @@ def _gone(subscriber: Subscriber, why: Gone, now: datetime) -> Subscriber:
         asked_at=None,
         expires=False,
         gone_before=None,
+        confirmation=None,
     )
 
 

@@ -60,6 +60,12 @@ class Turns:
         return min(part.share.connections, part.fair.connections)
 
     @property
+    def has_free_line(self) -> bool:
+        """Whether one more connection may be opened."""
+        lines_max = self.lines_max
+        return lines_max is None or self.shares.lines_open < lines_max
+
+    @property
     def has_spare_lines(self) -> bool:
         """Idle lanes keep connections that we may not have, or that others of our lanes need."""
         lines_max = self.lines_max

@@ -53,11 +53,11 @@ class Unwatched:
 
 
 class Permit(Unwatched):
-    """For such a mail as well: whether it may go, and when it would have a turn."""
+    """For such mails as well: whether they may go, and when they would have a turn."""
 
-    async def wait_s(self, recipient: str) -> float:
-        """How long its turn is off, if it is not worth waiting for in a lane; else nothing."""
-        return 0.0
+    async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
+        """By place, how long the turns are off that are not worth waiting for in a lane."""
+        return {}
 
 
 class Watch(Protocol):

@@ -13,9 +13,10 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
-from postroom.records import counts, leases, lists, messages
+from postroom.records import counts, dead_letters, leases, lists, messages
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError, Troubles
 from postroom.web.admin.messages_watch import has_fresh_books
 from postroom.web.desk import Desk, desk_of, one_per_app
@@ -55,6 +56,7 @@ class Overview(msgspec.Struct, frozen=True):
     drafts_among: int = 0  # so many of the newest messages were looked at; 0: all
     troubles: Troubles = Troubles()  # of living roles with storage, if lately
     gauges: tuple[Gauge, ...] = ()
+    set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
 
     @property
     def queue_curve(self) -> str:
@@ -177,6 +179,7 @@ async def look(desk: Desk, gauges: Gauges) -> Overview:
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
         gauges=gauges.taken(now),
+        set_aside=grouped(await dead_letters.look(storage.queues)) if dead else [],
         troubles=_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )
 

@@ -1,0 +1,152 @@
+"""Dead letters: work items that nobody takes any more, why, since when, and what to do.
+
+Each is one JSON text on the queue of dead letters, with the item as it was, so that it can be put
+back where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.texts import Text, _
+from postroom.domain.work_item import (
+    BadItem,
+    is_trial_item,
+    parse_batch_item,
+    parse_confirm_item,
+    parse_trial_item,
+)
+
+BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a letter must fit on its queue
+
+
+class Reason(StrEnum):
+    """Why an item was set aside."""
+
+    MALFORMED = "malformed"
+    NO_BATCH = "no_batch"
+    UNREADABLE = "unreadable"
+    SENDERS_STOPPED = "senders_stopped"
+    ROWS_MISSING = "rows_missing"
+    NO_CONTENT = "no_content"
+    TEST_NOT_SENT = "test_not_sent"
+    UNKNOWN = "unknown"  # the letter is none of ours
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    queue: str  # where the item came from
+    body: str
+    reason: Reason
+    at: datetime
+    is_clipped: bool = False  # the item was too long to be kept whole
+
+    @property
+    def can_be_put_back(self) -> bool:
+        """Whether it is an item that a sender understands."""
+        return not self.is_clipped and self.reason not in {Reason.MALFORMED, Reason.UNKNOWN}
+
+    @property
+    def ref(self) -> str:
+        """Of the message it belongs to; empty if it is none's."""
+        try:
+            return parse_batch_item(self.body).ref
+        except BadItem:
+            return ""
+
+
+def dead_letter(queue: str, body: str, reason: Reason, now: datetime) -> DeadLetter:
+    clipped = body[:BODY_CHARS_MAX]
+    return DeadLetter(
+        queue=queue, body=clipped, reason=reason, at=now, is_clipped=len(clipped) < len(body)
+    )
+
+
+def parse_dead_letter(text: str) -> DeadLetter:
+    try:
+        return msgspec.json.decode(text, type=DeadLetter)
+    except msgspec.DecodeError:
+        never = datetime.fromtimestamp(0, UTC)
+        return DeadLetter(queue="", body=text[:BODY_CHARS_MAX], reason=Reason.UNKNOWN, at=never)
+
+
+EXPLANATIONS: dict[Reason, Text] = {
+    Reason.MALFORMED: _(
+        "It is not a work item of Postroom, so nothing was sent. Find out what put it on the "
+        "queue, then clear it."
+    ),
+    Reason.NO_BATCH: _(
+        "It names a batch of recipients that does not exist, so nothing was sent and nobody is "
+        "waiting for it. Clear it."
+    ),
+    Reason.UNREADABLE: _(
+        "Its rows were written by a newer version of Postroom, or are damaged. Its recipients are "
+        "still waiting. Start the newer version, then put it back."
+    ),
+    Reason.SENDERS_STOPPED: _(
+        "Several senders in a row stopped while they were sending it. Recipients who had not been "
+        "sent to were put on hold: decide about them on the page of the message, then clear it."
+    ),
+    Reason.ROWS_MISSING: _(
+        "Rows of recipients are missing in storage. Recipients who had not been sent to were put "
+        "on hold: decide about them on the page of the message, then clear it."
+    ),
+    Reason.NO_CONTENT: _(
+        "The content of its message is missing or cannot be used. Recipients who had not been "
+        "sent to were put on hold: decide about them on the page of the message, then clear it."
+    ),
+    Reason.TEST_NOT_SENT: _(
+        "A test email was not accepted after several attempts. Nobody else is affected: send the "
+        "test again if you still need it, and clear it."
+    ),
+    Reason.UNKNOWN: _(
+        "Postroom did not write this entry. Find out what put it on the queue, then clear it."
+    ),
+}
+
+
+class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of one reason."""
+
+    reason: Reason
+    count: int
+    since: datetime | None  # None: nobody knows
+    refs: list[str]  # of their messages
+
+    @property
+    def explanation(self) -> Text:
+        return EXPLANATIONS[self.reason]
+
+
+def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
+    """By reason, in the order of the reasons."""
+    found: dict[Reason, list[DeadLetter]] = {}
+    for letter in letters:
+        found.setdefault(letter.reason, []).append(letter)
+    return [
+        DeadLetters(
+            reason=reason,
+            count=len(found[reason]),
+            since=None if reason is Reason.UNKNOWN else min(one.at for one in found[reason]),
+            refs=sorted({one.ref for one in found[reason] if one.ref}),
+        )
+        for reason in Reason
+        if reason in found
+    ]
+
+
+def names_of(body: str) -> dict[str, str]:
+    """What a log may tell of an item: names and numbers, never an address or a whole link."""
+    try:
+        if is_trial_item(body):
+            return {"kind": "test", "ref": parse_trial_item(body).ref}
+        if body.count(",") == 1:
+            item = parse_confirm_item(body)
+            return {"kind": "confirmation", "list": item.list_name, "person": item.guid[:8]}
+        batch = parse_batch_item(body)
+        return {"kind": "batch", "ref": batch.ref, "batch": str(batch.batch)}
+    except BadItem:
+        return {"kind": "unknown"}

@@ -1,0 +1,79 @@
+"""The queue of dead letters: put aside, looked at, cleared away, put back.
+
+Dies half-way: an item is among the dead letters before it leaves its queue, and back on its queue
+before the letter goes. So it may be in both places, never in none; for a batch its ledger decides
+whether anything is still to be sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from postroom.domain.dead_letter import (
+    DeadLetter,
+    Reason,
+    dead_letter,
+    names_of,
+    parse_dead_letter,
+)
+from postroom.storage.port import (
+    CLAIM_ITEMS_MAX,
+    DEAD_LETTERS,
+    MAIL_QUEUE,
+    SUBSCRIBE_QUEUE,
+    Claim,
+    ClaimLost,
+    Queues,
+)
+
+log = structlog.get_logger("records")
+CLAIM_S = 60.0  # for one round of at most 32
+
+
+async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> None:
+    """Set an item aside for people. ClaimLost if another sender has it: then it is there twice."""
+    log.error("item_buried", reason=reason.value, taken=claim.taken, **names_of(claim.body))
+    letter = dead_letter(claim.queue, claim.body, reason, now)
+    await queues.put(DEAD_LETTERS, msgspec.json.encode(letter).decode())
+    await queues.complete(claim)
+
+
+async def look(queues: Queues) -> list[DeadLetter]:
+    """The oldest 32."""
+    items = await queues.peek(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX)
+    return [parse_dead_letter(item.body) for item in items]
+
+
+async def clear(queues: Queues) -> int:
+    """Delete all that are there now; how many."""
+    cleared = 0
+    while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
+        for claim in claims:
+            with contextlib.suppress(ClaimLost):  # another command has it
+                await queues.complete(claim)
+                cleared += 1
+    return cleared
+
+
+async def put_back(queues: Queues) -> tuple[int, int]:
+    """Put every item that a sender understands back on its queue; how many, and how many stay."""
+    back = 0
+    kept: dict[str, Claim] = {}  # by item: one that shows again meanwhile is counted once
+    while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
+        for claim in claims:
+            letter = parse_dead_letter(claim.body)
+            if not letter.can_be_put_back or letter.queue not in (MAIL_QUEUE, SUBSCRIBE_QUEUE):
+                kept[claim.item] = claim
+                continue
+            await queues.put(letter.queue, letter.body)
+            with contextlib.suppress(ClaimLost):  # another command has it
+                await queues.complete(claim)
+            back += 1
+    for claim in kept.values():
+        with contextlib.suppress(ClaimLost):
+            await queues.release(claim)
+    return back, len(kept)

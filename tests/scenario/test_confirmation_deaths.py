@@ -1,0 +1,112 @@
+"""A sender of confirmations dies at any call of storage: nobody is lost, nobody mailed thrice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.bench.sink import Sink
+from postroom.confirmations import ConfirmationLane
+from postroom.domain.address import parse_address
+from postroom.flow import subscribe
+from postroom.flow.render import Renderer
+from postroom.flow.send import Sender
+from postroom.journal import FileJournals
+from postroom.records.leases import Right
+from postroom.records.single_mails import CLAIM_S
+from postroom.storage.memory import MemoryStorage
+from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from tests.scenario.clock import TownClock
+from tests.scenario.town import LIST, RULES, SITE, Town, address_of
+
+NAMES = ["ada", "bob", "temp-fail-once", "perm-fail", "zoe"]
+CALLS_MAX = 60  # more than a slice of five makes
+
+
+class Death(BaseException):
+    """As kill -9: no handler of an error sees it."""
+
+
+class Mortal:
+    """A part of storage whose user dies at a call: before it, or after it took effect."""
+
+    def __init__(self, part: object, calls: Calls) -> None:
+        self._part = part
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        call = getattr(self._part, name)
+
+        async def counted(*arguments: Any, **named: Any) -> Any:
+            self._calls.number += 1
+            if self._calls.number > self._calls.last:
+                raise Death
+            answer = await call(*arguments, **named)
+            if self._calls.is_done_at_death and self._calls.number == self._calls.last:
+                raise Death
+            return answer
+
+        return counted
+
+
+class Calls:
+    def __init__(self, last: int, *, is_done_at_death: bool) -> None:
+        self.number = 0
+        self.last = last
+        self.is_done_at_death = is_done_at_death
+
+
+class MortalStorage:
+    def __init__(self, storage: Storage, calls: Calls) -> None:
+        self.tables = Mortal(storage.tables, calls)
+        self.queues = Mortal(storage.queues, calls)
+        self.blobs = Mortal(storage.blobs, calls)
+
+
+async def live(town: Town, storage: Any) -> None:
+    """One sender that mails what it finds, for as long as it lives."""
+    right = Right(town.clock, "sender.1")
+    right.renewed(town.clock.monotonic(), 10.0**9)
+    journals = FileJournals(town.folder / "here", "sender.1")
+    renderer = Renderer(storage, SITE, town.clock)
+    sender = Sender(storage, town.clock, right, journals, renderer, RULES)
+    lane = ConfirmationLane(sender, town.transport().lane())
+    try:
+        while claims := await lane.claim():
+            await lane.mail(claims)
+    except Death:
+        return
+    finally:
+        await lane.close()
+
+
+@pytest.mark.parametrize("is_done_at_death", [False, True])
+async def test_a_death_at_any_call_loses_nobody(
+    sink: Sink, tmp_path: Path, is_done_at_death: bool
+) -> None:
+    deaths = 0
+    for last in range(1, CALLS_MAX):
+        sink.reset()
+        sink.attempts.clear()
+        clock = TownClock()
+        town = Town(MemoryStorage(clock), clock, sink, tmp_path)
+        await town.found_list()
+        for name in NAMES:
+            address = parse_address(address_of(name))
+            await subscribe.sign_up(town.storage, LIST, address, {}, clock.now())
+        calls = Calls(last, is_done_at_death=is_done_at_death)
+        await live(town, MortalStorage(town.storage, calls))
+        deaths += calls.number >= last
+        for _ in range(4):  # the next senders, after the claims lapse and the retry is due
+            clock.move(CLAIM_S)
+            await live(town, town.storage)
+        arrived = town.arrived()
+        assert arrived.keys() == set(NAMES) - {"perm-fail"}, last
+        assert max(arrived.values()) <= 2, last
+        assert await town.items(SUBSCRIBE_QUEUE) == 0, last
+        assert (await town.subscriber("perm-fail")).confirmation, last
+        assert (await town.subscriber("temp-fail-once")).confirmation is None, last
+    assert 10 < deaths < CALLS_MAX - 1  # the last lives never died: every call was tried
