@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import datetime, timedelta
+from typing import Any
+
 import pytest
 
 from postroom.domain.message import Books, Status
-from tests.scenario.town import CLAIM_S, LEASE_S, Town, once_each
+from postroom.flow import subscribe, sweep
+from postroom.records import lists, subscribers
+from tests.scenario.town import CLAIM_S, LEASE_S, LIST, Town, once_each
 
 NAMES = [f"student{number}" for number in range(12)]
 STEPS_S = [-3 * 3600.0, -1800.0, -660.0, 7200.0]
@@ -79,3 +85,55 @@ async def test_who_was_put_off_for_a_minute_waits_no_longer(town: Town, step_s: 
     await town.live_through(90, 10)
     [ledger] = await town.ledgers(ref)
     assert ledger.deferred[0].attempts == 2
+
+
+async def test_a_list_that_is_made_again_has_departures_of_its_own(town: Town) -> None:
+    """The clock was ahead while people left the old one; who leaves the new one is not mailed."""
+    await town.mailing("ada", "bob", "slow")
+    town.sink.options = town.answering_at_once()
+    await town.open_sender(slice_size=1, lanes=1)
+    town.clock.set(7200)
+    await town.leave("bob")
+    await town.quiet()
+    town.clock.set(-7200)
+    await town.pass_time(600)
+    await lists.start_deleting(town.storage.tables, LIST)
+    assert await sweep.finish_deletions(town.storage.tables)
+    await town.found_list()
+    await town.join("carl", "dora")
+    await town.compose()
+    await town.fan_out()
+    await town.pass_time(60)
+    await town.leave("dora")
+    await town.quiet()
+    assert set(town.arrived()) == {"ada", "slow", "carl"}
+
+
+async def test_a_second_click_finishes_what_a_crash_left_undone(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The web's clock is behind, a message begins at this moment, and the web dies."""
+    await town.found_list()
+    await town.join("ada", "bob")
+    await town.compose()
+    looks = 0
+
+    async def end_of_log(*asked: Any) -> datetime:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            raise RuntimeError("killed")
+        found = await right(*asked)
+        if looks == 1:
+            await town.fan_out()
+        return found
+
+    right = subscribers._at_the_end_of_the_log
+    monkeypatch.setattr(subscribers, "_at_the_end_of_the_log", end_of_log)
+    guid, behind = (await town.subscriber("bob")).guid, town.clock.now() - timedelta(hours=3)
+    for _click in range(2):
+        with contextlib.suppress(RuntimeError):
+            await subscribe.leave(town.storage.tables, LIST, guid, behind)
+    await town.open_sender()
+    await town.quiet()
+    assert town.arrived() == once_each(["ada"])

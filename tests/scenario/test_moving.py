@@ -59,7 +59,7 @@ async def test_a_message_queued_right_after_the_move_reaches_the_new_address(tow
 
 
 async def test_who_moved_there_and_back_misses_nothing(town: Town) -> None:
-    """Senders still look back over the departure of the same address: so it needs a new GUID."""
+    """Senders still look back over the departure of the address, so every move needs a GUID."""
     await town.found_list()
     await town.join("ada")
     await moved(town, "ada", "countess")
@@ -80,31 +80,48 @@ async def test_a_link_in_an_old_mail_takes_the_new_address_off(town: Town) -> No
     await town.found_list()
     await town.join("ada")
     guid = (await town.subscriber("ada")).guid
-    assert (await moved(town, "ada", "countess")).guid == guid
+    assert (await moved(town, "ada", "countess")).guid != guid
     tables, now = town.storage.tables, town.clock.now()
     assert await subscribe.leave(tables, LIST, guid, now) is Left.NOW
     gone = await town.subscriber("countess")
     assert gone.gone is not None
 
 
-async def test_a_link_sent_to_an_address_takes_it_off_whoever_has_moved_since(town: Town) -> None:
-    """Ada became the countess, and somebody signed up with her old address again."""
+async def add_again(town: Town, name: str) -> None:
+    tables, address = town.storage.tables, parse_address(f"{name}@contoso.edu")
+    now = town.clock.now()
+    await subscribe.add(tables, LIST, address, {}, verified=True, now=now, bring_back=True)
+
+
+async def unsubscribe(town: Town, guid: str) -> Left:
+    return await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
+
+
+async def test_a_link_takes_off_whoever_has_its_address_now_and_nobody_else(town: Town) -> None:
+    """Jon's address was corrected to john; later somebody signs up as jon."""
+    await town.found_list()
+    await town.join("jon")
+    old = (await town.subscriber("jon")).guid
+    await moved(town, "jon", "john")
+    await add_again(town, "jon")
+    await unsubscribe(town, (await town.subscriber("john")).guid)
+    assert (await town.subscriber("john")).gone
+    assert not (await town.subscriber("jon")).gone
+    await unsubscribe(town, old)
+    assert (await town.subscriber("jon")).gone
+
+
+async def test_a_link_is_followed_over_leaving_joining_again_and_moving(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
-    guid = (await town.subscriber("ada")).guid
-    await moved(town, "ada", "countess")
-    await subscribe.add(
-        town.storage.tables,
-        LIST,
-        parse_address("ada@contoso.edu"),
-        {},
-        verified=True,
-        now=town.clock.now(),
-        bring_back=True,
-    )
-    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
-    assert (await town.subscriber("countess")).gone
-    assert (await town.subscriber("ada")).gone
+    first = (await town.subscriber("ada")).guid
+    await town.leave("ada")
+    await add_again(town, "ada")
+    for before, after in (("ada", "ada1"), ("ada1", "ada2"), ("ada2", "ada3")):
+        await moved(town, before, after)
+    assert await unsubscribe(town, first) is Left.NOW
+    assert (await town.subscriber("ada3")).gone
+    assert await unsubscribe(town, first) is Left.ALREADY
 
 
 async def test_the_old_address_is_gone_and_comes_back_only_by_name(town: Town) -> None:

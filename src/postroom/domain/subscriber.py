@@ -81,6 +81,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     asks: str | None = None  # the last times that administrators asked them, one after the other
     expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
     gone_before: Gone | None = None  # why they were gone when they signed up again
+    moved_to: str | None = None  # the key of the address they changed to, if they are gone by that
     basis: str = ""  # the name of the import that brought them, and what it declared
     imported_at: datetime | None = None
     confirmation: ConfirmationAttempts | None = None  # only while the email is not accepted

@@ -66,8 +66,6 @@ async def move(
     if replaced:
         _check_free(*replaced, to)
     after = _there(before, to, now)
-    if replaced and replaced[0].guid == before.guid:  # back again: its own departure must not count
-        after = msgspec.structs.replace(after, guid=new_guid())
     change = subscribers.Move(
         before=before,
         after=after,
@@ -91,7 +89,7 @@ async def _change_list(
     trace: Trace,
 ) -> Subscriber:
     """Who is on the new list already stays there as they are: so a repeated move is finished."""
-    after = msgspec.structs.replace(_there(before, to, now), guid=new_guid())
+    after = _there(before, to, now)
     added = _event(Event.ADDED, trace, now, f"from the list {before.list_name}")
     if replaced is None:
         await subscribers.join(tables, after, added)
@@ -140,6 +138,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
         list_name=to.list_name,
         address=to.address.typed,
         key=to.address.storage_key,
+        guid=new_guid(),  # the old one's departure must not count, and its links are another's
         verified=to.verified,
         attributes=clean_attributes(to.attributes),
         since=now,

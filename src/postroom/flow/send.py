@@ -342,7 +342,7 @@ class Sender:
         if message.status is Status.CANCELLED:
             return "the message was cancelled", lambda _: True
         since = message.queuing_at or message.created_at
-        known = self._departures.of(message.list_name, since)
+        known = self._departures.of(message.list_name, message.list_created_at, since)
         found = await batch.surely(lambda: known.refresh(tables, self.clock.now()))
         if found is None or found.created_at != message.list_created_at:
             return "the list was deleted", lambda _: True

@@ -5,7 +5,9 @@ After: only verified subscribers are in an audience; who left is skipped by send
 Dies half-way:
     sign-up, before the item is put     the row says that nobody was asked: asking again puts it
     sign-up, before the time is noted   asking again may put a second item: one mail more
-    confirm, edit, leave                one write each: done or not done
+    confirm, edit                       one write each: done or not done
+    leave, after its write              nobody was told that it is done; done again, the departure
+                                        is noted once more where senders look
 Commit point: the subscriber's row, with its event in the consent record and its change of the
 counts in the same write. No mail is sent inside a request.
 """
@@ -32,6 +34,7 @@ from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Storage, Tables
 
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
 _TRIES_MAX = 5
+FINISHED_WITHIN = timedelta(days=1)  # whoever clicks again does it sooner
 
 
 class Confirmed(Enum):
@@ -216,17 +219,21 @@ async def leave(
     it. Dying half-way, a second try finds who is still there.
     """
     consent = trace.consent(Event.LEFT if why is Gone.LEFT else Event.REMOVED, now)
-    done = Left.ALREADY
     for _try in range(_TRIES_MAX):
         linked = await subscribers.find_linked(tables, list_name, guid)
-        if not linked.is_known:
-            return Left.UNKNOWN
-        if not linked.there:
-            return done
+        if linked.there is None:
+            return await _is_gone(tables, linked, now)
         with contextlib.suppress(Conflict):
-            await subscribers.leave(tables, *linked.there[0], why=why, consent=consent)
-            done = Left.NOW
+            await subscribers.leave(tables, *linked.there, why=why, consent=consent)
+            return Left.NOW
     raise Conflict("the subscriber changes too fast")
+
+
+async def _is_gone(tables: Tables, linked: subscribers.Linked, now: datetime) -> Left:
+    """Finish what a first try may have left undone, if that was lately."""
+    if linked.gone and abs(now - linked.gone.since) < FINISHED_WITHIN:
+        await subscribers.overtake(tables, linked.gone, linked.gone.since)
+    return Left.ALREADY if linked.is_known else Left.UNKNOWN
 
 
 async def remove(

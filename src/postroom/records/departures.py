@@ -47,12 +47,14 @@ class ListsWatched:
     """The departures of the lists a sender mails to."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Departures] = {}
+        self._known: dict[tuple[str, datetime], Departures] = {}
 
-    def of(self, list_name: str, since: datetime) -> Departures:
-        known = self._known.get(list_name)
+    def of(self, list_name: str, created_at: datetime, since: datetime) -> Departures:
+        """A list that was deleted and created again has a log of its own."""
+        the_list = (list_name, created_at)
+        known = self._known.get(the_list)
         if known is None or not known.covers(since):
-            known = self._known[list_name] = Departures(list_name, since)
+            known = self._known[the_list] = Departures(list_name, since)
             if len(self._known) > LISTS_WATCHED_MAX:
                 del self._known[next(iter(self._known))]
         return known

@@ -54,7 +54,7 @@ from postroom.storage.port import (
 TABLE = "mailinglist"
 LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
-ADDRESSES_MAX = 10  # that somebody had before, and whose links still work
+MOVES_MAX = 10  # from one address to the next that a link is followed over
 LOG_SKEW = timedelta(minutes=10)  # how far back from the newest departure seen a sender looks
 _LOG_TRIES_MAX = 10
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -98,24 +98,33 @@ async def find(tables: Tables, list_name: str, key: str) -> tuple[Subscriber, st
 
 async def find_by_guid(tables: Tables, list_name: str, guid: str) -> tuple[Subscriber, str] | None:
     """Only who is there, and has not left and joined again since."""
-    linked = await find_linked(tables, list_name, guid)
-    return next((found for found in linked.there if found[0].guid == guid), None)
+    there = (await find_linked(tables, list_name, guid)).there
+    return there if there and there[0].guid == guid else None
 
 
 class Linked(msgspec.Struct, frozen=True):
     """Whom a link that was once sent concerns now."""
 
     is_known: bool  # it was sent to somebody on this list
-    there: list[tuple[Subscriber, str]]  # and these are on it, under whatever GUID, with etags
+    there: tuple[Subscriber, str] | None = None  # who is on it, under whatever GUID, and the etag
+    gone: Subscriber | None = None  # who was, and left or moved
 
 
 async def find_linked(tables: Tables, list_name: str, guid: str) -> Linked:
-    """The address that the link was sent to, and the one its owner has moved to since."""
+    """Whoever has the address the link was sent to; if they have moved, where they are now."""
     pointer = await tables.get(TABLE, list_name, _GUID + guid)
     if pointer is None:
-        return Linked(False, [])
-    found = [await find(tables, list_name, key) for key in _keys_of(pointer)]
-    return Linked(True, [one for one in found if one and not one[0].gone])
+        return Linked(False)
+    key, gone = str(pointer.properties["key"]), None
+    for _move in range(MOVES_MAX):
+        found = await find(tables, list_name, key)
+        if found is None or not found[0].gone:
+            return Linked(True, found, gone)
+        gone = found[0]
+        if not gone.moved_to:
+            break
+        key = gone.moved_to
+    return Linked(True, gone=gone)
 
 
 async def replace(
@@ -157,7 +166,7 @@ async def join_again(
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's change of address within a list: two rows, two events, one GUID."""
+    """Somebody's change of address within a list: two rows, two events, another GUID."""
 
     before: Subscriber
     after: Subscriber
@@ -170,28 +179,26 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 async def move(tables: Tables, move: Move, etag: str) -> str:
     """The new row's etag. Conflict if a row changed, or somebody took the address, meanwhile.
 
-    The pointers lead to the new address as well, so that links in old mails still work. The old one
-    stays, gone, with a departure: it is not mailed any more, and no import brings it back.
+    The old row stays, gone, with a departure: it is not mailed any more, and no import brings it
+    back. It says where its owner has moved, so that links in old mails still work.
     """
     before, after, now = move.before, move.after, move.removed.at
-    gone, there = _gone(before, Gone.REMOVED, now), move.replaced
+    gone, there = _gone(before, Gone.REMOVED, now, moved_to=after.key), move.replaced
     left_at = await _at_the_end_of_the_log(tables, before.list_name, move.left_at)
-    pointer = await tables.get(TABLE, before.list_name, _GUID + before.guid)
-    moved = _pointer(after, _keys_of(pointer) if pointer else [before.key])
     key, properties = _EMAIL + after.key, to_properties(after)
     etags = await tables.batch(
         TABLE,
         after.list_name,
         [
             Replace(key, properties, there[1]) if there else Insert(key, properties),
-            *(Upsert(_GUID + guid, moved) for guid in sorted({before.guid, after.guid})),
+            Insert(_GUID + after.guid, _pointer(after)),
             Replace(_EMAIL + before.key, to_properties(gone), etag),
             _departure(before, left_at),
             *_beside(before, gone, move.removed),
             *_beside(there[0] if there else None, after, move.added),
         ],
     )
-    await _overtake(tables, before, left_at)
+    await overtake(tables, before, left_at)
     return etags[0]
 
 
@@ -217,7 +224,7 @@ async def leave(
             *_beside(subscriber, gone, consent),
         ],
     )
-    await _overtake(tables, subscriber, left_at)
+    await overtake(tables, subscriber, left_at)
 
 
 async def expire(
@@ -256,10 +263,11 @@ async def _at_the_end_of_the_log(tables: Tables, list_name: str, now: datetime) 
     return newest
 
 
-async def _overtake(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
+async def overtake(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
     """Note a departure once more if newer rows came in while it was being written.
 
-    A sender that has read those would not look back as far as the first note.
+    A sender that has read those would not look back as far as the first note. Whoever died before
+    this came to an end has told nobody that it was done; a second try does it again.
     """
     for _try in range(_LOG_TRIES_MAX):
         newest = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at)
@@ -275,7 +283,9 @@ def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
     return Upsert(f"{_LEFT}{stamp(at)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid})
 
 
-def _gone(subscriber: Subscriber, why: Gone, now: datetime) -> Subscriber:
+def _gone(
+    subscriber: Subscriber, why: Gone, now: datetime, moved_to: str | None = None
+) -> Subscriber:
     return msgspec.structs.replace(
         subscriber,
         gone=why,
@@ -285,6 +295,7 @@ def _gone(subscriber: Subscriber, why: Gone, now: datetime) -> Subscriber:
         asked_at=None,
         expires=False,
         gone_before=None,
+        moved_to=moved_to,
         confirmation=None,
     )
 
@@ -451,15 +462,5 @@ async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
     await tables.batch(TABLE, list_name, [Delete(row.key, row.etag) for row in rows])
 
 
-def _pointer(subscriber: Subscriber, before: Sequence[str] = ()) -> dict[str, Value]:
-    """`before` are the addresses its owner had earlier; links were sent there, too."""
-    earlier = [key for key in before if key != subscriber.key][:ADDRESSES_MAX]
-    if not earlier:
-        return {"v": FORMAT, "key": subscriber.key}
-    return {"v": FORMAT, "key": subscriber.key, "before": " ".join(earlier)}
-
-
-def _keys_of(pointer: Row) -> list[str]:
-    """The address now, then earlier ones, the newest first."""
-    earlier = str(pointer.properties.get("before", ""))
-    return [str(pointer.properties["key"]), *earlier.split()]
+def _pointer(subscriber: Subscriber) -> dict[str, Value]:
+    return {"v": FORMAT, "key": subscriber.key}

@@ -40,9 +40,10 @@ async def ask_to_leave(request: Request, list_name: str, guid: str) -> Response:
     desk = desk_of(request)
     name, key = _keys(list_name, guid)
     linked = await subscribers.find_linked(desk.storage.tables, name, key)
-    if not linked.there:
+    if linked.there is None:
         return await _page(desk, "gone.html" if linked.is_known else "unknown.html", name)
-    address = ", ".join(mask(Address(one.address, one.key)) for one, _ in linked.there)
+    one, _etag = linked.there
+    address = mask(Address(one.address, one.key))
     stay = f"/u/{name}/{key}/kept"
     return await _page(desk, "leave.html", name, address=address, stay=stay)
 
