@@ -8,10 +8,10 @@ import ipaddress
 import socket
 import ssl
 
-from postroom.domain.outcome import clip
 from postroom.transport.smtp_config import SmtpConfig, Tls
 from postroom.transport.smtp_envelope import Offers, parse_offers
 from postroom.transport.smtp_protocol import LineBroken, Reply, SmtpProtocol
+from postroom.transport.smtp_trouble import trouble_words
 
 READY = 220
 OK = 250
@@ -66,7 +66,9 @@ async def _connect(config: SmtpConfig, context: ssl.SSLContext | None) -> SmtpPr
                 server_hostname=config.host if context else None,
             )
     except (OSError, UnicodeError) as error:
-        raise Unavailable(f"cannot connect to {config.server}: {_words(error)}") from None
+        raise Unavailable(
+            f"cannot connect to {config.server}: {trouble_words(error, config)}"
+        ) from None
     return line
 
 
@@ -117,7 +119,7 @@ async def _start_tls(
                 line.transport, line, context, server_hostname=config.host
             )
     except OSError as error:  # a timeout is one
-        raise Unavailable(f"no TLS with {config.server}: {_words(error)}") from None
+        raise Unavailable(f"no TLS with {config.server}: {trouble_words(error, config)}") from None
     if transport is None:
         raise Unavailable(f"no TLS with {config.server}: the connection closed")
     line.secure(transport)
@@ -153,11 +155,3 @@ def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
     hidden = [config.password.encode(), *(secret.split()[-1] for secret in secrets)]
     repeated = any(secret in reply.text for secret in hidden)
     return str(reply.code) if repeated else reply.words
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
-    return clip(str(error) or type(error).__name__)
