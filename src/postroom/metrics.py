@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily
 
-from postroom.settings import host_and_port
+from postroom.domain.web_address import host_and_port
 
 log = structlog.get_logger("metrics")
 Counts = Callable[[], Mapping[str, int]]  # since the start, by kind

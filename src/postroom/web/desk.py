@@ -35,6 +35,7 @@ class Desk:
     site: Site
     trusted_proxies: Networks = ()  # whose word on the caller's address is taken
     admin_networks: Networks = ()  # where the admin pages are shown; empty: everywhere
+    is_url_given: bool = True  # somebody set it; else it follows the bound address
     has_outbox: bool = False  # mails go to the outbox, so it has a page
     data: Path = Path("data")  # what belongs to this machine alone: files on their way in
 
