@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"bench"},
     {"roles", "supervisor"},
     {"wiring"},
+    {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"flow"},
     {"records"},
@@ -37,7 +38,7 @@ LAYERS: list[set[str]] = [
 
 # Packages that show the rest of the house only their port; who may go behind it.
 PORTS = {"storage": "port", "transport": "port"}
-BEHIND_THE_PORTS = {"wiring"}
+BEHIND_THE_PORTS = {"wiring", "engines"}
 
 # Stages meet in storage alone; this one is a step of the other.
 STAGE_MAY_USE = {("send", "render")}

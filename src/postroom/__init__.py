@@ -32,6 +32,6 @@ Around the path:
     web/        admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     journal.py  what a sender handed over, known even after kill -9
-    wiring.py   the only module that names an engine or a transport
+    wiring.py, engines.py    the only modules that name a transport or an engine
     roles.py, supervisor.py, cli/    one role, all roles, the command line
 """

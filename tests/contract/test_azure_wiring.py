@@ -12,6 +12,7 @@ import pytest
 
 from postroom import wiring
 from postroom.settings import BadSettings, Settings, load
+from postroom.storage.port import Unavailable
 from tests.contract.azurite import azurite
 
 KEY = "c2VjcmV0"
@@ -32,6 +33,9 @@ async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
     urls = {"blob": account.blob_url, "queue": account.queue_url, "table": account.table_url}
     ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
     settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="There is no Postroom storage in this account"):
+            await wiring.parts(settings, create_folder=False).__aenter__()
     async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
         await parts.storage.tables.insert("message", "p", "k", {"n": 1})
         assert await parts.storage.tables.get("message", "p", "k") is not None

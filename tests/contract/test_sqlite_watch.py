@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,14 @@ def replace_by_a_copy(file: Path) -> None:
     os.replace(backup, file)
 
 
+def move(file: Path, to: Path) -> Path:
+    return file.rename(to)
+
+
+def content_of(file: Path) -> bytes:
+    return file.read_bytes()
+
+
 def delete(file: Path) -> None:
     for each in (file, beside(file, "-wal"), beside(file, "-shm")):
         each.unlink()
@@ -72,7 +80,7 @@ async def write(storage: SqliteStorage, key: str = "new") -> None:
     await storage.tables.upsert(TABLE, "p", key, {"n": 2})
 
 
-ACCIDENTS = {
+ACCIDENTS: dict[str, Callable[[Path], object]] = {
     "deleted": delete,
     "the file alone deleted": Path.unlink,
     "replaced": replace_by_a_copy,
@@ -141,11 +149,10 @@ async def test_after_a_write_was_refused_reads_are_refused_at_once(
 async def test_it_goes_on_when_the_same_file_is_put_back(
     storage: SqliteStorage, file: Path
 ) -> None:
-    away = file.with_name("away.db")
-    file.rename(away)
+    away = move(file, file.with_name("away.db"))
     with pytest.raises(StorageGone):
         await write(storage)
-    away.rename(file)
+    move(away, file)
     await write(storage)
     assert await storage.tables.get(TABLE, "p", "kept")
 
@@ -171,9 +178,9 @@ async def test_a_file_put_in_its_place_is_left_alone(
     await other.tables.insert(TABLE, "p", "other", {})
     with pytest.raises(StorageGone):
         await write(storage)
-    content, log = file.read_bytes(), beside(file, "-wal").read_bytes()
+    content, log = content_of(file), content_of(beside(file, "-wal"))
     await storage.close()
-    assert (file.read_bytes(), beside(file, "-wal").read_bytes()) == (content, log)
+    assert (content_of(file), content_of(beside(file, "-wal"))) == (content, log)
     await other.tables.insert(TABLE, "p", "another", {})
     await other.close()
     again = await SqliteStorage.open(file, clock)
@@ -191,10 +198,10 @@ async def test_a_log_that_others_began_is_left_alone(
     beside(file, end).write_bytes(b"of another process")
     with pytest.raises(StorageGone):
         await write(storage)
-    content = file.read_bytes()
+    content = content_of(file)
     await storage.close()
-    assert beside(file, end).read_bytes() == b"of another process"
-    assert file.read_bytes() == content
+    assert content_of(beside(file, end)) == b"of another process"
+    assert content_of(file) == content
 
 
 @pytest.mark.parametrize("ends", [["-wal"], ["-shm"], ["-wal", "-shm"]])
@@ -214,12 +221,11 @@ async def test_an_orderly_stop_keeps_everything_although_the_log_was_deleted(
 async def test_it_is_logged_once_and_so_is_its_return(
     storage: SqliteStorage, file: Path, logs: list[MutableMapping[str, Any]]
 ) -> None:
-    away = file.with_name("away.db")
-    file.rename(away)
+    away = move(file, file.with_name("away.db"))
     for _ in range(3):
         with pytest.raises(StorageGone):
             await write(storage)
-    away.rename(file)
+    move(away, file)
     await write(storage)
     await write(storage)
     assert [line["event"] for line in logs] == ["database_file_gone", "database_file_back"]

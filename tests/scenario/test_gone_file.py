@@ -35,6 +35,10 @@ async def town(sink: Sink, file: Path, tmp_path: Path) -> AsyncIterator[Town]:
         await storage.close()
 
 
+def move(file: Path, to: Path) -> Path:
+    return file.rename(to)
+
+
 async def test_nothing_more_is_handed_over_and_nothing_twice_when_the_file_is_back(
     town: Town, file: Path
 ) -> None:
@@ -43,8 +47,7 @@ async def test_nothing_more_is_handed_over_and_nothing_twice_when_the_file_is_ba
     role = await town.open_sender(lanes=1, slice_size=2)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    away = file.with_name("away.db")
-    file.rename(away)
+    away = move(file, file.with_name("away.db"))
     town.sink.release()
     await town.clock.paused(5)
     arrived = town.arrived()
@@ -54,7 +57,7 @@ async def test_nothing_more_is_handed_over_and_nothing_twice_when_the_file_is_ba
     assert town.arrived() == arrived
     with pytest.raises(StorageGone):
         await town.items()
-    away.rename(file)
+    move(away, file)
     await town.quiet()
     await town.pass_time(CLAIM_S)
     await town.quiet()

@@ -76,15 +76,17 @@ class SqliteStorage:
         *,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         pages_max: int | None = None,
+        create: bool = True,
         look_every_s: float = LOOK_EVERY_S,
     ) -> SqliteStorage:
-        """Create the file if there is none; Unavailable, with a sentence, if it cannot be ours.
+        """Unavailable, with a sentence, if the file cannot be ours, or if there is none to open.
 
+        `create` makes one that is missing, for its owner alone.
         `pages_max` is a quota: the file grows to that many pages of 4 KiB at most. Reads look
         every `look_every_s` whether the file is still there.
         """
         connection = await asyncio.to_thread(
-            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max
+            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max, create=create
         )
         try:
             watch = FileWatch(path, every_s=look_every_s)
