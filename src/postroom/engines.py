@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -18,6 +20,7 @@ from postroom.storage.sqlite_file import connect
 
 AZURE = "azure:"
 WORK_S = 60.0  # how long a call may take when nobody waits: a throttled minute is sat out
+EMULATOR_S = 2.0  # it is on this machine
 LOOK_S = 10.0  # and one that looks through the file while a person waits
 
 
@@ -87,6 +90,22 @@ def check_storage_exists(settings: Settings) -> None:
             f"{settings.origin('storage')}). Set POSTROOM_STORAGE, or run the command in the "
             "folder where Postroom runs."
         )
+
+
+def emulator_hint(settings: Settings) -> str:
+    """How to start Azure's emulator, if that is the storage and does not run; else empty."""
+    account = azure_account(settings)
+    if account is None or not account.is_emulator:
+        return ""
+    where = urlsplit(account.table_url)
+    try:
+        socket.create_connection((where.hostname, where.port or 80), EMULATOR_S).close()
+    except OSError:
+        return (
+            f"Azure's emulator does not listen at {where.netloc}. Start it with “./dev azurite” in "
+            f"another terminal; Postroom waits {WORK_S:.0f} seconds for it."
+        )
+    return ""
 
 
 def storage_path(settings: Settings) -> Path:

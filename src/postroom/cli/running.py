@@ -71,10 +71,12 @@ def drain(as_json: AsJson = False) -> None:
 
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
-    from postroom import wiring
+    from postroom import engines, wiring
     from postroom.supervisor import Supervisor
 
     settings = load_settings()
+    if hint := engines.emulator_hint(settings):
+        tell(hint)
     first = work(_first_link, create=True)  # before anything is promised
     with wiring.listening(settings):
         pass
