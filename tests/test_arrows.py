@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"bench"},
     {"roles", "supervisor"},
     {"wiring"},
+    {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"confirmations"},  # a lane of the sender
     {"flow"},
@@ -39,7 +40,7 @@ LAYERS: list[set[str]] = [
 
 # Packages that show the rest of the house only their port; who may go behind it.
 PORTS = {"storage": "port", "transport": "port"}
-BEHIND_THE_PORTS = {"wiring"}
+BEHIND_THE_PORTS = {"wiring", "engines"}
 
 # Stages meet in storage alone; the second of each pair is a step of the first.
 STAGE_MAY_USE = {("send", "render"), ("bring_in", "ask")}

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RUNTIME, DEV = "requirements.txt", "requirements-dev.txt"
 UV, NODE = "requirements-uv.txt", "requirements-node.txt"
+AZURE = "deploy/requirements.txt"
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ;\\]+)")
 
 
@@ -42,7 +43,7 @@ def locked(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [RUNTIME, DEV, UV, NODE])
+@pytest.mark.parametrize("name", [RUNTIME, DEV, UV, NODE, AZURE])
 def test_every_requirement_is_exact_and_hashed(name: str) -> None:
     assert unpinned(locked(name)) == []
     assert pins(locked(name))
@@ -55,7 +56,8 @@ def test_whatever_pyproject_asks_for_is_locked() -> None:
 
 
 def test_serving_after_testing_changes_no_version() -> None:
-    assert pins(locked(RUNTIME)).items() <= pins(locked(DEV)).items()
+    for name in (RUNTIME, AZURE):
+        assert pins(locked(name)).items() <= pins(locked(DEV)).items()
 
 
 @pytest.mark.parametrize("line", ["idna", "idna>=3", "idna==3.20", "-i https://localhost/simple"])

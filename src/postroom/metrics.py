@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from postroom.domain.breaker import MailHealth
 from postroom.domain.trouble import TroubleKind
-from postroom.settings import host_and_port
+from postroom.domain.web_address import host_and_port
 
 log = structlog.get_logger("metrics")
 Counts = Callable[[], Mapping[str, int]]  # since the start, by kind

@@ -13,14 +13,23 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
+
+from postroom.domain.web_address import base_url, host_and_port, url_of
 
 PREFIX = "POSTROOM_"
 FILE = Path("postroom.toml")
+
+
+ENVIRONMENT, DEFAULT = "the environment", "the default"
+
+Found = dict[str, tuple[Any, str]]  # value and origin, by the name of the setting
 
 
 class BadSettings(Exception):
@@ -51,12 +60,14 @@ class Settings(BaseModel):
         description="How mails leave: `outbox:` keeps them in storage to be looked at, "
         "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them.",
     )
-    url: str = Field(
-        "http://127.0.0.1:8025",
-        description="Public base URL, without a path: links in mails begin with it. Mailbox "
-        "providers want https.",
-    )
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
+    url: str = Field(
+        "",
+        validate_default=True,
+        description="Public base URL, without a path: links in mails begin with it. Mailbox "
+        "providers want https. Default: `http://` and `POSTROOM_BIND`, which works on this machine "
+        "and serves to try things out.",
+    )
     data: Path = Field(
         Path("data"),
         description="Folder for what belongs to this machine alone: ack journals, bells, and files "
@@ -182,16 +193,34 @@ class Settings(BaseModel):
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
 
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def is_url_given(self) -> bool:
+        """Whether somebody set it; else it follows the bound address."""
+        return "url" in self.model_fields_set
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the settings that do not come from a default."""
+        return [name for name in type(self).model_fields if name in self._origins]
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from: the environment, a file, or the default."""
+        return self._origins.get(name, DEFAULT)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_url(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """An empty one is none: compose files pass on variables that nobody set."""
+        return {name: value for name, value in values.items() if name != "url" or value != ""}
+
     @field_validator("url")
     @classmethod
-    def _base_url(cls, value: str) -> str:
-        # Its host stands in the List-Id of every mail.
-        if not re.fullmatch(r"https?://([\w-]+\.)*[\w-]+(:\d{1,5})?/?", value, re.ASCII):
-            raise ValueError(
-                "must be a web address without a path, its host a name in ASCII, "
-                "as https://post.contoso.edu"
-            )
-        return value.rstrip("/")
+    def _base_url(cls, value: str, info: ValidationInfo) -> str:
+        if not value and "bind" not in info.data:
+            return value  # the bound address is wrong, and told
+        return base_url(value or url_of(info.data["bind"]))
 
     @field_validator("azure_prefix")
     @classmethod
@@ -241,17 +270,19 @@ def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
     """Environment first, then postroom.toml, then defaults."""
     environ = dict(os.environ) if environ is None else environ
     mistakes: list[str] = []
-    values = _from_file(file, mistakes) | _from_environ(environ, mistakes)
+    found = _from_file(file, mistakes) | _from_environ(environ, mistakes)
+    origins = {name: origin for name, (_, origin) in found.items()}
     try:
-        settings = Settings(**values)
+        settings = Settings(**{name: value for name, (value, _) in found.items()})
+        settings._origins = origins
     except ValidationError as error:
-        mistakes += [_sentence(each["loc"], each["msg"]) for each in error.errors()]
+        mistakes += [_sentence(each["loc"], each["msg"], origins) for each in error.errors()]
     if mistakes:
         raise BadSettings(mistakes)
     return settings
 
 
-def _from_file(file: Path, mistakes: list[str]) -> dict[str, Any]:
+def _from_file(file: Path, mistakes: list[str]) -> Found:
     try:
         values = tomllib.loads(file.read_text())
     except FileNotFoundError:
@@ -261,20 +292,21 @@ def _from_file(file: Path, mistakes: list[str]) -> dict[str, Any]:
         return {}
     unknown = sorted(set(values) - set(Settings.model_fields))
     mistakes += [f"{file}: there is no setting “{name}”." for name in unknown]
-    return {name: value for name, value in values.items() if name not in unknown}
+    where = str(file.absolute())
+    return {name: (value, where) for name, value in values.items() if name not in unknown}
 
 
-def _from_environ(environ: dict[str, str], mistakes: list[str]) -> dict[str, Any]:
+def _from_environ(environ: dict[str, str], mistakes: list[str]) -> Found:
     """A file goes before a value: an image has values, and a deployment names its secrets."""
-    values: dict[str, Any] = {}
-    from_files: dict[str, Any] = {}
+    values: Found = {}
+    from_files: Found = {}
     for name, value in environ.items():
         if not name.startswith(PREFIX):
             continue
         field = name.removeprefix(PREFIX).lower()
         named = field.removesuffix("_file")
         if field in Settings.model_fields:
-            values[field] = value
+            values[field] = value, ENVIRONMENT
         elif named in Settings.model_fields:
             from_files |= _from_secret_file(named, name, Path(value), mistakes)
         else:
@@ -282,24 +314,19 @@ def _from_environ(environ: dict[str, str], mistakes: list[str]) -> dict[str, Any
     return values | from_files
 
 
-def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> dict[str, Any]:
+def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> Found:
     try:
-        return {field: path.read_text(encoding="utf-8").strip()}
+        return {field: (path.read_text(encoding="utf-8").strip(), f"{path}, named by {name}")}
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         mistakes.append(f"{name}: {path} cannot be read ({why}).")
         return {}
 
 
-def _sentence(where: tuple[int | str, ...], message: str) -> str:
+def _sentence(where: tuple[int | str, ...], message: str, origins: dict[str, str]) -> str:
     field = str(where[0]) if where else "settings"
-    return f"{PREFIX}{field.upper()}: {message.removeprefix('Value error, ')}."
-
-
-def host_and_port(bind: str) -> tuple[str, int]:
-    """An address to listen on, without the brackets of IPv6."""
-    host, _, port = bind.rpartition(":")
-    return host.strip("[]"), int(port)
+    words = message.removeprefix("Value error, ")
+    return f"{PREFIX}{field.upper()}: {words} (from {origins.get(field, DEFAULT)})."
 
 
 def as_markdown() -> str:
@@ -325,5 +352,7 @@ def as_markdown() -> str:
             default = "number of cores"
         if default is None:
             default = "by engine"
+        if name == "url":
+            default = f"follows {PREFIX}BIND"
         lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {field.description} |")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The only module that names an engine or a transport: settings become working parts."""
+"""Settings become working parts: the only module that names a transport; engines.py has storage."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
 from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
 from postroom.domain.breaker import MailHealth
 from postroom.domain.errors import PostroomError
 from postroom.domain.retry import RetryRules
+from postroom.domain.trouble import ADVICE
+from postroom.domain.web_address import host_and_port
+from postroom.engines import (
+    WORK_S,
+    azure_account,
+    check_storage,
+    check_storage_exists,
+    describe_storage,
+    elsewhere,
+    opened_storage,
+)
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
@@ -29,12 +38,9 @@ from postroom.records.secrets import installation_secret
 from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.settings import BadSettings, Settings, host_and_port, networks
-from postroom.storage.azure_account import Account, check_prefix, parse_account
+from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.counting import CountingStorage
-from postroom.storage.port import Storage, Unavailable
-from postroom.storage.sqlite import SqliteStorage
-from postroom.storage.sqlite_file import connect
+from postroom.storage.port import Unavailable
 from postroom.transport import smtp_session
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
@@ -48,15 +54,17 @@ from postroom.transport.smtp import (
     Tls,
     parse_smtp_url,
 )
+from postroom.transport.smtp_config import SUBMISSIONS_PORT
+
+__all__ = ["WORK_S", "describe_storage", "elsewhere", "opened_storage"]  # of engines.py
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 OUTBOX = "outbox:"
-AZURE = "azure:"
 PAGE_S = 10.0  # how long a call of storage may take when a person waits
-WORK_S = 60.0  # and when nobody does: a throttled minute is sat out
 WINDOW_GROWS = 4  # times, where a server takes long to answer
+PRIVATE_FOLDER = 0o700  # files of people on their way in, journals, and the default storage
 TRY_S = 10.0  # how long a server may think when a person waits for the answer
 
 
@@ -109,7 +117,7 @@ class Parts:
 def check(settings: Settings) -> list[str]:
     """What is wrong with storage and transport, without opening anything."""
     mistakes: list[str] = []
-    for name, read in (("STORAGE", _check_storage), ("TRANSPORT", _check_transport)):
+    for name, read in (("STORAGE", check_storage), ("TRANSPORT", _check_transport)):
         try:
             read(settings)
         except ValueError as error:
@@ -118,18 +126,29 @@ def check(settings: Settings) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterator[Parts]:
+async def parts(
+    settings: Settings,
+    *,
+    storage_s: float = WORK_S,
+    create_storage: bool = False,
+    create_folder: bool = True,
+) -> AsyncIterator[Parts]:
     """Storage opened, and closed again whatever happens.
 
-    `storage_s` is how long a call of storage may take, where that is far away.
+    `storage_s` is how long a call of storage may take, where that is far away. Storage that is
+    missing is created only if somebody asks for it: a command that is run in the wrong folder
+    must say so, and not work with an empty one. On Azure whichever role comes first creates it.
     """
     mistakes = check(settings)
     if mistakes:
         raise BadSettings(mistakes)
     clock = WallClock()
-    # Ours to make, unlike any other folder: one that is missing may be a disk not mounted.
-    await asyncio.to_thread(_make_folder, settings.data)
-    async with opened_storage(settings, clock, storage_s=storage_s) as storage:
+    if not create_storage:
+        check_storage_exists(settings)
+    if create_folder:  # no other one: a folder that is missing may be a disk that is not mounted
+        await asyncio.to_thread(_create_folder, settings.data)
+    create = create_storage or (create_folder and azure_account(settings) is not None)
+    async with opened_storage(settings, clock, storage_s=storage_s, create=create) as storage:
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
         bells = Bells(settings.data / "bells")
@@ -137,43 +156,8 @@ async def parts(settings: Settings, *, storage_s: float = WORK_S) -> AsyncIterat
         yield Parts(settings, clock, counted, bells, pace(settings), health)
 
 
-@contextlib.asynccontextmanager
-async def opened_storage(
-    settings: Settings, clock: Clock, *, storage_s: float = WORK_S
-) -> AsyncIterator[Storage]:
-    """Storage alone, also one that a migration has closed."""
-    storage = await _open_storage(settings, clock, storage_s)
-    try:
-        yield storage
-    finally:
-        await storage.close()
-
-
-def elsewhere(settings: Settings, address: str, prefix: str | None) -> Settings:
-    """The same with another storage; ValueError, which never shows the address, if it is none."""
-    prefix = settings.azure_prefix if prefix is None else check_prefix(prefix)
-    other = settings.model_copy(update={"storage": SecretStr(address), "azure_prefix": prefix})
-    _check_storage(other)
-    return other
-
-
-async def _open_storage(settings: Settings, clock: Clock, storage_s: float) -> Storage:
-    account = _azure_account(settings)
-    if account is None:
-        return await SqliteStorage.open(_sqlite_path(settings), clock)
-    try:  # imported only here: an extra, and slow to load
-        from postroom.storage.azure import AzureStorage
-    except ImportError as error:
-        raise BadSettings(
-            ["POSTROOM_STORAGE: Azure needs an extra; install “postroom[azure]”."]
-        ) from error
-    return await AzureStorage.open(
-        account, clock, prefix=settings.azure_prefix, timeout_s=storage_s
-    )
-
-
 def pace(settings: Settings) -> Pace:
-    pace = NEAR if _azure_account(settings) is None else FAR
+    pace = NEAR if azure_account(settings) is None else FAR
     if settings.poll_s is not None:
         pace = replace(pace, poll_s=settings.poll_s, schedule_s=max(settings.poll_s, 1.0))
     if settings.lease_s is not None:
@@ -234,6 +218,7 @@ async def web(parts: Parts) -> ASGIApp:
         site,
         trusted_proxies=networks(settings.trusted_proxies),
         admin_networks=networks(settings.admin_networks),
+        is_url_given=settings.is_url_given,
         has_outbox=not leaves_the_machine(settings),
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=mail_server(settings),
@@ -305,63 +290,30 @@ def describe_transport(settings: Settings) -> str:
     return f"SMTP to {config.server} {privacy[config.tls]}{user}"
 
 
-async def try_transport(settings: Settings) -> None:
-    """Connect, greet, TLS and login as a sender would, and send nothing.
+def may_want_implicit_tls(settings: Settings) -> bool:
+    config = _smtp_config(settings)
+    return config.port == SUBMISSIONS_PORT and config.tls is not Tls.IMPLICIT
 
-    PostroomError, with the server's words, if mails could not leave this way.
-    """
+
+class TransportTrouble(PostroomError):
+    """Mails could not leave this way; in the server's words, and with what to do."""
+
+    def __init__(self, words: str, advice: str) -> None:
+        super().__init__(words)
+        self.advice = advice
+
+
+async def try_transport(settings: Settings) -> None:
+    """Connect, greet, TLS and login as a sender would, and send nothing; or TransportTrouble."""
     timeouts = Timeouts(TRY_S, TRY_S, TRY_S)
     try:
         config = replace(_smtp_config(settings), timeouts=timeouts)
         opened = await smtp_session.open_session(config, smtp_session.tls_context(config))
-    except (ValueError, smtp_session.Unavailable) as trouble:
-        raise PostroomError(str(trouble)) from trouble
+    except smtp_session.Unavailable as trouble:
+        raise TransportTrouble(str(trouble), str(ADVICE[trouble.fault.kind])) from trouble
+    except ValueError as error:
+        raise TransportTrouble(str(error), "See POSTROOM_TRANSPORT.") from error
     await SmtpConnection(*opened, config).quit()
-
-
-def describe_storage(settings: Settings) -> str:
-    """For people; without the key."""
-    account = _azure_account(settings)
-    if account is None:
-        return f"{_sqlite_path(settings).absolute()}"
-    if account.is_emulator:
-        return f"Azure's emulator at {account.table_url}"
-    return f"Azure Storage at {account.table_url}"
-
-
-def name_storage(settings: Settings) -> str:
-    """As described, and so that no two have the same name."""
-    has_prefix = bool(settings.azure_prefix) and _azure_account(settings) is not None
-    prefix = f" (prefix {settings.azure_prefix})" if has_prefix else ""
-    return describe_storage(settings) + prefix
-
-
-def may_have_storage(settings: Settings) -> bool:
-    """False if opening it would only make an empty one."""
-    return _azure_account(settings) is not None or _sqlite_path(settings).exists()
-
-
-def storage_path(settings: Settings) -> Path:
-    """Where on this machine storage is; of Azure only what belongs to this machine is here."""
-    if _azure_account(settings) is not None:
-        return settings.data.absolute()
-    return _sqlite_path(settings).absolute()
-
-
-async def storage_damage(settings: Settings) -> str:
-    """What a quick look over the whole file finds wrong with it; empty if nothing."""
-    if _azure_account(settings) is not None:
-        return ""
-
-    def look() -> str:
-        connection = connect(_sqlite_path(settings), busy_timeout_s=TRY_S)
-        try:
-            found = str(connection.pragma("quick_check", 1))
-        finally:
-            connection.close()
-        return "" if found == "ok" else found
-
-    return await asyncio.to_thread(look)
 
 
 def _check_transport(settings: Settings) -> None:
@@ -372,29 +324,14 @@ def _check_transport(settings: Settings) -> None:
         raise ValueError("must be outbox: or smtp://host:port")
 
 
-def _check_storage(settings: Settings) -> None:
-    if _azure_account(settings) is None:
-        _sqlite_path(settings)
-
-
-def _azure_account(settings: Settings) -> Account | None:
-    """None if storage is something else."""
-    address = settings.storage.get_secret_value()
-    if not address.startswith(AZURE):
-        return None
-    return parse_account(address.removeprefix(AZURE))
-
-
-def _sqlite_path(settings: Settings) -> Path:
-    address = settings.storage.get_secret_value()
-    path = address.removeprefix("sqlite:///")
-    if path == address or not path:
-        raise ValueError("must be sqlite:///path.db, or azure: and what docs/settings.md says")
-    return Path(path)
-
-
-def _make_folder(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
+    """For its owner alone, whatever the umask; one that is there stays as it is."""
+    if folder.is_dir():
+        return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(PRIVATE_FOLDER, parents=True)
+        folder.chmod(PRIVATE_FOLDER)
     except OSError as error:
+        if folder.is_dir():  # another role was faster
+            return
         raise Unavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error

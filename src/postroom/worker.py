@@ -73,15 +73,18 @@ async def run(
 ) -> None:
     """Step while there is work, else rest until the bell rings; until asked to stop."""
     watch = StepWatch(clock)
+    failure = ""
     while not stop.is_asked:
         if step_s := watch.stepped_s():
             log.warning("clock_was_set", seconds=round(step_s, 1))
         try:
-            if await step():
-                continue
-            seconds = await rest_s()
+            is_busy = await step()
+            seconds = 0.0 if is_busy else await rest_s()
+            failure = ""
         except StorageError as error:
-            log.warning("storage_failed", error=type(error).__name__, words=str(error)[:200])
-            seconds = STORAGE_REST_S
-        if not stop.is_asked:
+            if failure != str(error):  # once, not every second for as long as it lasts
+                failure = str(error)
+                log.warning("storage_failed", error=type(error).__name__, words=failure[:200])
+            is_busy, seconds = False, STORAGE_REST_S
+        if not is_busy and not stop.is_asked:
             await bell.wait(seconds)

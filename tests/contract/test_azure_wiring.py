@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom import wiring
+from postroom import engines, wiring
+from postroom.bench.ports import held_port
 from postroom.settings import BadSettings, Settings, load
+from postroom.storage.port import Unavailable
 from tests.contract.azurite import azurite
 
 KEY = "c2VjcmV0"
@@ -32,9 +35,21 @@ async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
     urls = {"blob": account.blob_url, "queue": account.queue_url, "table": account.table_url}
     ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
     settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="There is no Postroom storage in this account"):
+            await wiring.parts(settings, create_folder=False).__aenter__()
     async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
         await parts.storage.tables.insert("message", "p", "k", {"n": 1})
         assert await parts.storage.tables.get("message", "p", "k") is not None
+
+
+def test_who_starts_without_the_emulator_is_told_how_to_run_it(tmp_path: Path) -> None:
+    with held_port() as port, socket.create_server(("127.0.0.1", 0)) as listener:
+        silent = engines.emulator_hint(with_storage(f"azure:emulator?table={port}", tmp_path))
+        assert f"does not listen at 127.0.0.1:{port}. Start it with “./dev azurite”" in silent
+        there = listener.getsockname()[1]
+        assert engines.emulator_hint(with_storage(f"azure:emulator?table={there}", tmp_path)) == ""
+    assert engines.emulator_hint(with_storage(CONTOSO, tmp_path)) == ""
 
 
 def test_a_wrong_account_is_a_mistake_in_the_settings(tmp_path: Path) -> None:

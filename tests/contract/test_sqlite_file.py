@@ -13,6 +13,7 @@ import pytest_asyncio
 from postroom.storage.port import Across, Insert, Unavailable, Within
 from postroom.storage.sqlite import Reader, SqliteStorage
 from postroom.storage.sqlite_file import SCHEMA_VERSION
+from postroom.storage.sqlite_watch import FileWatch
 from tests.contract.engines import MovableClock, all_rows
 
 TABLE = "message"
@@ -143,7 +144,7 @@ async def test_a_read_that_has_to_wait_leaves_the_event_loop(
             raise apsw.BusyError
         return threading.current_thread().name
 
-    reader = Reader(file, busy_timeout_s=0.2)
+    reader = Reader(file, 0.2, FileWatch(file))
     assert (await reader.on_loop(name_of_thread)).startswith("sqlite-reader")
     await reader.close()
 

@@ -20,6 +20,7 @@ DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE = DEPLOY / "compose.yaml"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+UNIT_SETTINGS = DEPLOY / "systemd" / "postroom.env"
 BICEP = sorted((DEPLOY / "azure").glob("*.bicep"))
 ROLES_BICEP = DEPLOY / "azure" / "roles.bicep"
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -122,6 +123,12 @@ def directives(text: str) -> Iterator[Directive]:
         elif line.strip() and not line.startswith("#"):
             name, _, value = line.partition("=")
             yield Directive(section, name, value)
+
+
+def unit_environment() -> dict[str, str]:
+    """What the units find in their file of settings."""
+    lines = UNIT_SETTINGS.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def values(text: str, name: str) -> list[str]:

@@ -20,6 +20,7 @@ from tests.deploy.reading import (
     named,
     objects,
     published,
+    unit_environment,
     values,
 )
 
@@ -76,9 +77,7 @@ def environments() -> dict[str, dict[str, str]]:
         if "environment" in service:
             found[f"compose {name}"] = image | service["environment"]
     found["kubernetes"] = image | named("ConfigMap", "postroom")["data"]
-    for path in UNITS:
-        pairs = values(path.read_text(encoding="utf-8"), "Environment")
-        found[path.stem] = dict(pair.split("=", 1) for pair in pairs)
+    found["units"] = unit_environment()
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.settings import Settings
 from postroom.supervisor import KILL_AFTER_S
-from tests.deploy.reading import UNITS, directives, values
+from tests.deploy.reading import UNITS, directives, unit_environment, values
 
 PROGRAM = "/opt/postroom/bin/postroom"
 VERIFY_S_MAX = 30.0
@@ -22,8 +22,8 @@ KNOWN = {
     "Install": {"WantedBy"},
     "Service": {
         *("Type", "ExecStart", "User", "Group", "Restart", "RestartSec"),
-        *("StateDirectory", "StateDirectoryMode", "WorkingDirectory", "Environment"),
-        *("LoadCredential", "EnvironmentFile", "KillSignal", "KillMode", "TimeoutStopSec"),
+        *("StateDirectory", "StateDirectoryMode", "WorkingDirectory"),
+        *("EnvironmentFile", "KillSignal", "KillMode", "TimeoutStopSec"),
         *("AmbientCapabilities", "CapabilityBoundingSet", "LockPersonality", "NoNewPrivileges"),
         *("PrivateDevices", "PrivateTmp", "ProtectClock", "ProtectControlGroups", "ProtectHome"),
         *("ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectProc"),
@@ -54,10 +54,6 @@ def verdict(text: str, name: str, folder: Path) -> str:
 def unit(name: str) -> str:
     (found,) = [path.read_text(encoding="utf-8") for path in UNITS if path.name == name]
     return found
-
-
-def environment(text: str) -> dict[str, str]:
-    return dict(each.split("=", 1) for each in values(text, "Environment"))
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
@@ -99,7 +95,7 @@ def test_a_role_has_longer_to_stop_than_it_takes(path: Path) -> None:
 def test_all_roles_of_a_machine_share_a_folder_that_outlives_them(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert values(text, "StateDirectory") == ["postroom"]
-    assert environment(text)["POSTROOM_DATA"] == "/var/lib/postroom"
+    assert unit_environment()["POSTROOM_DATA"] == "/var/lib/postroom"
     assert values(text, "User") == ["postroom"]
 
 
@@ -109,12 +105,11 @@ def test_the_journal_can_read_which_boot_this_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_secrets_are_credentials(path: Path) -> None:
+def test_every_setting_stands_in_one_file_that_commands_can_read_too(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    loaded = {each.split(":")[0] for each in values(text, "LoadCredential")}
-    files = {value for name, value in environment(text).items() if name.endswith("_FILE")}
-    assert files == {f"%d/{name}" for name in loaded}
-    assert "transport" in loaded
+    assert values(text, "EnvironmentFile") == ["/etc/postroom/postroom.env"]
+    assert values(text, "Environment") == []
+    assert values(text, "LoadCredential") == []
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)

@@ -267,8 +267,9 @@ async def test_a_house_never_works_on_the_storage_that_the_environment_names(
     monkeypatch.setenv("POSTROOM_STORAGE", "sqlite:////data/postroom.db")  # as in the image
     monkeypatch.setenv("POSTROOM_STORAGE_FILE", str(tmp_path / "storage"))
     async with House(house) as opened:
-        looked = await opened.start("list", "all")
-        assert await looked.wait(within_s=30) == 0, looked.log.read_text()
+        made = await opened.start("init")
+        assert await made.wait(within_s=30) == 0, made.log.read_text()
+    assert (house / "postroom.db").exists()
     assert not real.exists()
 
 

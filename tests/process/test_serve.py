@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import urllib.request
 from pathlib import Path
 
@@ -34,6 +35,8 @@ async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
 ) -> None:
     async with House(tmp_path) as house:
         house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        async with house.parts():  # makes the storage, which scheduler and sender do not
+            pass
         for role in ("web", "scheduler", "sender"):
             await house.start(role)
         await until(lambda: _is(roles_awake(house) == 3), within_s=30)
@@ -54,6 +57,21 @@ async def test_the_web_role_answers_and_stops_when_asked(
         await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
         assert await _answers(unused_tcp_port, "/static/public.css")
         assert await web.terminate(within_s=10) == 0, web.log.read_text()
+
+
+async def test_the_link_to_the_first_account_follows_the_bound_address(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    async with House(tmp_path) as house:
+        house.overrides["POSTROOM_BIND"] = f"0.0.0.0:{unused_tcp_port}"
+        serve = await house.start("serve")
+        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
+        printed = serve.log.read_text()
+        found = re.search(r"make your account at http://([^/]*)(/admin/welcome/\S+)", printed)
+        assert found
+        assert found[1] == f"127.0.0.1:{unused_tcp_port}"
+        assert await _answers(unused_tcp_port, found[2])
+        assert "Set POSTROOM_URL to the address people use." in printed
 
 
 async def test_an_address_that_is_taken_is_said_in_a_sentence(

@@ -131,7 +131,7 @@ def test_a_data_folder_that_cannot_be_made_is_told(
     postroom: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("data", b"a file")
-    ran = postroom("list", "all")
+    ran = postroom("list", "create", "contoso1", "--from", "news@contoso.edu")
     assert ran.code == exit_codes.STORAGE
     assert "cannot be made" in ran.err
 

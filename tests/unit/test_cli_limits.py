@@ -7,25 +7,25 @@ import pytest
 from tests.unit.typed import Postroom
 
 
-def test_a_limit_is_set_shown_replaced_and_cleared(postroom: Postroom) -> None:
-    assert postroom("limit", "show", "--json").json == []
-    postroom("limit", "set", "--mails-per-second", "500", "--connections", "8")
-    told = postroom("limit", "set", "--domain", "Contoso.EDU", "--mails-per-second", "20").out
+def test_a_limit_is_set_shown_replaced_and_cleared(contoso1: Postroom) -> None:
+    assert contoso1("limit", "show", "--json").json == []
+    contoso1("limit", "set", "--mails-per-second", "500", "--connections", "8")
+    told = contoso1("limit", "set", "--domain", "Contoso.EDU", "--mails-per-second", "20").out
     assert told.startswith("Mails to contoso.edu: 20 a second. Senders follow")
-    shown = postroom("limit", "show", "--json").json
+    shown = contoso1("limit", "show", "--json").json
     whole, domain = shown
     assert whole["name"] == "transport"
     assert (whole["mails_per_second"], whole["connections"], whole["senders"]) == (500, 8, 0)
     assert (domain["name"], domain["connections"]) == ("contoso.edu", None)
-    postroom("limit", "set", "--connections", "2")
-    assert "All mails: 2 connections" in postroom("limit", "show").out
-    postroom("limit", "clear")
-    assert "All mails" not in postroom("limit", "show").out
-    assert "contoso.edu" in postroom("limit", "show").out
+    contoso1("limit", "set", "--connections", "2")
+    assert "All mails: 2 connections" in contoso1("limit", "show").out
+    contoso1("limit", "clear")
+    assert "All mails" not in contoso1("limit", "show").out
+    assert "contoso.edu" in contoso1("limit", "show").out
 
 
-def test_without_a_limit_people_are_told_so(postroom: Postroom) -> None:
-    ran = postroom("limit", "show")
+def test_without_a_limit_people_are_told_so(contoso1: Postroom) -> None:
+    ran = contoso1("limit", "show")
     assert (ran.code, ran.out) == (0, "")
     assert "no limit" in ran.err
 
@@ -42,17 +42,17 @@ def test_without_a_limit_people_are_told_so(postroom: Postroom) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    postroom: Postroom, arguments: list[str], words: str
+    contoso1: Postroom, arguments: list[str], words: str
 ) -> None:
-    ran = postroom("limit", *arguments)
+    ran = contoso1("limit", *arguments)
     assert (ran.code, ran.out) == (1, "")
     assert words in ran.err
 
 
-def test_there_are_not_more_limits_than_one_batch_renews(postroom: Postroom) -> None:
+def test_there_are_not_more_limits_than_one_batch_renews(contoso1: Postroom) -> None:
     for number in range(50):
         domain = f"d{number}.example"
-        assert postroom("limit", "set", "--domain", domain, "--connections", "1").code == 0
-    ran = postroom("limit", "set", "--connections", "1")
+        assert contoso1("limit", "set", "--domain", domain, "--connections", "1").code == 0
+    ran = contoso1("limit", "set", "--connections", "1")
     assert (ran.code, ran.out) == (1, "")
     assert "clear one" in ran.err

@@ -49,7 +49,7 @@ def test_differences_are_told_and_are_a_failure(
 ) -> None:
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("POSTROOM_STORAGE", NEW)
-        assert contoso1("list", "all").code == 0  # makes it
+        assert contoso1("list", "create", "other", "--from", "a@contoso.edu").code == 0
     compared = contoso1("migrate", "--to", NEW, "--verify-only")
     assert compared.code == 1
     assert re.search(r"mailinglist .* differ, the first: -lists / contoso1", compared.out)

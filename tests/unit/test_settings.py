@@ -9,6 +9,7 @@ import pytest
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, Status
+from postroom.domain.web_address import mismatch
 from postroom.flow.render import Site, message_parts
 from postroom.mail.mime import compile_mail, format_date, message_id
 from postroom.settings import BadSettings, load
@@ -166,3 +167,71 @@ def test_every_other_address_of_the_site_stands_in_the_head_of_a_mail(file: Path
         unsubscribe_url=site.unsubscribe_url("contoso1", "0" * 32),
     )
     assert f"<{url}/".encode() in mail
+
+
+# --- The address that links begin with ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bind", "url"),
+    [
+        ("127.0.0.1:8030", "http://127.0.0.1:8030"),
+        ("0.0.0.0:8030", "http://127.0.0.1:8030"),
+        ("192.0.2.7:8030", "http://192.0.2.7:8030"),
+        ("localhost:8030", "http://localhost:8030"),
+        ("[::]:8030", "http://localhost:8030"),
+        ("[::1]:8030", "http://localhost:8030"),
+        ("127.0.0.1:80", "http://127.0.0.1"),
+    ],
+)
+def test_without_an_address_of_its_own_links_follow_the_bound_one(
+    file: Path, bind: str, url: str
+) -> None:
+    for environ in ({"POSTROOM_BIND": bind}, {"POSTROOM_BIND": bind, "POSTROOM_URL": ""}):
+        settings = load(environ, file)
+        assert (settings.url, settings.is_url_given) == (url, False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("https://Post.Contoso.edu/", "https://post.contoso.edu"),
+        ("https://post.contoso.edu:443", "https://post.contoso.edu"),
+        ("http://post.contoso.edu:80", "http://post.contoso.edu"),
+        ("http://post.contoso.edu:443", "http://post.contoso.edu:443"),
+    ],
+)
+def test_an_address_is_kept_as_browsers_write_it(file: Path, typed: str, url: str) -> None:
+    settings = load({"POSTROOM_URL": typed}, file)
+    assert (settings.url, settings.is_url_given) == (url, True)
+
+
+FITTING = [
+    ("127.0.0.1:8025", ""),
+    ("192.0.2.7:8025", ""),
+    ("0.0.0.0:8025", "http://127.0.0.1:8025"),
+    ("0.0.0.0:8025", "http://server:8025"),
+    ("127.0.0.1:8025", "https://post.contoso.edu"),  # behind a proxy
+    ("127.0.0.1:8025", "http://post.contoso.edu"),
+    ("127.0.0.1:8025", "http://localhost:8025"),
+]
+NOT_FITTING = [
+    ("0.0.0.0:8030", "", "which works on this machine alone"),
+    ("[::]:8030", "", "which works on this machine alone"),
+    ("0.0.0.0:8030", "http://127.0.0.1:8025", "links will not work"),
+    ("127.0.0.1:8030", "http://localhost", "links will not work"),
+    ("192.0.2.7:8025", "http://127.0.0.1:8025", "links will not work"),
+    ("127.0.0.1:8025", "http://server:8025", "which only this machine reaches"),
+]
+
+
+@pytest.mark.parametrize(
+    ("bind", "url", "words"), [*((bind, url, "") for bind, url in FITTING), *NOT_FITTING]
+)
+def test_an_address_that_leads_elsewhere_is_told(
+    file: Path, bind: str, url: str, words: str
+) -> None:
+    settings = load({"POSTROOM_BIND": bind, "POSTROOM_URL": url}, file)
+    told = str(mismatch(settings.url, settings.bind, is_given=settings.is_url_given) or "")
+    assert words in told
+    assert bool(told) == bool(words)

@@ -17,7 +17,7 @@ from postroom.domain.errors import AlreadyThere, WrongState
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.user import Role
 from postroom.records import counts, lists
-from postroom.storage.port import Unavailable
+from postroom.storage.port import StorageGone, Unavailable
 from postroom.web import security
 from tests.web.drafts import written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -89,6 +89,32 @@ async def test_a_message_cannot_be_saved_under_what_is_no_ref(owner: Worker) -> 
     answer = await owner.post("/admin/messages/a%23b/write", subject="Mine", body="<p>Words</p>")
     assert answer.status_code == 409
     assert "Mine" in answer.text
+
+
+# --- The database file is gone ----------------------------------------------------------------
+
+
+async def test_a_database_that_is_gone_is_told_to_administrators_and_programs(
+    owner: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the path, and to subscribers as any trouble: they cannot mend it."""
+    gone = failing(StorageGone("The database file /srv/postroom.db was deleted."))
+    monkeypatch.setattr(owner.office.storage.tables, "get", gone)
+    words = "deleted or replaced while Postroom was running. Stop all roles, put it back"
+    page = await owner.get("/admin/lists")
+    assert (page.status_code, words in page.text) == (503, True)
+    form = await owner.post("/admin/lists/new", name="contoso9", sender="a@contoso.edu")
+    assert (form.status_code, words in form.text) == (503, True)
+    assert 'value="contoso9"' in form.text
+    headers = {"Authorization": f"Bearer prk_{'x' * 40}"}
+    call = await owner.browser.get("/api/v1/lists", headers=headers)
+    assert (call.status_code, words in call.json()["detail"]) == (503, True)
+    ready = await owner.browser.get("/readyz")
+    assert (ready.status_code, words in ready.json()["status"]) == (503, True)
+    public = await owner.browser.get("/u/contoso1/0123")
+    assert (public.status_code, words in public.text) == (503, False)
+    for answer in (page, form, call, ready, public):
+        assert "/srv" not in answer.text
 
 
 # --- What nobody foresaw ----------------------------------------------------------------------

@@ -173,7 +173,7 @@ class House:
 
     @asynccontextmanager
     async def parts(self) -> AsyncIterator[Parts]:
-        async with wiring.parts(self.settings()) as parts:
+        async with wiring.parts(self.settings(), create_storage=True) as parts:
             yield parts
 
     async def start(self, *arguments: str, machine: str = "data") -> Process:

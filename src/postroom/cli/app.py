@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
@@ -13,6 +15,7 @@ from postroom.cli import (
     bench,
     doctor,
     exit_codes,
+    init,
     keys,
     limits,
     lists,
@@ -34,11 +37,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, in half the time
 )
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"postroom {version('postroom')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version_option: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """The options of the program itself."""
+
+
 app.command()(running.serve)
 app.command()(running.web)
 app.command()(running.scheduler)
 app.command()(running.sender)
 app.command()(running.drain)
+app.command()(init.init)
 app.command()(bench.bench)
 app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")

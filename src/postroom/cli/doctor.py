@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import stat
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +19,8 @@ from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.dead_letter import grouped
-from postroom.domain.errors import PostroomError
 from postroom.domain.texts import ngettext
+from postroom.domain.web_address import mismatch
 from postroom.records import dead_letters, leases
 from postroom.storage.port import MAIL_QUEUE, StorageError
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # the rights of anybody but the owner
 QUICK_CHECK_BYTES_MAX = 256 * 1024 * 1024  # a second or two; a larger file is not read whole
 FREE_BYTES_WRONG = 100 * 1024**2
 FREE_BYTES_LOW = 1024**3
@@ -57,7 +58,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 def examine() -> list[Finding]:
     from postroom import wiring
-    from postroom.settings import BadSettings
+    from postroom.settings import FILE, BadSettings
 
     try:
         settings = load_settings()
@@ -65,7 +66,7 @@ def examine() -> list[Finding]:
     except BadSettings as bad:
         mistakes = bad.mistakes
     if mistakes:
-        mend = "Correct it in the environment or postroom.toml; docs/settings.md lists all."
+        mend = f"Correct it in the environment or in {FILE.absolute()}; docs/settings.md lists all."
         return [Finding(Verdict.WRONG, "settings", mistake, mend) for mistake in mistakes]
 
     async def collect() -> list[Finding]:
@@ -75,36 +76,82 @@ def examine() -> list[Finding]:
 
 
 async def _findings(settings: Settings) -> AsyncIterator[Finding]:
-    from postroom import wiring
+    from postroom import engines, wiring
 
-    yield Finding(Verdict.RIGHT, "settings", "all of them can be used")
+    yield _settings(settings)
+    for name in settings.given:
+        yield _setting(settings, name)
     yield _data_folder(settings.data)
     try:
-        async with wiring.parts(settings) as parts:
+        async with wiring.parts(settings, create_folder=False) as parts:
             await _write_and_read(parts)
-            yield Finding(Verdict.RIGHT, "storage", f"{wiring.describe_storage(settings)} opens")
+            yield Finding(Verdict.RIGHT, "storage", f"{engines.describe_storage(settings)} opens")
             yield await _integrity(settings)
             async for finding in _dead_letters(parts):
                 yield finding
             yield await _scheduler(parts)
     except StorageError as error:
         mend = "See POSTROOM_STORAGE, and whether another program has the file or the disk is full."
+        if not engines.may_have_storage(settings):
+            mend = "“postroom serve” creates it, if this is the right place."
         yield Finding(Verdict.WRONG, "storage", str(error), mend)
-    yield _free_space(wiring.storage_path(settings).parent)
+    where = engines.storage_path(settings)
+    for path in sorted({settings.data.absolute(), where}):
+        if is_open_to_others(path):
+            yield _open_to_others(path)
+    if engines.may_have_storage(settings):
+        yield _free_space(where.parent)
     yield _journals(settings)
     yield await _transport(settings)
     yield _url(settings)
 
 
+def _settings(settings: Settings) -> Finding:
+    from postroom.settings import FILE
+
+    places = f"the environment, then {FILE.absolute()}, then defaults"
+    count = ngettext("{count} is set", "{count} are set", len(settings.given))
+    return Finding(Verdict.RIGHT, "settings", f"read from {places}; {count}")
+
+
+def _setting(settings: Settings, name: str) -> Finding:
+    """A setting that is not its default, and where it comes from; no secrets."""
+    from postroom import engines, wiring
+
+    match name:
+        case "storage":
+            value = engines.describe_storage(settings)
+        case "transport":
+            value = wiring.describe_transport(settings)
+        case _:
+            value = str(getattr(settings, name))
+    words = f"POSTROOM_{name.upper()} = {value} (from {settings.origin(name)})"
+    return Finding(Verdict.NOTE, "setting", words)
+
+
 def _data_folder(folder: Path) -> Finding:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"postroom")
-    except OSError as error:
+    """Only looked at: the roles create it."""
+    where = folder.absolute()
+    if not folder.exists():
+        return Finding(Verdict.NOTE, "data folder", f"{where} does not exist; roles create it")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         mend = "Give this user the right to write there, or set POSTROOM_DATA to another folder."
-        return Finding(Verdict.WRONG, "data folder", f"{folder}: {error.strerror}", mend)
-    return Finding(Verdict.RIGHT, "data folder", f"{folder.absolute()} can be written")
+        return Finding(Verdict.WRONG, "data folder", f"{where} cannot be written", mend)
+    return Finding(Verdict.RIGHT, "data folder", f"{where} can be written")
+
+
+def is_open_to_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & OTHERS)
+    except OSError:
+        return False
+
+
+def _open_to_others(path: Path) -> Finding:
+    """Somebody chose these rights, so they are not changed here."""
+    mode = "700" if path.is_dir() else "600"
+    words = f"other users of this machine may read {path.absolute()}"
+    return Finding(Verdict.NOTE, "rights", words, f"chmod {mode} {path.absolute()}")
 
 
 async def _write_and_read(parts: Parts) -> None:
@@ -115,13 +162,13 @@ async def _write_and_read(parts: Parts) -> None:
 
 
 async def _integrity(settings: Settings) -> Finding:
-    from postroom import wiring
+    from postroom import engines
 
-    size = wiring.storage_path(settings).stat().st_size
+    size = engines.storage_path(settings).stat().st_size
     if size > QUICK_CHECK_BYTES_MAX:
         words = f"the file has {size // 1024**2:,} MiB: too much to look through quickly"
         return Finding(Verdict.NOTE, "integrity", words)
-    damage = await wiring.storage_damage(settings)
+    damage = await engines.storage_damage(settings)
     if damage:
         mend = "Stop Postroom, keep a copy of the file, and restore it from a backup."
         return Finding(Verdict.WRONG, "integrity", damage, mend)
@@ -188,8 +235,10 @@ async def _transport(settings: Settings) -> Finding:
         return Finding(Verdict.NOTE, "transport", way_out)
     try:
         await wiring.try_transport(settings)
-    except PostroomError as error:
-        mend = "See POSTROOM_TRANSPORT: host, port, tls, user and password."
+    except wiring.TransportTrouble as error:
+        mend = error.advice
+        if wiring.may_want_implicit_tls(settings):
+            mend = "Port 465 speaks TLS from the start: add ?tls=implicit to POSTROOM_TRANSPORT."
         return Finding(Verdict.WRONG, "transport", str(error), mend)
     return Finding(Verdict.RIGHT, "transport", f"{way_out} answers")
 
@@ -197,6 +246,8 @@ async def _transport(settings: Settings) -> Finding:
 def _url(settings: Settings) -> Finding:
     from postroom import wiring
 
+    if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
+        return Finding(Verdict.NOTE, "url", str(why))
     if urlsplit(settings.url).scheme == "https":
         return Finding(Verdict.RIGHT, "url", settings.url)
     if not wiring.leaves_the_machine(settings):

@@ -16,7 +16,7 @@ from postroom.storage.port import Conflict, StorageError
 OK = 0
 REFUSED = 1  # it cannot be done: no such list, a bad address, something wrong in the doctor's eyes
 USAGE = 2  # the command or the settings are not right
-STORAGE = 3  # storage cannot be reached, is locked or is full
+STORAGE = 3  # storage does not exist, cannot be reached, is locked or is full
 BUG = 70  # EX_SOFTWARE: our fault
 INTERRUPTED = 130  # as a shell reports SIGINT
 PIPE_CLOSED = 141  # and SIGPIPE: the reader of our output, such as head, had enough

@@ -1,4 +1,4 @@
-"""`postroom list …`: make, look at and delete mailing lists."""
+"""`postroom list …`: make, look at, edit and delete mailing lists."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from postroom.cli.census import Census, census
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
-from postroom.cli.session import interruptible, work
+from postroom.cli.session import interruptible, load_settings, work
+from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.domain.texts import ngettext
 from postroom.flow import keep_lists, sweep
+from postroom.flow.keep_lists import Wording
 from postroom.records import lists
 from postroom.storage.port import Conflict
 
@@ -37,14 +39,56 @@ def create(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a list."""
+    """Make a list, and storage if there is none yet."""
+    from postroom import engines
+
     wanted = keep_lists.checked(name, sender, description, postal_address, public_form)
 
     async def job(parts: Parts) -> MailingList:
         return await keep_lists.create(parts.storage.tables, wanted, parts.clock.now())
 
-    made = work(job)
-    show(list_data(made), as_json, f"The list {name} is there; its mails come from {made.sender}.")
+    settings = load_settings()
+    is_new = not engines.may_have_storage(settings)
+    made = work(job, create=True)
+    told = [f"Created a new storage at {engines.describe_storage(settings)}."] if is_new else []
+    told.append(f"The list {name} is there; its mails come from {made.sender}.")
+    show(list_data(made), as_json, *told)
+
+
+@app.command("edit")
+def edit(
+    name: Name,
+    sender: Annotated[
+        str | None, typer.Option("--from", metavar="MAILBOX", help="From of its mails.")
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="What people read in mails.")] = None,
+    postal_address: Annotated[
+        str | None, typer.Option(help="Stands at the foot of its mails.")
+    ] = None,
+    public_form: Annotated[
+        bool | None, typer.Option(help="Whether it has a page on which anybody may sign up.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what a list says; what is not named stays. An empty text takes it away."""
+    check_list_name(name)
+    wording = Wording(
+        sender=sender,
+        description=description,
+        postal_address=postal_address,
+        public_form=public_form,
+    )
+    if wording == Wording():
+        raise BadInput("Say what to change: --from, --description, --postal-address, …")
+
+    async def job(parts: Parts) -> MailingList:
+        tables = parts.storage.tables
+        _, etag = await lists.read_with_etag(tables, name)
+        return (await keep_lists.edit(tables, name, wording, etag))[0]
+
+    edited = work(job)
+    data = list_data(edited)
+    show(data, as_json, f"The list {name} is changed.", *fields(data))
 
 
 @app.command("show")

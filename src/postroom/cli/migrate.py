@@ -82,15 +82,15 @@ def _settings_of(
     must_be_there: bool,
 ) -> Settings:
     """The settings with the storage that the option names; opening would make one that is not."""
-    from postroom import wiring
+    from postroom import engines
     from postroom.settings import BadSettings
 
     typed = settings.storage.get_secret_value() if address is None else _read(option, address)
     try:
-        other = wiring.elsewhere(settings, typed, prefix)
+        other = engines.elsewhere(settings, typed, prefix)
     except ValueError as error:
         raise BadSettings([f"{option}: {error}"]) from None
-    if must_be_there and not wiring.may_have_storage(other):
+    if must_be_there and not engines.may_have_storage(other):
         raise BadInput(f"There is no storage at {_name(other)}.")
     return other
 
@@ -115,9 +115,9 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _name(settings: Settings) -> str:
-    from postroom import wiring
+    from postroom import engines
 
-    return wiring.name_storage(settings)
+    return engines.name_storage(settings)
 
 
 async def _reopen(settings: Settings) -> None:
@@ -126,19 +126,24 @@ async def _reopen(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Storage, Clock]]:
-    from postroom import wiring
+async def _opened(
+    settings: Settings, *, create: bool = False
+) -> AsyncIterator[tuple[Storage, Clock]]:
+    from postroom import engines
     from postroom.clock import WallClock
 
     clock = WallClock()
-    async with wiring.opened_storage(settings, clock, storage_s=wiring.WORK_S) as storage:
+    async with engines.opened_storage(settings, clock, create=create) as storage:
         yield storage, clock
 
 
 async def _run(
     here: Settings, there: Settings, *, verify_only: bool, as_json: bool
 ) -> list[Compared]:
-    async with _opened(here) as (source, clock), _opened(there) as (target, _):
+    async with (
+        _opened(here) as (source, clock),
+        _opened(there, create=not verify_only) as (target, _),
+    ):
         with interruptible() as interrupt, progress("Migrating", quiet=as_json) as tick:
             watch = _Watch(interrupt, tick)
             journey = Journey(source, target, _name(here), _name(there), clock, watch)

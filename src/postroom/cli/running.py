@@ -41,9 +41,14 @@ def web(supervised: Supervised = False) -> None:
     """Run the web role until SIGTERM: the pages and the web service."""
     from postroom import roles
 
-    if not supervised and (first := work(_first_link)):
-        tell(f"Make your account at {first} (works once).")
-    in_loop(roles.run_web(load_settings(), supervised=supervised))
+    settings = load_settings()
+    if not supervised:
+        first = work(_first_link, create=True)
+        if why := _mismatch(settings):
+            tell(why)
+        if first:
+            tell(f"Make your account at {first} (works once).")
+    in_loop(roles.run_web(settings, supervised=supervised))
 
 
 def drain(as_json: AsJson = False) -> None:
@@ -70,13 +75,17 @@ def drain(as_json: AsJson = False) -> None:
 
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
-    from postroom import wiring
+    from postroom import engines, wiring
     from postroom.supervisor import Supervisor
 
     settings = load_settings()
-    first = work(_first_link)  # opens storage, before anything is promised
+    if hint := engines.emulator_hint(settings):
+        tell(hint)
+    first = work(_first_link, create=True)  # before anything is promised
     with wiring.listening(settings):
         pass
+    if why := _mismatch(settings):
+        tell(why)
 
     async def run() -> None:
         running = asyncio.create_task(Supervisor(settings).run())
@@ -86,6 +95,13 @@ def serve() -> None:
         await running
 
     in_loop(run())
+
+
+def _mismatch(settings: Settings) -> str:
+    """A warning, if links may lead nowhere."""
+    from postroom.domain.web_address import mismatch
+
+    return str(mismatch(settings.url, settings.bind, is_given=settings.is_url_given) or "")
 
 
 async def _first_link(parts: Parts) -> str | None:
@@ -114,12 +130,12 @@ async def _look_around(parts: Parts) -> _Rest:
 
 
 def _welcome(settings: Settings, first: str | None) -> list[str]:
-    from postroom import wiring
+    from postroom import engines
 
     start = f"make your account at {first}" if first else f"open {settings.url}/admin"
     return [
         f"Postroom runs on {settings.bind}; {start}",
-        f"  storage    {wiring.describe_storage(settings)}",
+        f"  storage    {engines.describe_storage(settings)}",
         f"  mails go   {_way_out(settings)}",
         f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
         "  stop       Ctrl-C, or SIGTERM: work in hand is finished",

@@ -34,14 +34,14 @@ def load_settings() -> Settings:
     return loaded
 
 
-def work(job: Callable[[Parts], Awaitable[T]]) -> T:
-    """Do the job with storage open; what it returns."""
+def work(job: Callable[[Parts], Awaitable[T]], *, create: bool = False) -> T:
+    """Do the job with storage open; what it returns. Nothing is created unless asked for."""
     from postroom import wiring
 
     settings = load_settings()
 
     async def run() -> T:
-        async with wiring.parts(settings) as parts:
+        async with wiring.parts(settings, create_storage=create, create_folder=create) as parts:
             return await job(parts)
 
     return in_loop(run())

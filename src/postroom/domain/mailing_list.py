@@ -15,6 +15,10 @@ from postroom.domain.texts import _
 NAME_CHARS_MAX = 50  # stands in keys and in List-Id (a DNS label allows 63)
 DESCRIPTION_CHARS_MAX = 200
 POSTAL_ADDRESS_CHARS_MAX = 300
+# Words that stand in web addresses where a list's name may stand, or soon might.
+RESERVED_NAMES = frozenset(
+    {"all", "delete", "edit", "export", "import", "live", "new", "search", "upload"}
+)
 _NAME = re.compile(rf"[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}")
 
 
@@ -50,6 +54,20 @@ def check_list_name(name: str) -> str:
             )
         )
     return name
+
+
+def check_new_list_name(name: str) -> str:
+    """Of a list that is to be made."""
+    if folded_name(check_list_name(name)) in RESERVED_NAMES:
+        raise BadInput(
+            _("“{name}” cannot be a list name: web addresses need that word.", name=name)
+        )
+    return name
+
+
+def folded_name(name: str) -> str:
+    """Equal for names that differ in capitals alone: there is one list of them."""
+    return name.lower()
 
 
 def check_description(text: str) -> str:

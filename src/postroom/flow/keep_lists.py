@@ -4,7 +4,8 @@ Before: an administrator or a program has a name, a From and a description.
 After: people join the list; messages written from now on have its From; sweep.py deletes the rows
 of a deleted one.
 Dies half-way:
-    create      before the row there is a name in the directory without a list: passed over
+    create      before the row there is a name in the directory without a list: passed over, and
+                kept for a list of exactly this name
     edit        one guarded write: done or not done
     delete      before the mark nothing happened; from it on the sweep finishes, whoever dies
 Commit point: the list's row; of a deletion, the mark in the directory.
@@ -22,7 +23,7 @@ import msgspec
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
-    check_list_name,
+    check_new_list_name,
     check_postal_address,
     check_sender,
 )
@@ -58,7 +59,7 @@ def checked(
 ) -> Wanted:
     """BadInput or BadAddress, with a sentence, if there can be no such list."""
     return Wanted(
-        name=check_list_name(name),
+        name=check_new_list_name(name),
         sender=check_sender(sender),
         description=check_description(description),
         postal_address=check_postal_address(postal_address),

@@ -27,7 +27,7 @@ from postroom.storage.azure_line import (
 from postroom.storage.azure_patience import TIMEOUT_S, Patience
 from postroom.storage.azure_queues import AzureQueues
 from postroom.storage.azure_services import Caller, client_options, credential_of
-from postroom.storage.azure_tables import AzureTables
+from postroom.storage.azure_tables import AzureTables, TableMissing
 
 
 class AzureStorage:
@@ -60,12 +60,14 @@ class AzureStorage:
         clock: Clock,
         *,
         prefix: str = "",
+        create: bool = True,
         timeout_s: float = TIMEOUT_S,
         page_names: int = port.BLOB_NAMES_MAX,
         identity: AsyncTokenCredential | None = None,
     ) -> AzureStorage:
-        """Make the tables, queues and container that are absent; Unavailable if that fails.
+        """Unavailable, with a sentence, if the account cannot be used.
 
+        `create` makes the tables, queues and container that are absent.
         `prefix` is put before every name. `timeout_s` bounds a call with all its tries, and
         `page_names` a page of blob names.
         `identity` vouches for us where the account has no key; default is what this machine has.
@@ -83,7 +85,7 @@ class AzureStorage:
                 page_names=page_names,
                 identity=identity,
             )
-            await storage._make()
+            await (storage._make() if create else storage._look())
             storage._opened = stack.pop_all()
         return storage
 
@@ -93,6 +95,15 @@ class AzureStorage:
 
     async def close(self) -> None:
         await self._opened.aclose()
+
+    async def _look(self) -> None:
+        try:
+            await self.tables.get("service", "secret", "installation")
+        except TableMissing:
+            raise port.Unavailable(
+                "There is no Postroom storage in this account, or not with this prefix. "
+                "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
+            ) from None
 
     async def _make(self) -> None:
         try:

@@ -30,6 +30,10 @@ _AS_EXPECTED = frozenset({201, 202, 204})
 _CONFLICTS = frozenset({"EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"})
 
 
+class TableMissing(Unavailable):
+    """Nobody made the tables yet, or somebody deleted one."""
+
+
 class AzureTables:
     def __init__(self, line: Line, patience: Patience, prefix: str) -> None:
         self._line = line
@@ -144,5 +148,5 @@ def _parts(answer: Answer) -> list[tuple[int, bytes]]:
 
 def _unexpected(status: int, code: str) -> Unavailable:
     if code == "TableNotFound":
-        return Unavailable("Azure Storage: a table is gone; a restart makes it anew.")
+        return TableMissing("Azure Storage: a table is gone; a restart makes it anew.")
     return Unavailable(f"Azure Storage: not understood ({status} {code}).")

@@ -54,6 +54,13 @@ class Unavailable(StorageError):
     """No answer in time. The call may or may not have taken effect."""
 
 
+class StorageGone(Unavailable):
+    """The storage that was opened is not there any more, and only a person can help.
+
+    What was being written may be somewhere, but nobody will find it.
+    """
+
+
 class StorageFull(StorageError):
     """No room left: nothing changed, and only a person can help."""
 

@@ -43,6 +43,7 @@ from postroom.storage.sqlite_rows import (
     read_page,
     read_row,
 )
+from postroom.storage.sqlite_watch import LOOK_EVERY_S, FileWatch
 from postroom.storage.sqlite_writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
@@ -76,16 +77,25 @@ class SqliteStorage:
         *,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         pages_max: int | None = None,
+        create: bool = True,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> SqliteStorage:
-        """Create the file if there is none; Unavailable, with a sentence, if it cannot be ours.
+        """Unavailable, with a sentence, if the file cannot be ours, or if there is none to open.
 
-        `pages_max` is a quota: the file grows to that many pages of 4 KiB at most.
+        `create` makes one that is missing, for its owner alone.
+        `pages_max` is a quota: the file grows to that many pages of 4 KiB at most. Reads look
+        every `look_every_s` whether the file is still there.
         """
         connection = await asyncio.to_thread(
-            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max
+            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max, create=create
         )
-        writer = GroupWriter(connection, asyncio.get_running_loop())
-        return cls(writer, Reader(path, busy_timeout_s), clock)
+        try:
+            watch = FileWatch(path, every_s=look_every_s)
+            reader = Reader(path, busy_timeout_s, watch)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(GroupWriter(connection, watch, asyncio.get_running_loop()), reader, clock)
 
     async def close(self) -> None:
         """Write what waits, then let go of the file."""
@@ -96,9 +106,11 @@ class SqliteStorage:
 class Reader:
     """Two connections that only read: one on the event loop, one in a thread beside it."""
 
-    def __init__(self, path: Path, busy_timeout_s: float) -> None:
+    def __init__(self, path: Path, busy_timeout_s: float, watch: FileWatch) -> None:
         self._on_loop = connect(path, busy_timeout_s=0)  # it must never wait
         self._in_thread = connect(path, busy_timeout_s=busy_timeout_s)
+        watch.check()  # these two opened the same file
+        self._watch = watch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader")
         self._is_closed = False
 
@@ -130,6 +142,7 @@ class Reader:
     def _check_open(self) -> None:
         if self._is_closed:
             raise port.Unavailable("The storage is closed.")
+        self._watch.check_now_and_then()
 
 
 class SqliteTables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import apsw
 from postroom.storage import port
 from postroom.storage.port import StorageError, StorageFull, Unavailable
 
+PRIVATE = 0o600  # addresses, password hashes and the installation's secret are in it
 SCHEMA_VERSION = 1  # in PRAGMA user_version
 APPLICATION_ID = 0x706F7374  # "post", in PRAGMA application_id
 
@@ -70,17 +72,23 @@ def as_storage_error(error: apsw.Error) -> Exception:
     return error
 
 
-def open_file(path: Path, *, busy_timeout_s: float, pages_max: int | None) -> apsw.Connection:
+def open_file(
+    path: Path, *, busy_timeout_s: float, pages_max: int | None, create: bool
+) -> apsw.Connection:
     """A connection for writing to a file that is there, ours and complete.
 
     A file that cannot be ours is Unavailable, with a sentence for people.
     """
     if not path.parent.is_dir():
         raise Unavailable(f"{path} cannot be opened: there is no folder {path.parent}.")
+    if create:
+        _create_private(path)
     try:
         connection = connect(path, busy_timeout_s=busy_timeout_s)
         try:
             _check_owner(connection, path)
+            if not create and connection.pragma("application_id") != APPLICATION_ID:
+                raise Unavailable(f"{path} is empty: it is not a Postroom storage yet.")
             _use_log(connection, path, time.monotonic() + busy_timeout_s)
             _create_missing(connection, path)
             connection.pragma("max_page_count", pages_max or PAGES_MAX)
@@ -92,9 +100,26 @@ def open_file(path: Path, *, busy_timeout_s: float, pages_max: int | None) -> ap
     return connection
 
 
+def _create_private(path: Path) -> None:
+    """An empty file for its owner alone, unless there is one; SQLite gives its log the same mode.
+
+    It is closed again before SQLite opens it: closing it later would drop SQLite's locks.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be created: {error.strerror}.") from error
+    os.fchmod(handle, PRIVATE)
+    os.close(handle)
+
+
 def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
-    """A connection that confirms nothing before it is on the disk."""
-    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_CACHED)
+    """A connection, to a file that exists, that confirms nothing before it is on the disk."""
+    connection = apsw.Connection(
+        str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_CACHED
+    )
     connection.set_busy_handler(_patience(busy_timeout_s))
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.pragma("synchronous", "FULL")

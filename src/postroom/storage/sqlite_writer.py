@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from postroom.storage.port import ClaimLost, Conflict, Unavailable
+from postroom.storage.port import ClaimLost, Conflict, StorageGone, Unavailable
 from postroom.storage.sqlite_file import as_storage_error
+from postroom.storage.sqlite_watch import FileWatch
 
 GROUP_CALLS_MAX = 256  # bounds how long other processes wait for the file
 CHECKPOINT_PAGES = 1000  # 4 MiB of log between two checkpoints
@@ -37,10 +38,13 @@ class _Call(NamedTuple):
 class GroupWriter:
     """The only writer of this process; `calls` and `commits` tell how well it groups."""
 
-    def __init__(self, connection: apsw.Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, connection: apsw.Connection, watch: FileWatch, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.calls = 0
         self.commits = 0
         self._connection = connection
+        self._watch = watch
         self._loop = loop
         self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._is_stopping = False
@@ -70,8 +74,9 @@ class GroupWriter:
         while group := self._next_group():
             outcomes = self._commit(group)
             self._deliver(group, outcomes)
-            self._checkpoint_if_long()
-        self._connection.close()
+            if not self._watch.is_gone:
+                self._checkpoint_if_long()
+        self._let_go()
 
     def _next_group(self) -> list[_Call]:
         """All calls that wait, at least one; none at all when told to stop."""
@@ -90,11 +95,19 @@ class GroupWriter:
         return group
 
     def _commit(self, group: list[_Call]) -> list[object]:
-        """What each call gets: its value, or the exception that it raises."""
+        """What each call gets: its value, or the exception that it raises.
+
+        The file is checked after the commit: only what the next start will find is acknowledged.
+        """
         try:
+            if self._watch.is_gone:
+                self._watch.check()  # write nothing more, unless it came back
             self._connection.execute("BEGIN IMMEDIATE")
             outcomes = [self._attempt(call.work) for call in group]
             self._connection.execute("COMMIT")
+            self._watch.check_commit()
+        except StorageGone as gone:
+            return [StorageGone(str(gone)) for _ in group]
         except apsw.Error as error:
             self._roll_back()
             return [as_storage_error(error) for _ in group]
@@ -116,6 +129,12 @@ class GroupWriter:
         if self._connection.in_transaction:
             with contextlib.suppress(apsw.Error):  # the callers are told of the first error
                 self._connection.execute("ROLLBACK")
+
+    def _let_go(self) -> None:
+        """Close; the last to do so moves the log into the file and deletes it by its name."""
+        if self._watch.has_strangers():
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._connection.close()
 
     def _deliver(self, group: list[_Call], outcomes: list[object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
 from postroom.records.rows import Unreadable
-from postroom.storage.port import Conflict, StorageError
+from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api, public, public_form
 from postroom.web.admin import asking, import_runs
+from postroom.web.api.problems import STORAGE_GONE
 from postroom.web.desk import Desk, desk_of
 from postroom.web.kept import Kept, kept_of
 from postroom.web.language import Spoken, languages
@@ -85,6 +86,7 @@ SLOW = (
         "and try again."
     ),
 )
+GONE = (_("The database is gone"), STORAGE_GONE)
 CHANGED = (
     _("Somebody else changed this meanwhile"),
     _("Nothing was overwritten: look how it stands now, and try again."),
@@ -174,6 +176,8 @@ async def ready(request: Request) -> Response:
     try:
         async with asyncio.timeout(READY_S_MAX):
             await desk_of(request).storage.tables.get("service", "secret", "installation")
+    except StorageGone:
+        return JSONResponse({"status": str(STORAGE_GONE)}, status_code=503)
     except (TimeoutError, StorageError):
         return JSONResponse({"status": "storage does not answer"}, status_code=503)
     return JSONResponse({"status": "ok"})
@@ -218,6 +222,9 @@ async def not_allowed(request: Request, error: Exception) -> Response:
 
 async def try_again(request: Request, error: Exception) -> Response:
     log.warning("storage_failed", error=type(error).__name__)
+    if isinstance(error, StorageGone) and _is_admin(request.url.path):
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        return _given_back(status, *GONE, await kept_of(request), RETRY)
     return await too_late(request.scope, request.receive)
 
 

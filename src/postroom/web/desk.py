@@ -35,6 +35,7 @@ class Desk:
     site: Site
     trusted_proxies: Networks = ()  # whose word on the caller's address is taken
     admin_networks: Networks = ()  # where the admin pages are shown; empty: everywhere
+    is_url_given: bool = True  # somebody set it; else it follows the bound address
     has_outbox: bool = False  # test mode: mails go to the outbox, the test mailbox of the pages
     has_kept_mails: bool = False  # when the web started: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode

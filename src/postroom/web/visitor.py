@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from postroom.domain.texts import _
 from postroom.domain.user import ROLE_TEXTS, SESSION_LASTS, Role, Session, User
+from postroom.domain.web_address import own_origin
 from postroom.records import users
 from postroom.web.desk import Desk, client_of, desk_of, is_within
 
@@ -79,16 +80,34 @@ def check_where_from(request: Request) -> None:
     desk = desk_of(request)
     if desk.admin_networks and not is_within(client_of(request), desk.admin_networks):
         raise NotAllowed(_("The admin pages are not shown to your network."))
-    if request.method not in SAFE_METHODS and not _is_own_page(request, desk):
-        raise NotAllowed(_("This came from another site: open the page here and try again."))
+    if request.method not in SAFE_METHODS:
+        _check_own_page(request, desk)
 
 
-def _is_own_page(request: Request, desk: Desk) -> bool:
-    """Browsers say where a request comes from, and pages cannot make them lie."""
+def _check_own_page(request: Request, desk: Desk) -> None:
+    """Browsers say where a request comes from, and pages cannot make them lie.
+
+    Newer ones say it in Sec-Fetch-Site, but not over plain http to another machine. Then the page's
+    origin must be our URL; if nobody set that, the name by which the request came will do. A site
+    whose name was made to lead here (DNS rebinding) passes that, too, but without a session:
+    cookies belong to the name they were set for. It can do no more than whoever reaches our port.
+    """
     site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    return request.headers.get("origin") == desk.site.url
+    origin = request.headers.get("origin", "")
+    if site in ("same-origin", "none") or (site is None and origin == desk.site.url):
+        return
+    opened_as = own_origin(origin, request.headers.get("host", "")) if site is None else ""
+    if not opened_as:
+        raise NotAllowed(_("This came from another site: open the page here and try again."))
+    if desk.is_url_given:
+        raise NotAllowed(
+            _(
+                "Postroom's address is set to {url}, but you opened it as {opened}. Open it at "
+                "its address, or set POSTROOM_URL to the address people use.",
+                url=desk.site.url,
+                opened=opened_as,
+            )
+        )
 
 
 async def find_visitor(request: Request) -> Visitor | None:

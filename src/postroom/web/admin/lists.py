@@ -13,7 +13,7 @@ from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
-    check_list_name,
+    check_new_list_name,
     check_postal_address,
     check_sender,
 )
@@ -61,7 +61,7 @@ async def new_page(request: Request, visitor: Editor) -> Response:
 @router.post("/new")
 async def create(request: Request, visitor: Editor) -> Response:
     tables, form = desk_of(request).storage.tables, await posted(request)
-    name = form.take("name", check_list_name)
+    name = form.take("name", check_new_list_name)
     sender, description, postal = _checked(form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     if name and sender and description is not None and postal is not None:

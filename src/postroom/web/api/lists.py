@@ -19,6 +19,7 @@ from postroom.domain.mailing_list import (
     MailingList,
     check_description,
     check_list_name,
+    check_new_list_name,
     check_postal_address,
     check_sender,
     list_data,
@@ -71,7 +72,7 @@ _PAGE = described.page_of("ListPage", _LIST)
 
 _NAME = Member(
     _("a text, the name of the list"),
-    check_list_name,
+    check_new_list_name,
     {"type": "string", "pattern": f"^[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}$"},
 )
 _SENDER = Member(

@@ -20,11 +20,16 @@ from postroom.domain.address import BadAddress
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound, WrongState
 from postroom.domain.texts import Text, _
 from postroom.records.rows import Unreadable
-from postroom.storage.port import Conflict, StorageError
+from postroom.storage.port import Conflict, StorageError, StorageGone
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_STORAGE_S = 5
 DETAIL_CHARS_MAX = 500
+# Anybody may read it, so it does not name the path; the log does.
+STORAGE_GONE = _(
+    "The database file was deleted or replaced while Postroom was running. "
+    "Stop all roles, put it back, start again."
+)
 STATUS_OF = {
     BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     BadAddress: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -61,9 +66,10 @@ class Refused(Exception):
 def storage_failed(error: BaseException) -> Refused:
     """Of the error only its kind is told: its words may name places and people."""
     log.warning("storage_failed", error=type(error).__name__)
+    words = _("Storage does not answer: try again in {seconds} s.", seconds=RETRY_STORAGE_S)
     return Refused(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        _("Storage does not answer: try again in {seconds} s.", seconds=RETRY_STORAGE_S),
+        STORAGE_GONE if isinstance(error, StorageGone) else words,
         {"Retry-After": str(RETRY_STORAGE_S)},
     )
 

@@ -1,0 +1,92 @@
+"""Web addresses: the one that links begin with, the one we listen on, the one somebody opened."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from postroom.domain.texts import Text, _
+
+THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+EVERYWHERE = ("", "0.0.0.0", "::")
+_DEFAULT_PORTS = (("http", ":80"), ("https", ":443"))
+# Its host stands in the List-Id of every mail.
+_BASE_URL = re.compile(r"https?://([\w-]+\.)*[\w-]+(:\d{1,5})?/?", re.ASCII)
+# What a browser calls an origin, of a host that may be shown: a name or an address, and a port.
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?")
+
+
+def host_and_port(bind: str) -> tuple[str, int]:
+    """An address to listen on, without the brackets of IPv6."""
+    host, _, port = bind.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def url_of(bind: str) -> str:
+    """A web address by which this machine reaches what listens there."""
+    host, port = host_and_port(bind)
+    if host in ("", "0.0.0.0"):
+        host = "127.0.0.1"
+    elif ":" in host:
+        host = "localhost"  # an IPv6 address cannot stand in the List-Id of a mail
+    return f"http://{host}:{port}"
+
+
+def base_url(text: str) -> str:
+    """As browsers write it in Origin; ValueError if links cannot begin with it."""
+    if not _BASE_URL.fullmatch(text):
+        raise ValueError(
+            "must be a web address without a path, its host a name in ASCII, "
+            "as https://post.contoso.edu"
+        )
+    url = text.rstrip("/").lower()
+    for scheme, port in _DEFAULT_PORTS:
+        if url.startswith(f"{scheme}:"):
+            url = url.removesuffix(port)
+    return url
+
+
+def own_origin(origin: str, host: str) -> str:
+    """The origin of a page, if that page is ours by the name in the Host header; else empty.
+
+    It is safe to show: nothing but a name or an address, and a port.
+    """
+    origin = origin.lower()
+    is_ours = _ORIGIN.fullmatch(origin) and origin.partition("://")[2] == host.lower()
+    return origin if is_ours else ""
+
+
+def mismatch(url: str, bind: str, *, is_given: bool) -> Text | None:
+    """Why links may lead nowhere; None if the base URL and the bound address fit together.
+
+    A proxy may stand before the service, so any other name and port may be right.
+    """
+    host, port = host_and_port(bind)
+    named = urlsplit(url)
+    is_local = named.hostname in THIS_MACHINE
+    if not is_given:
+        if host in THIS_MACHINE or not is_local:
+            return None
+        return _(
+            "Links begin with {url}, which works on this machine alone. Set POSTROOM_URL to the "
+            "address people use.",
+            url=url,
+        )
+    if named.scheme != "http":
+        return None
+    if is_local and (named.port != port or host not in THIS_MACHINE + EVERYWHERE):
+        return _(
+            "POSTROOM_URL is {url}, but Postroom listens on {bind}: links will not work. Remove "
+            "POSTROOM_URL, or set it to the address people use.",
+            url=url,
+            bind=bind,
+        )
+    if not is_local and host in THIS_MACHINE and named.port == port:
+        return _(
+            "POSTROOM_URL is {url}, but Postroom listens on {bind}, which only this machine "
+            "reaches. Set POSTROOM_BIND to 0.0.0.0:{port}.",
+            url=url,
+            bind=bind,
+            port=port,
+        )
+    return None

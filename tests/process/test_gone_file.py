@@ -1,0 +1,121 @@
+"""The database file is deleted or replaced under a running `serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest_asyncio
+
+from postroom.bench.house import LIST, House, Process, until
+from postroom.records import keys
+from postroom.storage.sqlite_watch import LOOK_EVERY_S
+
+SENTENCE = (
+    "The database file was deleted or replaced while Postroom was running. "
+    "Stop all roles, put it back, start again."
+)
+WITHIN_S = 30.0  # far more than it takes: machines are busy
+
+
+class Answer(NamedTuple):
+    status: int
+    content: dict[str, Any]
+
+
+class Site:
+    """`serve` with one list, and a program that signs people up."""
+
+    def __init__(self, house: House, serve: Process, port: int, key: str) -> None:
+        self.house = house
+        self.serve = serve
+        self._url = f"http://127.0.0.1:{port}"
+        self._key = key
+
+    @property
+    def file(self) -> Path:
+        return self.house.folder / "postroom.db"
+
+    async def get(self, path: str) -> Answer:
+        return await asyncio.to_thread(self._ask, urllib.request.Request(self._url + path))
+
+    async def subscribe(self, name: str) -> Answer:
+        body = json.dumps({"list": LIST, "email": f"{name}@contoso.edu"}).encode()
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self._url}/api/v1/subscribe", body, headers)
+        return await asyncio.to_thread(self._ask, request)
+
+    async def is_ready(self) -> bool:
+        return (await self.get("/readyz")).status == 200
+
+    def events(self, name: str) -> list[dict[str, str]]:
+        return [line for line in self.serve.lines() if line["event"] == name]
+
+    def _ask(self, request: urllib.request.Request) -> Answer:
+        try:
+            with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
+                return Answer(answer.status, json.load(answer))
+        except urllib.error.HTTPError as refused:
+            return Answer(refused.code, json.load(refused))
+        except OSError:
+            return Answer(0, {})
+
+
+@pytest_asyncio.fixture
+async def site(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Site]:
+    async with House(tmp_path) as house:
+        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        async with house.parts() as parts:
+            await house.people(parts, 1)
+            key, _ = await keys.create(parts.storage.tables, "portal", (), parts.clock.now())
+        serve = await house.start("serve")
+        site = Site(house, serve, unused_tcp_port, key)
+        await until(site.is_ready, within_s=WITHIN_S)
+        yield site
+
+
+async def test_a_sign_up_into_a_deleted_database_is_refused_and_readiness_says_why(
+    site: Site,
+) -> None:
+    assert (await site.subscribe("ada")).status == 202
+    for path in site.house.folder.glob("postroom.db*"):
+        path.unlink()
+    refused = await site.subscribe("bob")
+    assert refused.status == 503
+    assert refused.content["detail"] == SENTENCE
+    ready = await site.get("/readyz")
+    assert (ready.status, ready.content["status"]) == (503, SENTENCE)
+    assert (await site.get("/healthz")).status == 200
+    assert not site.file.exists(), "a role made a new one"
+
+
+async def test_every_role_notices_within_seconds_and_says_so_once(site: Site) -> None:
+    assert LOOK_EVERY_S <= 5
+    backup = site.file.with_name("backup.db")
+    backup.write_bytes(site.file.read_bytes())
+    backup.replace(site.file)
+
+    async def have_all_noticed() -> bool:
+        await site.get("/readyz")
+        return len(site.events("database_file_gone")) >= 4
+
+    await until(have_all_noticed, within_s=WITHIN_S)  # web, scheduler, sender, supervisor
+    content = site.file.read_bytes()
+    assert (await site.subscribe("ada")).content["detail"] == SENTENCE
+    assert await site.serve.terminate(within_s=WITHIN_S) == 0, site.serve.log.read_text()
+    assert len(site.events("database_file_gone")) == 4
+    assert site.file.read_bytes() == content
+
+
+async def test_it_goes_on_when_the_file_is_put_back(site: Site) -> None:
+    away = site.file.with_name("away.db")
+    site.file.rename(away)
+    assert (await site.subscribe("ada")).status == 503
+    away.rename(site.file)
+    await until(site.is_ready, within_s=WITHIN_S)
+    assert (await site.subscribe("ada")).status == 202
