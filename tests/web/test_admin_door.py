@@ -146,6 +146,21 @@ async def test_the_first_link_makes_one_owner_and_works_once(office: Office) -> 
     assert await sign_in.first_link(office.storage.tables, NOW) is None
 
 
+async def test_the_first_link_is_used_up_once_there_is_an_account(office: Office) -> None:
+    tables = office.storage.tables
+    token = await sign_in.first_link(tables, NOW)
+    assert token
+    assert "There is no account yet" in (await office.browser.get("/admin/sign-in")).text
+    assert (await office.browser.get(f"/admin/welcome/{token}")).status_code == 200
+    await sign_in.add_user(tables, NEW, Role.OWNER, PASSWORD, NOW)
+    shown = await office.browser.get(f"/admin/welcome/{token}")
+    assert shown.status_code == 404
+    assert "This link is used up" in shown.text
+    door = await office.browser.get("/admin/sign-in")
+    assert "There is no account yet" not in door.text
+    assert "postroom user link" in door.text
+
+
 async def test_what_was_typed_wrong_comes_back_and_the_link_still_works(office: Office) -> None:
     token = await sign_in.first_link(office.storage.tables, NOW)
     assert token
@@ -240,6 +255,19 @@ async def test_signing_out_ends_the_session_not_only_the_cookie(office: Office) 
         assert "Max-Age=0" in answer.headers["set-cookie"]
         worker.browser.cookies.update(cookie)
         assert (await worker.get("/admin")).status_code == 303
+
+
+async def test_last_seen_is_right_to_the_minute_without_a_write_for_every_page(
+    office: Office,
+) -> None:
+    worker, tables = await sign_in_as(office, Role.VIEWER), office.storage.tables
+    async with worker.browser:
+        token = worker.browser.cookies["__Host-postroom"]
+    for seconds in (30, 60, 90, 120):
+        now = NOW + timedelta(seconds=seconds)
+        assert await users.find_session(tables, token, now)
+        [session] = await users.sessions_of(tables, worker.user, now)
+        assert session.seen_at == (NOW if seconds <= 60 else NOW + timedelta(seconds=90))
 
 
 async def test_sign_out_everywhere_ends_every_browser(
