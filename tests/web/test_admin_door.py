@@ -257,19 +257,6 @@ async def test_signing_out_ends_the_session_not_only_the_cookie(office: Office) 
         assert (await worker.get("/admin")).status_code == 303
 
 
-async def test_last_seen_is_right_to_the_minute_without_a_write_for_every_page(
-    office: Office,
-) -> None:
-    worker, tables = await sign_in_as(office, Role.VIEWER), office.storage.tables
-    async with worker.browser:
-        token = worker.browser.cookies["__Host-postroom"]
-    for seconds in (30, 60, 90, 120):
-        now = NOW + timedelta(seconds=seconds)
-        assert await users.find_session(tables, token, now)
-        [session] = await users.sessions_of(tables, worker.user, now)
-        assert session.seen_at == (NOW if seconds <= 60 else NOW + timedelta(seconds=90))
-
-
 async def test_sign_out_everywhere_ends_every_browser(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

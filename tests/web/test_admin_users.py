@@ -139,6 +139,19 @@ async def test_a_user_who_is_not_there_is_not_found(boss: Worker, key: str) -> N
     assert (await boss.post("/admin/users/remove", key=key)).status_code == 404
 
 
+async def test_last_seen_is_right_to_the_minute_without_a_write_for_every_page(
+    office: Office,
+) -> None:
+    worker, tables = await sign_in_as(office, Role.VIEWER), office.storage.tables
+    async with worker.browser:
+        token = worker.browser.cookies["__Host-postroom"]
+    for seconds in (30, 60, 90, 120):
+        now = NOW + timedelta(seconds=seconds)
+        assert await users.find_session(tables, token, now)
+        [session] = await users.sessions_of(tables, worker.user, now)
+        assert session.seen_at == (NOW if seconds <= 60 else NOW + timedelta(seconds=90))
+
+
 # --- Tries --------------------------------------------------------------------------------------
 
 
