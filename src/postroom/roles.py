@@ -20,7 +20,7 @@ from postroom.domain.errors import WrongState
 from postroom.domain.trouble import Trouble
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.settings import Settings
+from postroom.settings import Settings, networks
 from postroom.wiring import Parts
 from postroom.worker import Stop
 
@@ -81,7 +81,10 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
         async with _parts("web", settings, storage_s=wiring.PAGE_S) as parts:
             bell = parts.bells.listen(WEB_BELL)
             server = WebServer(
-                await wiring.web(parts), settings.stop_grace_s, settings.stop_notice_s
+                await wiring.web(parts),
+                settings.stop_grace_s,
+                settings.stop_notice_s,
+                trusted_proxies=networks(settings.trusted_proxies),
             )
             stop = _stop(bell, supervised)
             stop.then(server.stop)

@@ -20,7 +20,7 @@ from postroom.flow import sign_in
 from postroom.records import messages
 from postroom.web import admin
 from postroom.web.visitor import ADMIN
-from tests.browser.chromium import axe
+from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
 from tests.browser.test_held import held_message, is_completed
@@ -28,6 +28,7 @@ from tests.browser.test_held import held_message, is_completed
 LIST = "every_page"
 PHONE: ViewportSize = {"width": 360, "height": 740}
 DESK: ViewportSize = {"width": 1280, "height": 800}
+IS_TOO_TALL = "document.documentElement.scrollHeight > document.documentElement.clientHeight"
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 LINKS = "[...document.querySelectorAll('main a[href], nav a[href]')].map(a => a.href)"
 PAGES_MAX = 1000  # links followed, most of them to pages seen already
@@ -138,3 +139,13 @@ async def _links(site: RunningSite, page: Page) -> list[str]:
         for path in dict.fromkeys(found)
         if path.startswith(ADMIN) and not NO_PAGES.search(urlsplit(path).path)
     ]
+
+
+async def test_a_short_page_before_signing_in_has_no_scroll_bar(
+    page: Page, troubles: Troubles, site: RunningSite
+) -> None:
+    troubles.expect("404")
+    await page.set_viewport_size(DESK)
+    for path in ("/admin/sign-in", "/admin/welcome/nothing", "/admin/nothing", "/s/nothing", "/"):
+        await page.goto(site.url + path)
+        assert not await page.evaluate(IS_TOO_TALL), path

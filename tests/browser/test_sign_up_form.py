@@ -87,9 +87,11 @@ async def test_a_typing_mistake_is_told_beside_the_field_and_is_all_there_is_to_
     assert await is_known(site, form)
 
 
-async def test_who_is_quicker_than_people_is_thanked_and_not_signed_up(
-    page: Page, site: RunningSite, form: str
+async def test_who_is_quicker_than_people_presses_the_button_once_more(
+    page: Page, site: RunningSite, form: str, troubles: Troubles
 ) -> None:
+    troubles.expect("422")
+
     async def stamp_anew(route: Route) -> None:
         """As if the form had been shown this moment: a busy browser is as slow as people."""
         fresh = POSTMARK.search(await (await page.request.get(form)).text())
@@ -103,8 +105,27 @@ async def test_who_is_quicker_than_people_is_thanked_and_not_signed_up(
     await page.route(form, stamp_anew)
     await page.get_by_label("Your e-mail address").fill(SOMEBODY.typed)
     await page.get_by_role("button").click()
-    await heading(page, "Look into your mailbox")
+    await expect(page.get_by_role("alert")).to_contain_text("press the button once more")
     assert not await is_known(site, form)
+    await page.unroute(form)
+    await expect(page.get_by_role("button")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await heading(page, "Look into your mailbox")
+    assert await is_known(site, form)
+
+
+async def test_who_has_the_hidden_field_filled_in_by_the_browser_gets_through(
+    any_page: Page, site: RunningSite, form: str, troubles: Troubles
+) -> None:
+    troubles.expect("422")
+    await any_page.goto(f"{form}?email={SOMEBODY.typed}")
+    await any_page.locator("input[name=homepage]").fill("https://contoso.edu", force=True)
+    await any_page.get_by_role("button").click()
+    await expect(any_page.get_by_role("alert")).to_contain_text("A hidden field was filled in")
+    assert not await is_known(site, form)
+    await any_page.get_by_role("button").click()
+    await heading(any_page, "Look into your mailbox")
+    assert await is_known(site, form)
 
 
 async def test_the_field_for_robots_is_neither_seen_nor_reached(page: Page, form: str) -> None:

@@ -96,6 +96,11 @@ async def test_the_confirmation_mail_carries_the_link_and_says_what_it_is(town: 
     assert mail["List-Unsubscribe"] is None
     assert mail["List-Unsubscribe-Post"] is None
     assert link_in(town.sink.mails[0].content)[0] == (await town.subscriber("ada")).guid
+    html = mail.get_body(("html",))
+    assert html
+    both = re.findall(r'<a href="([^"]+)"', html.get_content())  # the button, and the link itself
+    assert len(both) == 2
+    assert len(set(both)) == 1
     assert await town.items(SUBSCRIBE_QUEUE) == 0
 
 

@@ -146,6 +146,21 @@ async def test_the_first_link_makes_one_owner_and_works_once(office: Office) -> 
     assert await sign_in.first_link(office.storage.tables, NOW) is None
 
 
+async def test_the_first_link_is_used_up_once_there_is_an_account(office: Office) -> None:
+    tables = office.storage.tables
+    token = await sign_in.first_link(tables, NOW)
+    assert token
+    assert "There is no account yet" in (await office.browser.get("/admin/sign-in")).text
+    assert (await office.browser.get(f"/admin/welcome/{token}")).status_code == 200
+    await sign_in.add_user(tables, NEW, Role.OWNER, PASSWORD, NOW)
+    shown = await office.browser.get(f"/admin/welcome/{token}")
+    assert shown.status_code == 404
+    assert "This link is used up" in shown.text
+    door = await office.browser.get("/admin/sign-in")
+    assert "There is no account yet" not in door.text
+    assert "postroom user link" in door.text
+
+
 async def test_what_was_typed_wrong_comes_back_and_the_link_still_works(office: Office) -> None:
     token = await sign_in.first_link(office.storage.tables, NOW)
     assert token

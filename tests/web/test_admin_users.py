@@ -139,12 +139,25 @@ async def test_a_user_who_is_not_there_is_not_found(boss: Worker, key: str) -> N
     assert (await boss.post("/admin/users/remove", key=key)).status_code == 404
 
 
+async def test_last_seen_is_right_to_the_minute_without_a_write_for_every_page(
+    office: Office,
+) -> None:
+    worker, tables = await sign_in_as(office, Role.VIEWER), office.storage.tables
+    async with worker.browser:
+        token = worker.browser.cookies["__Host-postroom"]
+    for seconds in (30, 60, 90, 120):
+        now = NOW + timedelta(seconds=seconds)
+        assert await users.find_session(tables, token, now)
+        [session] = await users.sessions_of(tables, worker.user, now)
+        assert session.seen_at == (NOW if seconds <= 60 else NOW + timedelta(seconds=90))
+
+
 # --- Tries --------------------------------------------------------------------------------------
 
 
-async def try_from(office: Office, network: str, password: str) -> int:
+async def try_from(office: Office, network: str, password: str, address: str = EVE) -> int:
     headers = OWN_PAGE | {"x-forwarded-for": network}
-    fields = {"address": EVE, "password": password}
+    fields = {"address": address, "password": password}
     answer = await office.browser.post("/admin/sign-in", data=fields, headers=headers)
     return answer.status_code
 
@@ -166,6 +179,27 @@ async def test_nobody_can_lock_somebody_out_from_elsewhere(office: Office) -> No
     tries = [await try_from(office, "203.0.113.9", "guess") for _ in range(12)]
     assert tries == [422] * 10 + [429] * 2
     assert await try_from(office, "198.51.100.7", PASSWORD) == 303
+
+
+@pytest.mark.usefixtures("right_is_right")
+async def test_no_other_spelling_of_an_address_is_another_caller(office: Office) -> None:
+    await sign_in.add_user(office.storage.tables, EVE, Role.OWNER, PASSWORD, NOW)
+    spellings = [EVE, EVE.upper(), f"{EVE}\u200b", f"\ufeff{EVE}", f"{EVE}\u200b\u2060"]
+    for spelling in spellings * 2:
+        assert await try_from(office, "203.0.113.9", "guess", spelling) == 422
+    for number in range(3):
+        spelling = EVE + "\u200b" * number
+        assert await try_from(office, "203.0.113.9", PASSWORD, spelling) == 429
+
+
+@pytest.mark.usefixtures("right_is_right")
+async def test_whoever_tried_too_often_reads_for_how_long(office: Office) -> None:
+    fields = {"address": EVE, "password": "guess"}
+    answers = [
+        await office.browser.post("/admin/sign-in", data=fields, headers=OWN_PAGE)
+        for _ in range(11)
+    ]
+    assert "Too many attempts. Try again in 6 minutes." in answers[-1].text
 
 
 @pytest.mark.usefixtures("right_is_right")

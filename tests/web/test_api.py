@@ -230,6 +230,9 @@ async def test_every_wrong_member_is_named(
         (b"[" * 9000, "nested too deep"),
         (b'{"list":' + b"[" * 8000 + b"]" * 8000 + b"}", "nested too deep"),
         (b'{"list":5,"list":"contoso1","email":"student1@contoso.edu"}', "only once"),
+        (b'{"list":"contoso2","list":"contoso1","email":"student1@contoso.edu"}', "only once"),
+        (b'{"list":"contoso1","email":"a@contoso.edu","\\u006cist":"contoso1"}', "only once"),
+        (b'{"list":"c","email":"a@b.edu","attributes":{"name":"A","name":"B"}}', "only once"),
     ],
 )
 async def test_a_body_of_another_shape_is_refused(

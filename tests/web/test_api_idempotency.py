@@ -146,7 +146,7 @@ async def test_two_messages_of_one_moment_have_refs_of_their_own(program: Progra
     assert len({each["ref"] for each in made}) == 5
 
 
-@pytest.mark.parametrize("key", ["", "x" * 101, "tab\there", "é"])
+@pytest.mark.parametrize("key", ["", "x" * 101, "tab\there", "é", "two words"])
 async def test_a_key_is_printable_and_short(program: Program, key: str) -> None:
     headers = {b"Idempotency-Key": key.encode(), b"Authorization": f"Bearer {program.key}".encode()}
     path, sent = CREATIONS["list"]

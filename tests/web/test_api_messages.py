@@ -87,6 +87,29 @@ async def test_what_is_wrong_with_a_message_is_named(
     assert await program.pages("/messages") == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"list": "a b"}, "list name"),
+        ({"list": 5}, "“list” must be"),
+        ({"list": [[]]}, "“list” must be"),
+        ({"unheard": 1}, "Send only these members, each once: list, subject, html"),
+    ],
+)
+async def test_what_is_wrong_with_a_long_message_is_told_as_well(
+    program: Program, wrong: dict[str, Any], words: str
+) -> None:
+    """Without reading it all over again: a hostile one would take seconds."""
+    sent = DRAFT | {"html": "<p>x</p>" * 10_000} | wrong
+    told = problem(await program.call("POST", "/messages", sent), 422)
+    assert words in told["detail"]
+
+
+async def test_a_long_body_that_is_no_object_is_refused(program: Program) -> None:
+    told = problem(await program.call("POST", "/messages", ["x" * 100_000]), 422)
+    assert "Send one JSON object" in told["detail"]
+
+
 async def test_a_message_to_no_list_is_refused(program: Program) -> None:
     problem(await program.call("POST", "/messages", DRAFT | {"list": "nolist"}), 404)
 

@@ -133,6 +133,15 @@ def test_every_operation_has_examples_of_what_is_sent_and_answered() -> None:
             assert "example" in content, name
 
 
+def test_a_version_that_a_call_needs_is_declared_as_it_is_asked_for() -> None:
+    """Its absence is 428, not a malformed call: so the header is optional, and 428 documented."""
+    for path, methods in schema.raw_schema["paths"].items():
+        for method in {"patch", "delete"} & methods.keys():
+            [header] = [each for each in methods[method]["parameters"] if each["in"] == "header"]
+            assert (header["name"], header["required"]) == ("If-Match", False), path
+            assert "428" in methods[method]["responses"], path
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

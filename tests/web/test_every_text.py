@@ -23,9 +23,9 @@ from postroom.web import admin, pages, public, public_form
 from postroom.web.texts import TEMPLATES
 from postroom.web.visitor import ADMIN
 from tests.web import importing
-from tests.web.office import NOW, open_office
+from tests.web.office import NOW, Office, open_office
 from tests.web.pseudo import OPEN, PSEUDO, untranslated
-from tests.web.signed_in import sign_in_as
+from tests.web.signed_in import OWN_PAGE, sign_in_as
 from tests.web.visits import VISITS, Visit
 
 # The source of a mail and its headers, and places that are a program's or the browser's to read.
@@ -41,12 +41,24 @@ async def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         monkeypatch.setattr(module._pages, "cache", LRUCache(400))
     more: dict[str, Any] = {"has_outbox": True, "data": tmp_path, "spoken": [PSEUDO, ENGLISH]}
     async with open_office(tmp_path, **more) as office:
-        first_link = await sign_in.first_link(office.storage.tables, NOW)
-        assert first_link
+        first_start = await pages_of_the_first_start(office)
         owner = await sign_in_as(office, Role.OWNER)
         async with owner.browser:
-            yield Visit(owner, first_link)
+            yield Visit(owner, first_start)
             await importing.runs_at(owner).stop_all()
+
+
+async def pages_of_the_first_start(office: Office) -> list[str]:
+    """What is shown only as long as there is no account."""
+    link = f"/admin/welcome/{await sign_in.first_link(office.storage.tables, NOW)}"
+    wrong = {"address": "nobody", "password": "short"}
+    answers = [
+        await office.browser.get("/admin/sign-in"),
+        await office.browser.get(link),
+        await office.browser.post(link, data=wrong, headers=OWN_PAGE),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 422]
+    return [answer.text for answer in answers]
 
 
 async def test_every_text_of_every_page_can_be_translated(visit: Visit) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus, unquote_to_bytes
 
 import httpx2
+import hypothesis
 import pytest
 import pytest_asyncio
+from hypothesis import strategies as st
 
 from postroom.flow import keep_lists
 from postroom.flow.keep_lists import Wording
 from postroom.records import lists, subscribers
 from postroom.storage.port import Unavailable
 from postroom.web.desk import client_of
-from postroom.web.forms import Form
+from postroom.web.forms import SLICE_BYTES, Form, unescaped
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
 from tests.web.office import LIST
 from tests.web.people import join, path_of
@@ -101,6 +105,48 @@ async def test_a_long_field_is_taken_where_a_message_is_written_alone(editor: Wo
 
 
 # --- Two at once ------------------------------------------------------------------------------
+
+
+@hypothesis.given(
+    st.text(alphabet="%4e1+ é&=\ud7ff\U0001f600", max_size=60),
+    st.integers(min_value=3, max_value=9),
+)
+def test_what_is_unescaped_in_slices_is_what_is_unescaped_at_once(text: str, size: int) -> None:
+    for sent in (text.encode(), quote_plus(text).encode()):
+        at_once = unquote_to_bytes(sent.replace(b"+", b" ")).decode("utf-8", "replace")
+        assert asyncio.run(unescaped(sent, size)) == at_once
+
+
+async def test_others_have_their_turn_while_a_long_form_is_read() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(take_turns())
+    assert await unescaped(b"%41" * 100_000) == "A" * 100_000
+    others.cancel()
+    assert turns >= 300_000 // SLICE_BYTES
+
+
+async def test_a_form_of_nothing_but_ends_of_fields_is_refused_before_it_is_read(
+    editor: Worker,
+) -> None:
+    sent = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1000
+            yield b"&" * 1000
+
+    headers = OWN_PAGE | {"content-type": "application/x-www-form-urlencoded"}
+    answer = await editor.browser.post("/admin/messages/write", content=body(), headers=headers)
+    assert answer.status_code == 400
+    assert sent <= 2000
 
 
 async def test_a_conflict_shows_no_difference_in_line_ends(editor: Worker) -> None:

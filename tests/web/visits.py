@@ -67,7 +67,7 @@ class Visit:
     """Somebody who reads everything, and what they saw."""
 
     owner: Worker
-    first_link: str  # for whoever comes first
+    first_start: list[str]  # pages from before there was an account
     seen: set[str] = field(default_factory=set)
     english: list[str] = field(default_factory=list)
 
@@ -98,9 +98,10 @@ async def at_the_door(visit: Visit) -> None:
     await visit.as_anybody("/admin/sign-in")
     await visit.as_anybody("/admin/welcome/nothing", 404)
     invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, NOW)
-    for token in (visit.first_link, invitation):
-        await visit.as_anybody(f"/admin/welcome/{token}")
-        await visit.post(f"/admin/welcome/{token}", 422, address="nobody", password="short")
+    for page in visit.first_start:
+        visit.read("the first start", page)
+    await visit.as_anybody(f"/admin/welcome/{invitation}")
+    await visit.post(f"/admin/welcome/{invitation}", 422, address="nobody", password="short")
     await visit.post("/admin/sign-in", 422, address="owner@contoso.edu", password="wrong")
     await visit.get("/admin/account")
     await visit.post("/admin/account/password", 422, old_password="a", new_password="b")
@@ -354,7 +355,9 @@ async def at_public_pages(visit: Visit) -> None:
         await visit.as_anybody(path)
     await visit.as_anybody(f"/s/{LIST}/thanks")
     await visit.as_anybody(confirming.rpartition("/")[0] + "/forged")
-    visit.read("a bad sign-up", (await office.browser.post(f"/s/{LIST}", data={})).text)
+    await visit.as_anybody("/s/nolist", 404)
+    for fields in ({}, {"email": ADDRESS}, {"email": ADDRESS, "homepage": "x"}):
+        visit.read("a bad sign-up", (await office.browser.post(f"/s/{LIST}", data=fields)).text)
     await office.browser.post(confirming)
     await visit.as_anybody(confirming)
     await office.browser.post(leaving, data={"leave": "yes"})

@@ -55,7 +55,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # the hash
     user: str  # the user's key
     began_at: datetime
-    seen_at: datetime  # to the hour
+    seen_at: datetime  # to the minute
     client: str
     browser: str
 

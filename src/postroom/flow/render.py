@@ -234,7 +234,7 @@ You, or somebody for you, asked to join {{ list }}. To confirm, open this link:
 
 If you did not ask for this, do nothing: you will not be mailed.
 
-Asked for at {{ site }}.
+Requested on {{ site }}.
 """
 
 _CONFIRM_HTML = """\
@@ -243,7 +243,8 @@ _CONFIRM_HTML = """\
 <p>You, or somebody for you, asked to join <strong>{{ list }}</strong>.</p>
 <p><a href="{{ confirm_url }}" style="display:inline-block;padding:.8rem 1.4rem;\
 background:#1f7a5c;color:#fff;border-radius:.4rem;text-decoration:none">Yes, I want to join</a></p>
-<p>Or open this link: {{ confirm_url }}</p>
+<p>Or open this link: <a href="{{ confirm_url }}" style="word-break:break-all">\
+{{ confirm_url }}</a></p>
 <p>If you did not ask for this, do nothing: you will not be mailed.</p>
-<p style="color:#667">Asked for at {{ site }}.</p></body></html>
+<p style="color:#667">Requested on {{ site }}.</p></body></html>
 """

@@ -80,11 +80,22 @@ async def invite(tables: Tables, address: str, role: Role, now: datetime) -> str
     )
 
 
+async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitation | None:
+    """The invitation of a link that still works.
+
+    The link of the first start does not, once somebody has an account.
+    """
+    invitation = await users.find_invitation(tables, token, now)
+    if invitation and not invitation.address and await users.is_anybody_there(tables):
+        return None
+    return invitation
+
+
 async def accept(
     tables: Tables, token: str, address: str, password: str, now: datetime
 ) -> User | None:
     """The user whom an invitation made, or gave a new password; None if it is void."""
-    invitation = await users.find_invitation(tables, token, now)
+    invitation = await find_invitation(tables, token, now)
     if invitation is None:
         return None
     known = parse_address(invitation.address or address)

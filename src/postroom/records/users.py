@@ -20,7 +20,7 @@ from postroom.domain.user import Invitation, Session, User
 from postroom.records.rows import first_rows, from_properties, readable_rows, to_properties
 from postroom.storage.port import Change, Conflict, Delete, Replace, Tables, Within
 
-SEEN_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a page
+SEEN_NOTED_EVERY = timedelta(minutes=1)  # a write a minute, not one a page
 _TABLE = "service"
 _USER, _SESSION, _INVITATION = "user", "session", "invitation"
 

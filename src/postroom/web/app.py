@@ -303,8 +303,10 @@ def _failed(
     if _is_admin(path):
         title, words = ADMIN_PAGES.get(status, NOT_UNDERSTOOD)
         return _given_back(status, title, sentence or words, None, headers)
-    page = public.render(PUBLIC_PAGES.get(status, "not_understood.html"), list_title="")
-    return HTMLResponse(page, status, headers)
+    template = PUBLIC_PAGES.get(status, "not_understood.html")
+    if status == HTTPStatus.NOT_FOUND and path.startswith(public_form.PATH):
+        template = "no_form.html"
+    return HTMLResponse(public.render(template, list_title=""), status, headers)
 
 
 def _given_back(

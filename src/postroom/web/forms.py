@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from python_multipart.multipart import parse_options_header
@@ -25,6 +27,7 @@ T = TypeVar("T")
 ONCE = "once"  # the field with the token of a form that acts once (once.py)
 FIELDS_MAX = 100
 FIELD_BYTES_MAX = 64 * 1024
+SLICE_BYTES = 32 * 1024  # unescaped at a time, in 3 ms at most
 URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
@@ -107,8 +110,12 @@ async def opened(
     if kind not in (URLENCODED, MULTIPART):
         yield Sent()
         return
-    if kind == MULTIPART:
-        request = _in_utf_8(request, options.get(b"boundary", b""))
+    if kind == URLENCODED:
+        fields = await _urlencoded_fields(request, fields_max, field_bytes_max)
+        asked.state.sent = Sent(dict(fields))
+        yield Sent(fields)
+        return
+    request = _in_utf_8(request, options.get(b"boundary", b""))
     async with request.form(
         max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
@@ -120,6 +127,46 @@ async def opened(
                 sent.fields[name] = value.replace("\r\n", "\n")
         asked.state.sent = Sent(dict(sent.fields), dict(sent.files))
         yield sent
+
+
+async def _urlencoded_fields(
+    request: Request, fields_max: int, field_bytes_max: int
+) -> dict[str, str]:
+    """The last of each name; HTTPException if there are too many, or one is too long.
+
+    Not the framework's parser: it takes 0.6 s for 4 MB of escapes, and nobody else is answered
+    meanwhile.
+    """
+    body = bytearray()
+    ends = 0
+    async for chunk in request.stream():
+        body += chunk
+        ends += chunk.count(b"&")
+        if ends > fields_max:
+            raise HTTPException(HTTPStatus.BAD_REQUEST)
+    fields: dict[str, str] = {}
+    for pair in filter(None, bytes(body).split(b"&")):
+        if len(pair) > field_bytes_max:
+            raise HTTPException(HTTPStatus.BAD_REQUEST)
+        name, _equals, value = pair.partition(b"=")
+        fields[await unescaped(name)] = (await unescaped(value)).replace("\r\n", "\n")
+    return fields
+
+
+async def unescaped(text: bytes, slice_bytes: int = SLICE_BYTES) -> str:
+    """Percent-decoded slice by slice, and others get their turn in between."""
+    text = text.replace(b"+", b" ")
+    slices: list[bytes] = []
+    start = 0
+    while start < len(text):
+        end = start + slice_bytes
+        cut = text.rfind(b"%", end - 2, end)  # an escape is not cut in two
+        end = cut if cut > start else end
+        slices.append(unquote_to_bytes(text[start:end]))
+        start = end
+        if start < len(text):
+            await asyncio.sleep(0)
+    return b"".join(slices).decode("utf-8", "replace")
 
 
 def _in_utf_8(request: Request, boundary: bytes) -> Request:

@@ -1,15 +1,18 @@
 """The sign-up form of a list, for lists that have one: GET shows, POST acts, no script.
 
-Anybody may send it, so it tells nobody who is on the list, and it does not pay for robots: there is
-a field that only they fill in, a time in which nobody types an address, and a limit for every
-address and every network. A robot that was caught reads the same thanks as everybody else, and
-thanks take their time: who was known already would be thanked a little sooner.
+Anybody may send it, so it tells nobody who is on the list, and it is not worth a robot's while:
+there is a field that only programs fill in, a time in which nobody types an address, and a limit
+for every address and every network. Whoever looks like a robot is asked to press the button once
+more: a person does, and a program that fills in forms seldom reads the answer. Nobody is thanked
+for what was not done. Thanks take their time: who was known already would be thanked a little
+sooner.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
@@ -20,7 +23,7 @@ from postroom.domain.address import Address, BadAddress, parse_address
 from postroom.domain.consent import Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _, ngettext
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import is_signed, sign
 from postroom.flow import subscribe
@@ -31,7 +34,8 @@ from postroom.web.public import form_fields, render, title_of, words
 from postroom.web.throttles import ADDRESSES_TYPED, NETWORKS, network_of, throttles_of
 
 router = APIRouter(include_in_schema=False)
-TRAP = "homepage"  # as in join.html; people do not see it
+PATH = "/s/"
+TRAP = "homepage"  # the name of a field that people do not see
 QUICKEST = timedelta(seconds=2)  # nobody reads, types and sends in less
 POSTMARK_LASTS = timedelta(days=1)
 THANKED_AFTER_S = 0.25  # more than storage takes to sign somebody up
@@ -46,7 +50,7 @@ async def show_form(request: Request, list_name: str) -> Response:
     mailing_list = await _open_list(desk, list_name)
     typed, now = request.query_params.get("email", ""), desk.clock.now()
     shown_at = now - QUICKEST if typed else now
-    return _form(desk, mailing_list, shown_at=shown_at, typed=typed)
+    return _Shown(desk, mailing_list, typed, shown_at).page()
 
 
 @router.post("/s/{list_name}")
@@ -55,22 +59,43 @@ async def sign_up(request: Request, list_name: str) -> Response:
     thanked_at, now = loop.time() + THANKED_AFTER_S, desk.clock.now()
     mailing_list = await _open_list(desk, list_name)
     fields = await form_fields(request)
-    typed = fields.get("email", "")
-    age = _age(desk, list_name, fields.get("postmark", ""))
-    if fields.get(TRAP) or (age is not None and age < QUICKEST):
-        return await _thanks(list_name, thanked_at)
-    if age is None:  # open since yesterday, or not our form at all
-        again = str(_("Press the button once more, please."))
-        return _form_again(desk, mailing_list, typed, again)
+    form = _Shown(
+        desk,
+        mailing_list,
+        typed=fields.get("email", ""),
+        shown_at=now - QUICKEST,  # sent again at once, it is not too quick
+        has_trap=not fields.get(TRAP),  # a browser would fill it in again
+    )
     try:
-        address = parse_address(typed)
+        address = parse_address(form.typed)
     except BadAddress as error:
-        return _form_again(desk, mailing_list, typed, str(error))
-    wait = throttles_of(request).wait(NETWORKS, network_of(client_of(request)), now)
-    if wait > NO_WAIT:
-        return _too_many(desk, mailing_list, typed, wait)
+        return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, mistake=str(error))
+    doubt = _doubt(fields, _age(desk, list_name, fields.get("postmark", "")))
+    if doubt:
+        return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(doubt))
+    limits, network = throttles_of(request), network_of(client_of(request))
+    if (wait := limits.wait(NETWORKS, network, now)) > NO_WAIT:
+        return form.too_many(wait, _("Too many people are signing up from your network."))
+    if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
+        return form.too_many(wait, _("This address was entered too often."))
     await _take(request, mailing_list, address, now)
     return await _thanks(list_name, thanked_at)
+
+
+def _doubt(fields: dict[str, str], age: timedelta | None) -> Text | None:
+    """Why a person has to press the button once more; None if all is well."""
+    if fields.get(TRAP):
+        return _(
+            "Please press the button once more. A hidden field was filled in, perhaps by your "
+            "browser."
+        )
+    if age is None:  # open since yesterday, or not our form at all
+        return _("Please press the button once more to sign up.")
+    if age < QUICKEST:
+        return _(
+            "Please press the button once more. The form was sent faster than most people type."
+        )
+    return None
 
 
 @router.api_route("/s/{list_name}/thanks", methods=["GET", "HEAD"])
@@ -91,9 +116,6 @@ async def _open_list(desk: Desk, list_name: str) -> MailingList:
 async def _take(
     request: Request, mailing_list: MailingList, address: Address, now: datetime
 ) -> None:
-    """Sign the address up; one that was tried too often lately has its mail already."""
-    if throttles_of(request).wait(ADDRESSES_TYPED, address.key, now) > NO_WAIT:
-        return
     desk, shown = desk_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
     trace = Trace(source="form", client=client_of(request), shown=shown)
     await subscribe.sign_up(desk.storage, mailing_list.name, address, {}, now, trace=trace)
@@ -103,52 +125,44 @@ async def _take(
 # --- Answers ------------------------------------------------------------------------------------
 
 
-def _form(
-    desk: Desk,
-    mailing_list: MailingList,
-    *,
-    shown_at: datetime,
-    typed: str = "",
-    mistake: str = "",
-    status: HTTPStatus = HTTPStatus.OK,
-) -> HTMLResponse:
-    page = render(
-        "join.html",
-        list_title=title_of(mailing_list),
-        typed=typed[:TYPED_CHARS_MAX],
-        mistake=mistake,
-        postmark=_postmark(desk, mailing_list.name, shown_at),
-    )
-    return HTMLResponse(page, status)
+@dataclass(frozen=True)
+class _Shown:
+    """The form as it is shown, with what was typed into it."""
 
+    desk: Desk
+    mailing_list: MailingList
+    typed: str
+    shown_at: datetime
+    has_trap: bool = True
 
-def _form_again(
-    desk: Desk,
-    mailing_list: MailingList,
-    typed: str,
-    mistake: str,
-    status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY,
-) -> HTMLResponse:
-    """With what was typed; sent again at once, it was still not too quick."""
-    return _form(
-        desk,
-        mailing_list,
-        shown_at=desk.clock.now() - QUICKEST,
-        typed=typed,
-        mistake=mistake,
-        status=status,
-    )
+    def page(
+        self, status: HTTPStatus = HTTPStatus.OK, *, mistake: str = "", again: str = ""
+    ) -> HTMLResponse:
+        """With a sentence about the address, or about the whole."""
+        page = render(
+            "join.html",
+            list_title=title_of(self.mailing_list),
+            typed=self.typed[:TYPED_CHARS_MAX],
+            mistake=mistake,
+            again=again,
+            trap=TRAP if self.has_trap else "",
+            postmark=_postmark(self.desk, self.mailing_list.name, self.shown_at),
+        )
+        return HTMLResponse(page, status)
 
-
-def _too_many(desk: Desk, mailing_list: MailingList, typed: str, wait: timedelta) -> HTMLResponse:
-    seconds = math.ceil(wait.total_seconds())
-    mistake = _(
-        "Too many sign up from your network at the moment: try again in {minutes} min.",
-        minutes=math.ceil(seconds / 60),
-    )
-    page = _form_again(desk, mailing_list, typed, str(mistake), HTTPStatus.TOO_MANY_REQUESTS)
-    page.headers["Retry-After"] = str(seconds)
-    return page
+    def too_many(self, wait: timedelta, why: Text) -> HTMLResponse:
+        seconds = math.ceil(wait.total_seconds())
+        minutes = math.ceil(seconds / 60)
+        again = ngettext(
+            "{why} Try again in {minutes} minute.",
+            "{why} Try again in {minutes} minutes.",
+            minutes,
+            why=why,
+            minutes=minutes,
+        )
+        page = self.page(HTTPStatus.TOO_MANY_REQUESTS, again=str(again))
+        page.headers["Retry-After"] = str(seconds)
+        return page
 
 
 async def _thanks(list_name: str, at: float) -> Response:

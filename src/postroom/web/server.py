@@ -15,19 +15,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
+import logging
 import socket
 import struct
 import sys
+import time
 from collections.abc import Iterator
+from typing import cast
 
+import structlog
 import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-CONNECTIONS_WAITING_MAX = 512
-CONNECTIONS_MAX = 2000  # beyond it 503 at once: each one costs memory
+from postroom.web.connections import (
+    CONNECTIONS_WAITING_MAX,
+    Connections,
+    LimitedProtocol,
+    Limits,
+    limits_within,
+    raise_file_limit,
+)
+from postroom.web.desk import Networks
+
+log = structlog.get_logger("web")
 LINGER_S = 0.25  # more than a handshake, and what follows it, takes on the way to a proxy
 LINGER_LOOKS = 5  # the loop takes in who is waiting at least so often
+SAID_EVERY_S = 60.0
 _STOPPING = "postroom.stopping"
 _CLOSE = (b"connection", b"close")
 
@@ -35,21 +50,34 @@ _CLOSE = (b"connection", b"close")
 class WebServer:
     """`notice_s` is a part of `grace_s`."""
 
-    def __init__(self, app: ASGIApp, grace_s: float, notice_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        grace_s: float,
+        notice_s: float = 0.0,
+        *,
+        limits: Limits | None = None,
+        trusted_proxies: Networks = (),
+    ) -> None:
         self._stopping = asyncio.Event()
         self._notice_s = notice_s
+        limits = limits or limits_within(raise_file_limit())
+        connections = Connections(limits, trusted_proxies)
+        protocol = functools.partial(LimitedProtocol, connections=connections)
         config = uvicorn.Config(
             self._telling(app),
+            http=cast("type[asyncio.Protocol]", protocol),  # uvicorn only calls it
             lifespan="on",
             log_config=None,
             access_log=False,  # paths carry tokens
             server_header=False,
             proxy_headers=False,
             backlog=CONNECTIONS_WAITING_MAX,
-            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=limits.keep_alive_s,
             timeout_graceful_shutdown=max(1, int(grace_s - notice_s)),
         )
         self._server = _Server(config)
+        tell_as_events(logging.getLogger("uvicorn.error"))
 
     async def run(self, listener: socket.socket) -> None:
         await self._server.serve(sockets=[listener])
@@ -97,6 +125,36 @@ class _Server(uvicorn.Server):
         for _ in range(LINGER_LOOKS):
             await asyncio.sleep(LINGER_S / LINGER_LOOKS)
         await super().shutdown(sockets)
+
+
+# --- The server's own words -----------------------------------------------------------------------
+
+
+class _AsEvents(logging.Handler):
+    """Log lines of uvicorn as events of ours, at most one a minute of each kind.
+
+    Without tracebacks: they may quote an address or a token.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told_at: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now, kind = time.monotonic(), str(record.msg)
+        if now < self._told_at.get(kind, now - SAID_EVERY_S) + SAID_EVERY_S:
+            return
+        self._told_at[kind] = now
+        words = record.getMessage().strip()[:200]
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        tell = log.error if record.levelno >= logging.ERROR else log.warning
+        tell("http_server", words=words, **({"error": error} if error else {}))
+
+
+def tell_as_events(logger: logging.Logger) -> None:
+    if not any(isinstance(each, _AsEvents) for each in logger.handlers):
+        logger.addHandler(_AsEvents())
+    logger.propagate = False
 
 
 # --- Nobody new -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from datetime import datetime, timedelta
@@ -10,9 +11,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from postroom.domain.address import BadAddress
+from postroom.domain.address import BadAddress, parse_address
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _, ngettext
 from postroom.domain.throttle import NO_WAIT, Rate
 from postroom.domain.token import sign
 from postroom.domain.user import User
@@ -57,30 +58,35 @@ class Tries:
         self._secret = desk.site.secret
         self._refused_until: OrderedDict[str, datetime] = OrderedDict()
 
-    async def may_try(self, network: str, address: str, now: datetime) -> bool:
-        """Counted before the password is looked at, so that many at once are many tries."""
+    async def wait(self, network: str, address: str, now: datetime) -> timedelta:
+        """No wait, and the try is counted; or how long to wait.
+
+        Counted before the password is looked at, so that many at once are many tries.
+        """
         all_, these = self._hidden(network), self._hidden(network, address)
-        if self._is_refused(all_, now) or self._is_refused(these, now):
-            return False
-        return await self._is_counted(all_, _OF_NETWORK, now) and await self._is_counted(
-            these, _OF_ADDRESS, now
-        )
+        wait = max(self._refused_for(all_, now), self._refused_for(these, now))
+        if wait <= NO_WAIT:
+            wait = await self._count(all_, _OF_NETWORK, now)
+        if wait <= NO_WAIT:
+            wait = await self._count(these, _OF_ADDRESS, now)
+        return wait
 
     async def forgive(self, network: str, address: str) -> None:
         await throttles.forgive_tries(self._tables, self._hidden(network, address))
 
-    async def _is_counted(self, caller: str, rate: Rate, now: datetime) -> bool:
+    async def _count(self, caller: str, rate: Rate, now: datetime) -> timedelta:
         wait = await throttles.count_try(self._tables, caller, rate, now)
         if wait > NO_WAIT:
             self._refused_until[caller] = now + wait
             self._refused_until.move_to_end(caller)
             if len(self._refused_until) > REFUSED_MAX:
                 self._refused_until.popitem(last=False)
-        return wait <= NO_WAIT
+        return wait
 
-    def _is_refused(self, caller: str, now: datetime) -> bool:
+    def _refused_for(self, caller: str, now: datetime) -> timedelta:
         """Further away than an hour it was written by a wrong clock: nobody waits for that."""
-        return now < self._refused_until.get(caller, now) < now + HOUR
+        wait = self._refused_until.get(caller, now) - now
+        return wait if NO_WAIT < wait < HOUR else NO_WAIT
 
     def _hidden(self, *caller: str) -> str:
         return sign(self._secret, "tries", *caller)
@@ -95,7 +101,12 @@ _COMMON_NAMES = {"Edg": "Edge", "OPR": "Opera", "Macintosh": "Mac"}
 async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
     if await find_visitor(request):
         return go(_safe(request.query_params.get("next", "")))
-    return _door(request, Form(), request.query_params.get("next", ""))
+    form = Form()
+    if not await users.is_anybody_there(desk_of(request).storage.tables):
+        form.mistake = _(
+            "There is no account yet. Open the link that “postroom serve” printed when it started."
+        )
+    return _door(request, form, request.query_params.get("next", ""))
 
 
 @router.post("/sign-in")
@@ -103,9 +114,10 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     """The same answer whether the address or the password is wrong."""
     desk, form = desk_of(request), await posted(request)
     where = _safe(form.value("next"))
-    tries, who = _tries(request), form.value("address").strip().casefold()[:320]
-    if not await tries.may_try(network_of(client_of(request)), who, desk.clock.now()):
-        form.mistake = _("Too many tries: wait a few minutes.")
+    tries, who = _tries(request), _who(form.value("address"))
+    wait = await tries.wait(network_of(client_of(request)), who, desk.clock.now())
+    if wait > NO_WAIT:
+        form.mistake = _too_many(wait)
         return _door(request, form, where, status=429)
     user = await sign_in.check(desk.storage.tables, form.value("address"), form.value("password"))
     if user is None:
@@ -128,7 +140,7 @@ async def sign_out(request: Request, visitor: Viewer) -> Response:
 async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Response:
     """An invitation, or the first start; opening the link changes nothing."""
     desk = desk_of(request)
-    invitation = await users.find_invitation(desk.storage.tables, token, desk.clock.now())
+    invitation = await sign_in.find_invitation(desk.storage.tables, token, desk.clock.now())
     if invitation is None:
         return show_bare(request, "void_link.html", 404)
     form = Form({"address": invitation.address})
@@ -139,7 +151,7 @@ async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Respo
 async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
     desk = desk_of(request)
     tables, now = desk.storage.tables, desk.clock.now()
-    invitation = await users.find_invitation(tables, token, now)
+    invitation = await sign_in.find_invitation(tables, token, now)
     if invitation is None:  # nothing that a stranger sends is read
         return show_bare(request, "void_link.html", 404)
     form = await posted(request)
@@ -167,8 +179,9 @@ async def account_page(request: Request, visitor: Viewer) -> Response:
 async def change_password(request: Request, visitor: Viewer) -> Response:
     desk, form = desk_of(request), await posted(request)
     tables, now = desk.storage.tables, desk.clock.now()
-    if not await _tries(request).may_try(visitor.session.id, visitor.user.key, now):
-        form.mistake = _("Too many tries: wait a few minutes.")
+    wait = await _tries(request).wait(visitor.session.id, visitor.user.key, now)
+    if wait > NO_WAIT:
+        form.mistake = _too_many(wait)
         return await _account(request, visitor, form, status=429)
     try:
         await sign_in.change_password(
@@ -226,6 +239,24 @@ async def _let_in(request: Request, user: User, where: str, said: str = "") -> R
 
 def _tries(request: Request) -> Tries:
     return one_per_app(request.app, Tries, desk_of(request))
+
+
+def _who(typed: str) -> str:
+    """Whom the address means, so that no way to write it is another caller."""
+    try:
+        return parse_address(typed.strip()).storage_key
+    except BadAddress:
+        return typed.strip().casefold()[:320]
+
+
+def _too_many(wait: timedelta) -> Text:
+    minutes = math.ceil(wait / timedelta(minutes=1))
+    return ngettext(
+        "Too many attempts. Try again in {minutes} minute.",
+        "Too many attempts. Try again in {minutes} minutes.",
+        minutes,
+        minutes=minutes,
+    )
 
 
 def _safe(where: str) -> str:

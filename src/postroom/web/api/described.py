@@ -118,8 +118,9 @@ HEADERS: dict[str, Any] = {
 IF_MATCH: dict[str, Any] = {
     "name": "If-Match",
     "in": "header",
-    "required": True,
-    "description": "The ETag of the version that is meant, or * for whichever there is.",
+    "required": False,  # without it the answer is 428, not 400: the call is not malformed
+    "description": "The ETag of the version that is meant, or * for whichever there is. Without it "
+    "the answer is 428.",
     "schema": {"type": "string"},
     "example": "*",
 }

@@ -22,12 +22,13 @@ from postroom.domain.errors import PostroomError
 from postroom.domain.texts import _
 from postroom.records import idempotency
 from postroom.records.idempotency import Answer, Begun, Busy, Different
+from postroom.web.api.described import IDEMPOTENCY_KEY
 from postroom.web.api.gate import Caller
 from postroom.web.api.problems import Refused
 from postroom.web.api.versions import Seen, entity_tag
 
 HEADER = "Idempotency-Key"
-_KEY = re.compile(r"[!-~](?:[ -~]{0,98}[!-~])?")
+_KEY = re.compile(IDEMPOTENCY_KEY["schema"]["pattern"])  # as documented
 Create = Callable[[Begun | None], Awaitable[tuple[Seen, str]]]
 
 
@@ -58,7 +59,7 @@ async def _begin(request: Request, caller: Caller, key: str, body: bytes) -> Beg
     if not _KEY.fullmatch(key):
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("“Idempotency-Key” must be 1 to 100 printable ASCII characters."),
+            _("“Idempotency-Key” must be 1 to 100 printable ASCII characters, without spaces."),
             field=HEADER,
         )
     fingerprint = _fingerprint(request, body)

@@ -161,7 +161,7 @@ def _is_shown(caller: Caller, message: Message, wanted: str | None) -> bool:
 async def write_message(request: Request, caller: Writer) -> Response:
     """It goes out `at` its time; without one it stays a draft."""
     sent = await body.receive(request, BYTES_MAX)
-    call = body.parse(sent, NewMessage)
+    call = await body.parsed(sent, NewMessage)
 
     async def create(begun: Begun | None) -> tuple[Seen, str]:
         now = begun.note.begun_at if begun else caller.now

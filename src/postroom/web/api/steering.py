@@ -29,7 +29,9 @@ from postroom.web.api.problems import ApiRoute
 from postroom.web.api.versions import Seen
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
-_IF_MATCH = described.IF_MATCH | {"required": False}
+_IF_MATCH = described.IF_MATCH | {
+    "description": "The ETag of the version that is meant. Without it, whichever there is."
+}
 Act = Callable[[Message], Awaitable[Message]]
 
 
