@@ -21,6 +21,7 @@ SUPERVISOR = 0  # file descriptor
 def start(*, supervised: bool) -> asyncio.Task[None] | None:
     """Beat until the process ends; None if nobody listens."""
     watchdog = os.environ.get("NOTIFY_SOCKET", "") if "WATCHDOG_USEC" in os.environ else ""
+    watchdog = "" if supervised else watchdog  # that is for the supervisor to answer
     if not supervised and not watchdog:
         return None
     if supervised:
@@ -42,7 +43,8 @@ def _notify(address: str, state: bytes) -> None:
     """As sd_notify(3): an address that begins with @ is in the abstract namespace."""
     path = "\0" + address[1:] if address.startswith("@") else address
     with (
-        contextlib.suppress(OSError),
+        contextlib.suppress(OSError),  # nobody reads: systemd has other worries
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notifications,
     ):
+        notifications.setblocking(False)
         notifications.sendto(state, path)

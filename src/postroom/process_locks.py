@@ -53,7 +53,7 @@ def is_unlocked(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others may ask at the same moment
     except BlockingIOError:
         return False
     finally:

@@ -6,7 +6,6 @@ that stalls past its lease and wakes up can do no harm.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -82,9 +81,11 @@ class Scheduler:
     async def stop(self) -> None:
         """Let the next one lead at once."""
         lease, self.lease = self.lease, None
-        if lease:
-            with contextlib.suppress(StorageError):  # then it runs out by itself
+        try:
+            if lease:
                 await leases.give_up(self.storage.tables, lease)
+        except StorageError:
+            return  # the lock file stays and tells the next one that we are gone
         if self.locks:
             self.locks.release(self.owner)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from postroom import wiring
+from postroom import heartbeat, wiring
 from postroom.bell import SENDER_BELL, Bell
 from postroom.settings import PREFIX, Settings
 from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE, Queues, StorageError
@@ -125,11 +125,16 @@ class Child:
 
     def _hear(self, line: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            if line.recv(4096):
-                self._silent_until = loop.time() + self.silent_s_max
-                return
-        loop.remove_reader(line)  # it has closed its end: it is about to exit
+        try:
+            beats = line.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            beats = b""
+        if beats:
+            self._silent_until = loop.time() + self.silent_s_max
+        else:
+            loop.remove_reader(line)  # it has closed its end: it is about to exit
 
     def kill_if_hung(self, stalled_s: float) -> None:
         """`stalled_s` is how long we stood still ourselves, and could not hear anything."""
@@ -188,12 +193,15 @@ class Supervisor:
             for child in self._fixed:
                 child.start()
             watching = asyncio.create_task(self._watch_children())
+            beating = heartbeat.start(supervised=False)
             try:
                 while not self._stop.is_set():
                     await self._look(parts, self._bell)
             finally:
                 watching.cancel()
                 await self._stop_all()
+                if beating:
+                    beating.cancel()
                 self._bell.close()
 
     async def _watch_children(self) -> None:

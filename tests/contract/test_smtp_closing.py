@@ -19,7 +19,7 @@ from tests.contract.test_smtp_hostile import (
     sent_to,
     server,
 )
-from tests.letters import Witness, many_letters
+from tests.letters import Witness, letters, many_letters
 
 CLOSING = b"421 4.7.0 enough for now\r\n"
 PEOPLE = [f"student{number}@contoso.edu" for number in range(20)]
@@ -60,7 +60,7 @@ class Server:
             reply = self._script(self, verb, recipient) or self._usual(verb)
             writer.write(reply)
             if verb == "DATA" and reply.startswith(b"354"):
-                await reader.readuntil(b".\r\n")
+                await reader.readuntil(b"\r\n.\r\n")
                 verb, reply = "DOT", self._script(self, "DOT", recipient) or OK
                 writer.write(reply)
             if verb in ("BDAT", "DOT") and reply.startswith(b"250"):
@@ -197,3 +197,20 @@ async def sent_to_twofaced(script: Script) -> tuple[list[Outcome], Witness]:
         outcomes = await transport.lane().send(many_letters(3), witness)
         await transport.close()
     return outcomes, witness
+
+
+async def test_a_recipient_that_makes_the_server_close_holds_up_nobody() -> None:
+    def closes(srv: Server, verb: str, recipient: str) -> bytes | None:
+        return CLOSING if verb == "RCPT" and recipient == PEOPLE[3] else None
+
+    async with server(Server(closes)) as port:
+        transport = SmtpTransport(SmtpConfig("127.0.0.1", port, Tls.NONE, window=8))
+        lane = transport.lane()
+        outcomes = await lane.send(letters(*PEOPLE), Witness())
+        again = await lane.send(letters(PEOPLE[3]), Witness())
+        await transport.close()
+    poison = outcomes.pop(3)
+    assert kinds(outcomes) == {Sent}
+    for outcome in (poison, *again):  # its own attempt: it waits longer and longer, and has an end
+        assert isinstance(outcome, Deferred)
+        assert (outcome.scope, outcome.reached) == (Scope.ADDRESS, True)

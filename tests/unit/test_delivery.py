@@ -235,6 +235,13 @@ def test_who_fails_after_a_doubt_may_have_got_it_and_the_words_say_so(outcome: O
     assert verdict.words.endswith("no; an earlier attempt may have been delivered")
 
 
+def test_a_doubt_is_remembered_when_people_have_it_sent_again() -> None:
+    book = revived(ledger("h", deferred={0: IN_DOUBT}), [0], now_s=NOW_S)
+    assert due_positions(book, NOW_S, RULES) == [0]
+    verdict = verdict_of(Rejected("550 no"), book.deferred[0])
+    assert verdict.words == "550 no; an earlier attempt may have been delivered"
+
+
 def test_a_doubt_is_remembered_through_later_refusals() -> None:
     verdict = verdict_of(Deferred("450 busy"), IN_DOUBT)
     assert verdict.deferral

@@ -304,7 +304,8 @@ def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
     queued, sending = ledger.positions(State.QUEUED), ledger.positions(State.SENDING)
     stuck = queued + sending
     words = words[:DEFERRAL_WORDS_CHARS_MAX]
-    whys = {at: Deferral(0, now_s, now_s, words, in_doubt=at in sending) for at in stuck}
+    doubted = {*sending, *(at for at, wait in ledger.deferred.items() if wait.in_doubt)}
+    whys = {at: Deferral(0, now_s, now_s, words, in_doubt=at in doubted) for at in stuck}
     return msgspec.structs.replace(
         ledger,
         states=with_states(ledger, dict.fromkeys(stuck, State.HELD)),
@@ -325,11 +326,16 @@ def awaits(ledger: Ledger, decision: int) -> bool:
 
 
 def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:
-    """Failed or held deliveries queued again, with a fresh count of attempts."""
+    """Failed or held deliveries queued again, with a fresh count of attempts; doubt stays."""
+    doubted = {
+        at: Deferral(0, now_s, now_s, wait.words, in_doubt=True)
+        for at, wait in ledger.deferred.items()
+        if at in back and wait.in_doubt
+    }
     return msgspec.structs.replace(
         ledger,
         states=with_states(ledger, dict.fromkeys(back, State.QUEUED)),
-        deferred={at: wait for at, wait in ledger.deferred.items() if at not in back},
+        deferred={at: wait for at, wait in ledger.deferred.items() if at not in back} | doubted,
         revived=ledger.revived + 1,
         reviving=False,
         fruitless=0,

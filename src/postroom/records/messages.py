@@ -40,6 +40,7 @@ LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
 DIRECTORY = "-messages"  # sorts apart from dates and from every other partition
 _REF_TRIES_MAX = 1000
+AT_ONCE_S = 1.0  # due since less than this: somebody said "now"
 DIRECTORY_PAGE = 100
 _TOGETHER_MIN = 3  # fewer are read one by one
 _TOGETHER_ROWS = 2  # for each that is wanted, since drafts and later ones lie between them
@@ -186,10 +187,10 @@ class DueEntry(msgspec.Struct, frozen=True):
 
 
 async def put_due(tables: Tables, message: Message, now: datetime) -> None:
-    """Before `now` goes back again: a message that is to go out at once does not wait for it."""
+    """One that is to go out at once waits for no clock; of another, the scheduler's decides."""
     assert message.due_at is not None
     due_s, now_s = message.due_at.timestamp(), now.timestamp()
-    entry = DueEntry(message.ref, due_s, now_s, is_due=due_s <= now_s)
+    entry = DueEntry(message.ref, due_s, now_s, is_due=0 <= now_s - due_s < AT_ONCE_S)
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TypeVar
 
 import aiohttp
@@ -66,9 +65,9 @@ class Patience:
 
     async def call(self, attempt: Callable[[], Awaitable[T]], *, reads: bool) -> T:
         """The attempt's answer, or Unavailable. An attempt raises NotDone, InDoubt or an answer."""
-        until = self._clock.now() + timedelta(seconds=self._timeout_s)
+        until_s = self._clock.monotonic() + self._timeout_s
         for turn in range(TRIES_MAX):
-            left_s = (until - self._clock.now()).total_seconds()
+            left_s = until_s - self._clock.monotonic()
             try:
                 async with asyncio.timeout(left_s / READ_TRIES if reads and not turn else left_s):
                     return await attempt()
@@ -81,7 +80,7 @@ class Patience:
                 if not reads:
                     raise Unavailable(f"Azure Storage: {why}; it may have been done.") from trouble
             log.info("azure_again", why=why, pause_s=round(pause_s, 3))
-            if self._clock.now() + timedelta(seconds=pause_s) >= until:
+            if self._clock.monotonic() + pause_s >= until_s:
                 break
             await self._clock.sleep(pause_s)
         raise Unavailable(f"Azure Storage: {why}, for {self._timeout_s:.0f} seconds.")

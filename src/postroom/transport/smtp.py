@@ -25,6 +25,7 @@ __all__ = ["SmtpConfig", "SmtpTransport", "Timeouts", "Tls", "parse_smtp_url"]
 
 FRUITLESS_MAX = 2  # connections in a row that break before the server answered for a single mail
 LEARNED_S = 900.0  # how long it counts: a server that shut down for a moment has no such number
+WORKS_S = 600.0  # a server that answered for mails so lately works: a 421 is about one recipient
 IDLE_S_MAX = 2.0  # an idle line is asked before use: firewalls forget it without a word
 
 
@@ -119,13 +120,17 @@ class SmtpLane:
         self._connection: SmtpConnection | None = None
         self._mails_max = config.mails_per_connection_max
         self._learned_at = 0.0
+        self._answered_at = -WORKS_S
         self._window = Window(config)
 
     async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
-        slice_ = Slice(mails, watch)
+        was_answered = monotonic() < self._answered_at + WORKS_S
+        slice_ = Slice(mails, watch, was_answered=was_answered)
         try:
             await self._deliver(slice_)
             slice_.leave_waiting()
+            if slice_.answered:
+                self._answered_at = monotonic()
         except BaseException:
             self._drop()  # cancelled, or the watch failed: nobody knows where the line stands
             raise

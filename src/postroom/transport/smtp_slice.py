@@ -15,14 +15,19 @@ TRIES_MAX = 2  # connections that may break on a mail before it steps aside
 class Slice:
     """The mails of one send and what became of each, over as many connections as it takes."""
 
-    def __init__(self, mails: Sequence[Mail], watch: Watch) -> None:
+    def __init__(self, mails: Sequence[Mail], watch: Watch, *, was_answered: bool = False) -> None:
         self.mails = mails
         self.watch = watch
         self.outcomes: list[Outcome | None] = [None] * len(mails)
         self.waiting = deque(range(len(mails)))
         self.stopped = False
         self.answered = 0  # by the server: the sign that a connection is of use
+        self.was_answered = was_answered  # lately, in slices before this one
         self._tries: dict[int, int] = {}
+
+    @property
+    def server_works(self) -> bool:
+        return self.was_answered or self.answered > 0
 
     def settle(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome
@@ -44,12 +49,19 @@ class Slice:
         self.settle(index, Unknown(clip(f"refused, and then taken: {words}")))
 
     def put_back(self, index: int, words: str) -> None:
-        """Try a mail again whose connection ended at it, before it could be taken."""
+        """Try a mail again whose connection ended at it, before it could be taken.
+
+        After the others: a recipient that makes the server close must not hold them up. If they
+        went through and it happens again, it is about this recipient, and their attempt.
+        """
         if self.outcomes[index] is not None:
             return
         tries = self._tries[index] = self._tries.get(index, 0) + 1
         if tries < TRIES_MAX:
-            self.return_untried(index)
+            self.waiting.append(index)
+            self.watch.returned((self.mails[index].position,))
+        elif self.server_works:
+            self.settle(index, Deferred(clip(words), Scope.ADDRESS))
         else:
             self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
 
