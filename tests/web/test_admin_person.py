@@ -240,7 +240,7 @@ async def test_a_persons_page_tells_what_became_of_the_confirmation_email(
 ) -> None:
     await join(editor, ADDRESS, verified=False)
     page = (await editor.get(await path_of(editor, ADDRESS))).text
-    assert "confirmation email" not in page
+    assert "The confirmation email" not in page
     tables, key = editor.office.storage.tables, parse_address(ADDRESS).storage_key
     found = await subscribers.find(tables, LIST, key)
     assert found

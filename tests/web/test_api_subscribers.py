@@ -191,7 +191,7 @@ async def test_another_spelling_is_no_move(program: Program) -> None:
     assert len(await program.pages(PEOPLE)) == 1
 
 
-async def test_a_new_address_keeps_the_guid_and_leaves_the_old_one_gone(program: Program) -> None:
+async def test_a_new_address_keeps_old_links_and_leaves_the_old_one_gone(program: Program) -> None:
     sent = {"address": ADA, "verified": True, "attributes": {"name": "Ada"}}
     await program.make(PEOPLE, sent)
     guid = await guid_of(program, ADA)
@@ -201,9 +201,9 @@ async def test_a_new_address_keeps_the_guid_and_leaves_the_old_one_gone(program:
                                    "since": "2026-11-15T09:00:00Z"}  # fmt: skip
     old = await program.get(f"{PEOPLE}/{ADA}")
     assert (old["standing"], old["attributes"]) == ("removed", {})
-    found = await subscribers.find_by_guid(program.storage.tables, "contoso1", guid)
-    assert found is not None
-    assert found[0].address == BOB
+    linked = await subscribers.find_linked(program.storage.tables, "contoso1", guid)
+    assert linked.there is not None
+    assert linked.there[0].address == BOB
     counted = await counts.read(program.storage.tables, "contoso1")
     assert (counted.verified, counted.gone) == (1, 1)
 

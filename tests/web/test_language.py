@@ -36,14 +36,14 @@ def catalogue(folder: Path, tag: str, messages: dict[str, str]) -> None:
 @pytest.fixture
 def known(tmp_path: Path) -> list[Language]:
     """English, German and the Portuguese of Brazil."""
-    catalogue(tmp_path, "de", {"Already unsubscribed": "Schon abgemeldet"})
-    catalogue(tmp_path, "pt_BR", {"Already unsubscribed": "Já cancelado"})
+    catalogue(tmp_path, "de", {"Nothing to unsubscribe": "Nichts abzumelden"})
+    catalogue(tmp_path, "pt_BR", {"Nothing to unsubscribe": "Nada a cancelar"})
     return languages(tmp_path)
 
 
 def test_a_language_is_there_if_its_catalogue_is(known: list[Language], tmp_path: Path) -> None:
     assert [each.tag for each in known] == ["en", "de", "pt-BR"]
-    assert known[1].catalogue.gettext("Already unsubscribed") == "Schon abgemeldet"
+    assert known[1].catalogue.gettext("Nothing to unsubscribe") == "Nichts abzumelden"
     assert languages(tmp_path / "nowhere") == [ENGLISH]
 
 
@@ -84,11 +84,11 @@ async def test_a_page_speaks_the_language_of_its_reader_and_says_so(
         path = f"/u/{LIST}/nobody"
         german = await office.browser.get(path, headers={"accept-language": "de-DE,de;q=0.9"})
         assert '<html lang="de">' in german.text
-        assert "Schon abgemeldet" in german.text
+        assert "Nichts abzumelden" in german.text
         assert german.headers["vary"] == "Accept-Language"
         english = await office.browser.get(path, headers={"accept-language": "fr"})
         assert '<html lang="en">' in english.text
-        assert "Already unsubscribed" in english.text
+        assert "Nothing to unsubscribe" in english.text
 
 
 async def test_what_is_the_same_in_every_language_does_not_vary(
@@ -115,7 +115,7 @@ async def test_a_stream_speaks_to_its_end_as_it_began_and_readers_do_not_mix(
     async def say(request: Request) -> Response:
         async def pieces() -> AsyncIterator[str]:
             await begun.wait()
-            yield f"{language().tag}: {_('Already unsubscribed')}"
+            yield f"{language().tag}: {_('Nothing to unsubscribe')}"
 
         return StreamingResponse(pieces())
 
@@ -125,8 +125,8 @@ async def test_a_stream_speaks_to_its_end_as_it_began_and_readers_do_not_mix(
     ) as browser:
         asked = [browser.get("/", headers={"accept-language": tag}) for tag in ("de", "pt-BR")]
         german, portuguese = await asyncio.gather(*asked)
-    assert german.text == "de: Schon abgemeldet"
-    assert portuguese.text == "pt-BR: Já cancelado"
+    assert german.text == "de: Nichts abzumelden"
+    assert portuguese.text == "pt-BR: Nada a cancelar"
     assert language() is ENGLISH
 
 

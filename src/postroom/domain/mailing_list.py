@@ -17,7 +17,7 @@ DESCRIPTION_CHARS_MAX = 200
 POSTAL_ADDRESS_CHARS_MAX = 300
 # Words that stand in web addresses where a list's name may stand, or soon might.
 RESERVED_NAMES = frozenset(
-    {"all", "delete", "edit", "export", "import", "live", "new", "search", "upload"}
+    {"all", "ask", "delete", "edit", "export", "import", "live", "new", "search", "upload"}
 )
 _NAME = re.compile(rf"[A-Za-z0-9_]{{1,{NAME_CHARS_MAX}}}")
 
