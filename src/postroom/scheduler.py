@@ -15,7 +15,7 @@ import structlog
 from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
-from postroom.flow.schedule import Agenda, Due
+from postroom.flow.schedule import Agenda, Due, Leftovers
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, Sightings
@@ -54,11 +54,13 @@ class Scheduler:
     _tidied_at: float | None = None
     _renew_at: float = 0.0  # the lease
     _sightings: Sightings = field(init=False)
+    _leftovers: Leftovers = field(init=False)
     _is_full: bool = False  # somebody waits for room in the queue
     _queued_last: str = ""  # ref of the message that had room last
 
     def __post_init__(self) -> None:
         self._sightings = Sightings(self.clock)
+        self._leftovers = Leftovers(self.clock)
         if self.locks:
             self.locks.hold(self.owner)
 
@@ -73,6 +75,7 @@ class Scheduler:
             is_busy |= await self._try_to_advance(entry, agenda)
             if not await self._leads():
                 return False
+        self._leftovers.keep(agenda.due)
         due = {entry.ref for entry in agenda.due}
         self._reported = {ref: at for ref, at in self._reported.items() if ref in due}
         await self._sweep(is_busy=is_busy)
@@ -131,8 +134,8 @@ class Scheduler:
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
         """One message that cannot go on must not hold up the others."""
         try:
-            now = self.clock.now()
-            due = await schedule.due_message(self.storage.tables, entry, agenda, now)
+            tables = self.storage.tables
+            due = await schedule.due_message(tables, entry, agenda, self._leftovers)
             if due is None:
                 self._reported.pop(entry.ref, None)
             return due is not None and await self._advance(due)

@@ -100,6 +100,8 @@ async def test_who_dies_while_unscheduling_leaves_a_message_that_is_sent_or_a_dr
         await steer.unschedule(storm.tables, ref)
     await town.pass_time(HOUR_S + LEFTOVER_S)
     await town.quiet()
+    await town.pass_time(LEFTOVER_S)
+    await town.quiet()
     is_draft = (await town.read(ref)).status is Status.DRAFT
     assert is_draft == (at == 1)
     assert town.arrived() == (Counter() if is_draft else once_each(PEOPLE))

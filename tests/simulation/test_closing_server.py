@@ -9,9 +9,9 @@ import pytest
 from postroom.domain.message import OnDoubt
 from postroom.transport.smtp_exchange import BdatExchange
 from postroom.transport.smtp_slice import Slice
-from tests.simulation.mailing import Mailing, small_sizes
+from tests.simulation.mailing import Mailing
 from tests.simulation.post import Journal
-from tests.simulation.weather import CLOSING_SERVER, of_kind, run_each
+from tests.simulation.weather import CLOSING_SERVER, assert_caught, of_kind, run_each
 
 RUNS = 300
 SEEDS_MAX = 200
@@ -53,10 +53,4 @@ def test_a_wrong_reading_of_421_is_caught(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch)
-    with small_sizes():
-        for seed in range(SEEDS_MAX):
-            try:
-                run(seed)
-            except AssertionError:
-                return
-    pytest.fail(f"survived {SEEDS_MAX} seeds")
+    assert_caught(range(SEEDS_MAX), run)

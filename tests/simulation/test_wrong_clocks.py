@@ -12,7 +12,7 @@ from postroom.domain.message import OnDoubt
 from postroom.records import leases, messages, subscribers
 from postroom.storage.port import Tables
 from tests.simulation.mailing import Mailing, small_sizes
-from tests.simulation.weather import WRONG_CLOCKS, of_kind, run_each
+from tests.simulation.weather import WRONG_CLOCKS, assert_caught, of_kind, run_each
 
 RUNS = 600
 CHUNK = 100
@@ -83,10 +83,4 @@ def test_trust_in_the_wall_clock_is_caught(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch)
-    with small_sizes():
-        for seed in range(SEEDS_MAX):
-            try:
-                run(seed)
-            except AssertionError:
-                return
-    pytest.fail(f"survived {SEEDS_MAX} seeds")
+    assert_caught(range(SEEDS_MAX), run)

@@ -63,6 +63,17 @@ def run_each(seeds: Iterable[int], run: Callable[[int], object]) -> None:
                 raise AssertionError(f"seed {seed}: {error}") from error
 
 
+def assert_caught(seeds: Iterable[int], run: Callable[[int], object]) -> None:
+    """A mutant is in place: some seed must find it."""
+    with small_sizes():
+        for seed in seeds:
+            try:
+                run(seed)
+            except AssertionError:
+                return
+    raise AssertionError("no seed has found the mutant")
+
+
 def of_kind(weather: Mapping[str, Any]) -> dict[str, Any]:
     kind = dict(weather)
     faults = Faults(**{name: kind.pop(name) for name in _FAULTS if name in kind})

@@ -9,10 +9,12 @@ Commit point: the message's status. A due entry only says where to look.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom.clock import Clock
 from postroom.domain.message import Message, Status
 from postroom.records import counts, messages, subscribers
 from postroom.records.messages import DueEntry
@@ -52,11 +54,31 @@ async def look(tables: Tables, now: datetime) -> Agenda:
     return Agenda(due, min(later, default=None), glanced)
 
 
-async def due_message(tables: Tables, entry: DueEntry, agenda: Agenda, now: datetime) -> Due | None:
+class Leftovers:
+    """Entries that lead nowhere, and since when, by our own looks: no clock can make one old."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_s: dict[tuple[str, str], float] = {}  # by ref and etag
+
+    def is_old(self, entry: DueEntry) -> bool:
+        now_s = self._clock.monotonic()
+        since_s = self._since_s.setdefault((entry.ref, entry.etag), now_s)
+        return now_s - since_s > LEFTOVER_AFTER.total_seconds()
+
+    def keep(self, entries: Iterable[DueEntry]) -> None:
+        """Forget all others."""
+        there = {(entry.ref, entry.etag) for entry in entries}
+        self._since_s = {key: at for key, at in self._since_s.items() if key in there}
+
+
+async def due_message(
+    tables: Tables, entry: DueEntry, agenda: Agenda, leftovers: Leftovers
+) -> Due | None:
     """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
     found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found[0], entry):
-        await _clear_away(tables, entry, now)
+        await _clear_away(tables, entry, leftovers)
         return None
     return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found, entry)
 
@@ -89,8 +111,8 @@ def _moved(message: Message, entry: DueEntry) -> bool:
     return message.due_at is None or message.due_at.timestamp() != entry.due_at
 
 
-async def _clear_away(tables: Tables, entry: DueEntry, now: datetime) -> None:
+async def _clear_away(tables: Tables, entry: DueEntry, leftovers: Leftovers) -> None:
     """An entry left behind by a message that is elsewhere, deleted, unscheduled or rescheduled."""
-    if entry.put_at + LEFTOVER_AFTER.total_seconds() < now.timestamp():
+    if leftovers.is_old(entry):
         with contextlib.suppress(Conflict):
             await messages.delete_due_entry(tables, entry)

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from postroom.domain.errors import NotFound
-from postroom.domain.message import Message, ticks
+from postroom.domain.message import Message, Status, ticks
 from postroom.domain.texts import _
 from postroom.records.rows import (
     FORMAT,
@@ -187,10 +187,14 @@ class DueEntry(msgspec.Struct, frozen=True):
 
 
 async def put_due(tables: Tables, message: Message, now: datetime) -> None:
-    """One that is to go out at once waits for no clock; of another, the scheduler's decides."""
+    """One that has begun, or is to go out at once, waits for no clock.
+
+    Of one that waits for its time, the scheduler's clock decides.
+    """
     assert message.due_at is not None
     due_s, now_s = message.due_at.timestamp(), now.timestamp()
-    entry = DueEntry(message.ref, due_s, now_s, is_due=0 <= now_s - due_s < AT_ONCE_S)
+    is_due = message.status is not Status.PENDING or 0 <= now_s - due_s < AT_ONCE_S
+    entry = DueEntry(message.ref, due_s, now_s, is_due=is_due)
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
