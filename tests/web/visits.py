@@ -21,6 +21,7 @@ from postroom.web import app, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages_watch import Progress, Sample
 from postroom.web.admin.overview import Gauge
+from postroom.web.admin.users import removal_path
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -264,7 +265,10 @@ async def at_keys_and_users(visit: Visit) -> None:
     once = {"name": "Web site", "right-read": "yes", "right-write": "yes", "once": "x" * 24}
     for _sending in range(2):
         await visit.post("/admin/keys/new", 200, **once)
-    await visit.get("/admin/keys")
+    page = await visit.get("/admin/keys")
+    revoking = re.search(r"/admin/keys/\w+/revoke", page)
+    assert revoking
+    await visit.get(revoking[0])
     await visit.get("/admin/users")
     await visit.post("/admin/users/invite", 422, address="nobody", role="x")
     for _sending in range(2):
@@ -274,6 +278,9 @@ async def at_keys_and_users(visit: Visit) -> None:
         visit.read("an invitation", page.text.replace(link, "") if link else page.text)
     await visit.get("/admin/users")
     key = visit.owner.user.key
+    await visit.owner.post("/admin/users/invite", address="owner@contoso.edu", role="viewer")
+    await visit.get("/admin/users")
+    await visit.get(removal_path(visit.owner.office.site.secret, key))
     await visit.post("/admin/users/role", 409, key=key, role="viewer")
 
 
