@@ -18,8 +18,9 @@ from postroom.mail.merge import BadTemplate, spans
 MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail cuts off what is over 102 kB
 MARKS_MAX = 3000  # lines, signs and table cells: what the parser takes its time for
 _SIGNS = re.compile(r"[][*_`<>|!&\\~#{+-]")
+_LINE_END = re.compile("\r\n|\r|\n")  # the parser's, and not those of str.splitlines
 _UNSEEN_ENDS = re.compile(r"<[!?]|[(\[]<")  # their ends are looked for through all that follows
-_TABLE_RULE = re.compile(r"[\s>|:-]*-[\s>|:-]*")
+_TABLE_RULE_CHARS = frozenset(" \t>|:-")  # the line under the headings of a table has no others
 _SCANNED_CHARS = 1000  # in the time of one mark
 # HTML within Markdown is its author's own, as in a body written in HTML.
 _parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -71,10 +72,11 @@ def _check_size(source: str) -> None:
         raise BadTemplate(
             _("Markdown has at most {limit:,} characters: shorten it.", limit=MARKDOWN_CHARS_MAX)
         )
-    lines = source.splitlines()
-    marks = len(lines) + len(_SIGNS.findall(source)) + _cells(lines)
+    lines = _LINE_END.split(source)
+    marks = len(lines) + len(_SIGNS.findall(source))
     marks += len(_UNSEEN_ENDS.findall(source)) * len(source) // _SCANNED_CHARS
-    if marks > MARKS_MAX:
+    # Cells last: what has too many signs is refused before anybody looks at its lines.
+    if marks > MARKS_MAX or marks + _cells(lines) > MARKS_MAX:
         raise BadTemplate(
             _(
                 "This Markdown has over {limit:,} lines, signs and table cells: shorten it, or "
@@ -88,9 +90,9 @@ def _cells(lines: list[str]) -> int:
     """Those of all tables: each row is filled up to the line under the headings."""
     cells = columns = 0
     for line in lines:
-        if not line.strip():
+        if not line.strip(" \t"):  # to the parser, other blanks are words
             columns = 0
-        elif _TABLE_RULE.fullmatch(line):
+        elif "-" in line and _TABLE_RULE_CHARS.issuperset(line):
             columns = max(columns, line.count("|"))
         cells += columns
     return cells
