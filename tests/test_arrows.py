@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"clock", "settings", "journal", "bell"},
+    {"clock", "settings", "journal", "bell", "parsing"},
     {"mail"},
     {"domain"},
 ]

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from python_multipart.multipart import parse_options_header
@@ -20,11 +21,14 @@ from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import Text, _
+from postroom.web.security import TooLarge
 
 T = TypeVar("T")
 ONCE = "once"  # the field with the token of a form that acts once (once.py)
 FIELDS_MAX = 100
 FIELD_BYTES_MAX = 64 * 1024
+# Decoding takes a second for every few megabytes; pages with long fields send them as multipart.
+URLENCODED_BYTES_MAX = 128 * 1024
 URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
@@ -107,8 +111,12 @@ async def opened(
     if kind not in (URLENCODED, MULTIPART):
         yield Sent()
         return
-    if kind == MULTIPART:
-        request = _in_utf_8(request, options.get(b"boundary", b""))
+    if kind == URLENCODED:
+        sent = await _urlencoded(request, fields_max, field_bytes_max)
+        asked.state.sent = Sent(dict(sent.fields))
+        yield sent
+        return
+    request = _in_utf_8(request, options.get(b"boundary", b""))
     async with request.form(
         max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
@@ -120,6 +128,21 @@ async def opened(
                 sent.fields[name] = value.replace("\r\n", "\n")
         asked.state.sent = Sent(dict(sent.fields), dict(sent.files))
         yield sent
+
+
+async def _urlencoded(request: Request, fields_max: int, field_bytes_max: int) -> Sent:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > URLENCODED_BYTES_MAX:
+            raise TooLarge
+    try:
+        pairs = parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=fields_max)
+    except ValueError:  # too many fields
+        raise HTTPException(HTTPStatus.BAD_REQUEST) from None
+    if any(len(value) > field_bytes_max for _name, value in pairs):
+        raise HTTPException(HTTPStatus.BAD_REQUEST)
+    return Sent({name: value.replace("\r\n", "\n") for name, value in pairs})
 
 
 def _in_utf_8(request: Request, boundary: bytes) -> Request:
