@@ -11,6 +11,7 @@ from postroom.web.admin import (
     limits,
     lists,
     messages,
+    messages_autosave,
     messages_send,
     messages_watch,
     messages_write,
@@ -30,7 +31,9 @@ MODULES = (
     person,
     imports,
     messages_write,  # /messages/new before /messages/{ref}
+    messages_autosave,
     messages,
+    messages_autosave,
     messages_send,
     messages_watch,
     outbox,
