@@ -83,7 +83,23 @@ def test_only_what_the_parser_takes_for_a_blank_line_ends_a_table(blank: str) ->
         html_from_markdown(table)
 
 
-HOSTILE_LINES = ("-", "- ", "> -", "|-", ":-", " ", "\t", "=", "%", "word ", "[", "*", "&", "<", "`")
+HOSTILE_LINES = (
+    "-",
+    "- ",
+    "> -",
+    "|-",
+    ":-",
+    " ",
+    "\t",
+    "=",
+    "%",
+    "word ",
+    "[",
+    "*",
+    "&",
+    "<",
+    "`",
+)
 TRY_HOSTILE_LINES = """
 import contextlib, resource, sys
 from postroom.mail.markdown import MARKDOWN_CHARS_MAX, html_from_markdown

@@ -30,6 +30,7 @@ from tests.web.pseudo import PSEUDO, untranslated
 from tests.web.signed_in import Worker, sign_in_as
 from tests.web.test_admin_sending import going_out
 
+UNSEEN_PICTURES = ["", "/a", "file:///a", "cid:a", "http://127.0.0.1/a", "data:,a", "ftp://a/a"]
 PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
 DATA = [
     *(f"{name}@contoso.edu" for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1")),
@@ -53,6 +54,9 @@ DATA = [
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     *("Postroom", "UTC", "https://", "…"),
+    # What an inbox shows of a mail, which is in the language of its list.
+    *("Dear [name]", "– a", "– a a", "You get this because you are on the list"),
+    "Leave the list.",
 ]
 KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
 
@@ -200,8 +204,11 @@ async def at_messages(visit: Visit) -> None:
     await visit.get("/admin/messages/new", example="letter")
     await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
     await visit.post("/admin/messages/preview", 200)
-    for body in ("", "{{ nobody", '<p style="{{ name }}">', "<a href='x'>a</a><img src='/a'>"):
+    unseen = "".join(f"<img src='{source}'>" for source in UNSEEN_PICTURES)
+    for body in ("", "{{ nobody", '<p style="{{ name }}">', "<a href='x'>a</a>" + unseen, "a\n\na"):
         await visit.post("/admin/messages/preview", 200, **GOOD | {"body": body})
+    document = {"body": "<html><body><p>a", "kind": "markdown"}
+    await visit.post("/admin/messages/preview", 200, **GOOD | document)
     for body in ("", "{{ nobody"):
         await visit.post("/admin/messages/mail/preview", 200, **GOOD | {"body": body})
     path = await written(owner)
@@ -265,8 +272,7 @@ async def at_keys_and_users(visit: Visit) -> None:
     once = {"name": "Web site", "right-read": "yes", "right-write": "yes", "once": "x" * 24}
     for _sending in range(2):
         await visit.post("/admin/keys/new", 200, **once)
-    page = await visit.get("/admin/keys")
-    revoking = re.search(r"/admin/keys/\w+/revoke", page)
+    revoking = re.search(r"/admin/keys/\w+/revoke", await visit.get("/admin/keys"))
     assert revoking
     await visit.get(revoking[0])
     await visit.get("/admin/users")

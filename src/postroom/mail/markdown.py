@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from enum import StrEnum
 
 from markdown_it import MarkdownIt
 
@@ -22,8 +23,10 @@ _LINE_END = re.compile("\r\n|\r|\n")  # the parser's, and not those of str.split
 _UNSEEN_ENDS = re.compile(r"<[!?]|[(\[]<")  # their ends are looked for through all that follows
 _TABLE_RULE_CHARS = frozenset(" \t>|:-")  # the line under the headings of a table has no others
 _SCANNED_CHARS = 1000  # in the time of one mark
-# HTML within Markdown is its author's own, as in a body written in HTML.
-_parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+# HTML within Markdown is its author's own, as in a body written in HTML. A line that ends where its
+# author ended it stays as it is: an address or a signature is no run-on line.
+_parser = MarkdownIt("commonmark", {"html": True, "breaks": True})
+_parser.enable(["table", "strikethrough"])
 
 _PAGE = """\
 <!doctype html>
@@ -49,6 +52,14 @@ th, td {{ border: 1px solid #dfe5e1; padding: 6px 10px; text-align: left; }}
 </body>
 </html>
 """
+_PAGE_BEGINS = _PAGE.partition("{content}")[0].replace("{{", "{").replace("}}", "}")
+_DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+# Without one of these, HTML has neither a paragraph nor the end of a line.
+_BREAKS_LINES = re.compile(
+    r"<(?:p|br|div|table|tr|td|h[1-6]|ul|ol|li|dl|hr|pre|blockquote|center|section|article|header"
+    r"|footer|main|address|figure|body|html|!doctype)\b",
+    re.IGNORECASE,
+)
 
 
 def html_from_markdown(source: str) -> str:
@@ -65,6 +76,22 @@ def html_from_markdown(source: str) -> str:
     # As entities: a field may stand in an attribute, and its fallback has quotation marks.
     field = re.compile(rf"{mark}([0-9]+)z")
     return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
+
+
+class Misfit(StrEnum):
+    """A body that is written in another format than it says."""
+
+    TEXT_AS_HTML = "text as html"  # HTML makes one line of it
+    HTML_AS_MARKDOWN = "html as markdown"  # a page in a page
+
+
+def misfit(html: str) -> Misfit | None:
+    """Whether an HTML body, or one made from Markdown, was meant to be in the other format."""
+    if html.startswith(_PAGE_BEGINS):
+        is_document = _DOCUMENT.search(html, len(_PAGE_BEGINS)) is not None
+        return Misfit.HTML_AS_MARKDOWN if is_document else None
+    is_text = "\n" in html.strip() and not _BREAKS_LINES.search(html)
+    return Misfit.TEXT_AS_HTML if is_text else None
 
 
 def _check_size(source: str) -> None:
