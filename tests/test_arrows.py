@@ -33,7 +33,7 @@ LAYERS: list[set[str]] = [
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
     {"journal"},
-    {"clock", "settings", "bell", "process_locks", "heartbeat"},
+    {"clock", "settings", "bell", "parsing", "process_locks", "heartbeat"},
     {"mail"},
     {"domain"},
 ]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from fastapi.routing import APIRoute
 from playwright.async_api import Page, ViewportSize, expect
@@ -17,7 +18,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from postroom.bench.house import until
 from postroom.domain.user import Role
 from postroom.flow import sign_in
-from postroom.records import messages
+from postroom.records import keys, messages
 from postroom.web import admin
 from postroom.web.visitor import ADMIN
 from tests.browser.chromium import Troubles, axe
@@ -73,6 +74,8 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     columns = await _upload(site, page, folder)
     tables, now = site.parts.storage.tables, site.parts.clock.now()
     invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, now)
+    await keys.create(tables, "Web site", (LIST,), now)
+    await sign_in.add_user(tables, "colleague@contoso.edu", Role.EDITOR, uuid4().hex, now)
     drafts = [one async for one in messages.every_message(tables) if one.status == "draft"]
     return [
         "/admin",

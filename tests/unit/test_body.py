@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.mail.body import (
-    ATTRIBUTES_MAX,
-    OPEN_MAX,
-    TAGS_MAX,
-    WIDTH,
-    check_shape,
-    links,
-    text_from_html,
-)
+from postroom.mail.body import WIDTH, links, text_from_html
+from postroom.mail.html_shape import ATTRIBUTES_MAX, OPEN_MAX, TAGS_MAX, check_shape
 from postroom.mail.merge import BadTemplate, Field, compile_text, parse
 
 
@@ -115,6 +108,27 @@ def test_deep_nesting_does_not_exhaust_the_stack(element: str) -> None:
     assert "deep" in text_from_html(f"<{element}>" * OPEN_MAX + "deep")
 
 
+def test_quotations_far_within_each_other_take_no_more_room_than_their_text() -> None:
+    """Each level would indent every line by two more: one body would fill the memory."""
+    text = text_from_html("<blockquote>" * 150 + "word " * 1000 + "</blockquote>" * 150)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert text.startswith("> > > ")
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("a<b> b </b>c", "a b c"),
+        ("<p>a\xad\u200bb\ufeff</p>", "ab"),
+        ("a \n\t\xa0 b", "a b"),
+        ("<b>a</b> <i>b</i>", "a b"),
+        ("<b>a</b>\u200b<i>b</i>", "ab"),
+    ],
+)
+def test_blanks_between_words_are_one_and_fillers_none(html: str, text: str) -> None:
+    assert text_from_html(html) == f"{text}\n"
+
+
 def test_links_are_collected_once_and_in_order() -> None:
     html = (
         '<a href="https://x.example/b">1</a><a href=" https://x.example/a ">2</a><a href="#c">3</a>'
@@ -162,6 +176,11 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
         ("<p>" * (TAGS_MAX + 1), "tags"),
         ("<a" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
         ("<svg><title><a" + " b='>'" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
+        ("<? <a b='><p" + " c" * (ATTRIBUTES_MAX + 1) + ">'", "attributes"),
+        ("</a" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
+        ("<a " * (ATTRIBUTES_MAX - 1) + "z" * 2_000_000, "attributes"),
+        ("<a " * (ATTRIBUTES_MAX - 1) + " " * 2_000_000, "attributes"),
+        ("-" * (256 * 1024 - 1) + "<p" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
     ],
 )
 def test_html_that_would_hold_up_a_parser_is_refused(html: str, complaint: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +74,49 @@ def test_whatever_stands_around_a_field_there_is_just_that_field(before: str, af
 def test_markdown_that_would_hold_up_its_parser_is_refused(source: str) -> None:
     with pytest.raises(BadTemplate, match="shorten it"):
         html_from_markdown(source)
+
+
+@pytest.mark.parametrize("blank", ["\x0b\x0b", "\xa0", "\u2028\u2028"])
+def test_only_what_the_parser_takes_for_a_blank_line_ends_a_table(blank: str) -> None:
+    table = "|a" * 300 + "\n" + "|-" * 300 + "\n" + f"{blank}\nb\n" * 100
+    with pytest.raises(BadTemplate, match="shorten it"):
+        html_from_markdown(table)
+
+
+HOSTILE_LINES = (
+    "-",
+    "- ",
+    "> -",
+    "|-",
+    ":-",
+    " ",
+    "\t",
+    "=",
+    "%",
+    "word ",
+    "[",
+    "*",
+    "&",
+    "<",
+    "`",
+)
+TRY_HOSTILE_LINES = """
+import contextlib, resource, sys
+from postroom.mail.markdown import MARKDOWN_CHARS_MAX, html_from_markdown
+from postroom.mail.merge import BadTemplate
+
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+for unit in sys.argv[1:]:
+    line = unit * (MARKDOWN_CHARS_MAX // len(unit) - 1)
+    for source in (line, line + "x", "x" + line, line[:2900] + "x", "|a|\\n" + line):
+        with contextlib.suppress(BadTemplate):
+            html_from_markdown(source)
+"""
+
+
+def test_no_line_of_any_length_takes_the_parser_more_than_moments() -> None:
+    """About three seconds of processor time; one rule by the square of the length takes minutes."""
+    subprocess.run([sys.executable, "-c", TRY_HOSTILE_LINES, *HOSTILE_LINES], check=True)
 
 
 def test_a_long_letter_with_a_table_is_taken() -> None:

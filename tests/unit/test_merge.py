@@ -209,6 +209,22 @@ def test_a_value_that_is_a_whole_link_must_lead_to_the_web(value: str, written: 
     assert fill(compile_html('<a href="{{ v }}">'), {"v": value}) == f'<a href="{written}">'
 
 
+@pytest.mark.parametrize("words", [0, 10, 4096, 10_000])
+@pytest.mark.parametrize(
+    ("before", "place"),
+    [
+        ("https://x.example/{}", Place.URL_PART),
+        ("https://x.example/ {}", Place.TEXT),
+        ("{}", Place.TEXT),
+        (" {}https://x.example/", Place.URL_PART),
+        ("https://x.example/<{}", Place.TEXT),
+    ],
+)
+def test_a_url_is_followed_however_long_it_is(words: int, before: str, place: Place) -> None:
+    segments = compile_text(before.format("w" * words) + "{{ v }}")
+    assert [each.place for each in segments if isinstance(each, Field)] == [place]
+
+
 def test_a_field_inside_a_url_in_plain_text_is_percent_encoded() -> None:
     template = compile_text("{{ v }} https://x.example/?a={{ v }}&b={{ v }} {{ v }} <{{ v }}>")
     assert fill(template, {"v": "a b"}) == "a b https://x.example/?a=a%20b&b=a%20b a b <a b>"

@@ -21,6 +21,7 @@ from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.memory import MemoryStorage
 from postroom.web import admin
+from postroom.web.admin.users import removal_path
 from postroom.web.desk import client_of
 from postroom.web.visitor import ADMIN, anybody
 from tests.scenario.clock import TownClock
@@ -339,7 +340,7 @@ async def test_the_last_owner_stays_one(boss: Worker) -> None:
     answer = await boss.post("/admin/users/role", key=boss.user.key, role="viewer")
     assert answer.status_code == 409
     assert "only owner" in answer.text
-    answer = await boss.post("/admin/users/remove", key=boss.user.key)
+    answer = await boss.post(removal_path(boss.office.site.secret, boss.user.key))
     assert answer.status_code == 409
 
 
@@ -347,7 +348,7 @@ async def test_who_is_removed_is_out_at_once(boss: Worker) -> None:
     worker = await sign_in_as(boss.office, Role.EDITOR)
     async with worker.browser:
         assert (await worker.get("/admin")).status_code == 200
-        await boss.post("/admin/users/remove", key=worker.user.key)
+        await boss.post(removal_path(boss.office.site.secret, worker.user.key))
         assert (await worker.get("/admin")).status_code == 303
 
 

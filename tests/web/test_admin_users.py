@@ -20,7 +20,7 @@ from postroom.records import users
 from postroom.storage.port import Conflict
 from postroom.web.security import ORDINARY, room_for
 from tests.web.office import NOW, Office, open_office
-from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, sign_in_as
+from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, notice_in, sign_in_as
 
 EVE = "eve@contoso.edu"
 LATER = NOW + timedelta(minutes=1)
@@ -45,6 +45,15 @@ async def owners(office: Office) -> list[str]:
     return [user.address async for user in found if user.role is Role.OWNER]
 
 
+async def removing(boss: Worker, address: str) -> str:
+    """Where the page of users leads to remove this one."""
+    page = (await boss.get("/admin/users")).text
+    row = page.partition(f">{address}")[2]
+    found = re.search(r'href="(/admin/users/[\w-]+/remove)"', row)
+    assert found
+    return found[1]
+
+
 # --- Links --------------------------------------------------------------------------------------
 
 
@@ -55,8 +64,7 @@ async def test_who_is_removed_cannot_come_back_by_an_older_link(
     tables = boss.office.storage.tables
     await sign_in.add_user(tables, EVE, Role.OWNER, PASSWORD, NOW)
     token = await sign_in.invite(tables, spelling, Role.OWNER, NOW)
-    key = parse_address(EVE).storage_key
-    assert (await boss.post("/admin/users/remove", key=key)).status_code == 303
+    assert (await boss.post(await removing(boss, EVE))).status_code == 303
     assert (await boss.get(f"/admin/welcome/{token}")).status_code == 404
     assert await sign_in.accept(tables, token, "", PASSWORD, LATER) is None
 
@@ -79,6 +87,16 @@ async def test_links_that_are_not_used_are_shown_and_can_be_withdrawn(boss: Work
     await boss.post("/admin/users/withdraw", key=parse_address(EVE).storage_key)
     assert EVE not in (await boss.get("/admin/users")).text
     assert (await boss.get(f"/admin/welcome/{token}")).status_code == 404
+
+
+async def test_a_link_for_a_new_password_is_shown_with_the_role_that_its_user_has(
+    boss: Worker,
+) -> None:
+    tables = boss.office.storage.tables
+    await sign_in.add_user(tables, EVE, Role.OWNER, PASSWORD, NOW)
+    await sign_in.invite(tables, EVE, Role.EDITOR, NOW)
+    invited = (await boss.get("/admin/users")).text.partition('class="invited"')[2]
+    assert f"{EVE} · new password · owner" in invited.partition("</form>")[0]
 
 
 @pytest.mark.parametrize("token", ["upload", "live", "export", "write"])
@@ -136,7 +154,28 @@ async def test_a_role_that_is_none_changes_nothing(boss: Worker, role: str) -> N
 @pytest.mark.parametrize("key", ["", "nobody@contoso.edu", "a/b", "x" * 2000, "\0"])
 async def test_a_user_who_is_not_there_is_not_found(boss: Worker, key: str) -> None:
     assert (await boss.post("/admin/users/role", key=key, role="viewer")).status_code == 404
-    assert (await boss.post("/admin/users/remove", key=key)).status_code == 404
+
+
+@pytest.mark.parametrize("who", ["nobody@contoso.edu", "x" * 2000, "-"])
+async def test_only_somebody_whom_the_page_showed_can_be_removed(boss: Worker, who: str) -> None:
+    assert (await boss.get(f"/admin/users/{who}/remove")).status_code == 404
+    assert (await boss.post(f"/admin/users/{who}/remove")).status_code == 404
+
+
+async def test_removing_somebody_asks_first_and_says_what_it_means(boss: Worker) -> None:
+    tables = boss.office.storage.tables
+    await sign_in.add_user(tables, EVE, Role.EDITOR, PASSWORD, NOW)
+    path = await removing(boss, EVE)
+    assert "contoso" not in path
+    page = (await boss.get(path)).text
+    for words in (EVE, "editor", "signed out everywhere", "invite them again"):
+        assert words in page
+    assert await users.find(tables, parse_address(EVE).storage_key)
+    for _click in range(2):
+        answer = await boss.post(path)
+        assert (answer.headers["location"], notice_in(answer)) == ("/admin/users", "removed")
+    assert await users.find(tables, parse_address(EVE).storage_key) is None
+    assert (await boss.get(path)).status_code == 404
 
 
 async def test_last_seen_is_right_to_the_minute_without_a_write_for_every_page(

@@ -100,8 +100,21 @@ async def test_more_or_longer_fields_than_any_form_has_are_refused(
 
 
 async def test_a_long_field_is_taken_where_a_message_is_written_alone(editor: Worker) -> None:
-    path = await written(editor, body="<p>" + "line\r\n" * 200_000)
+    fields = GOOD | {"body": "<p>" + "line\r\n" * 200_000}
+    parts = {name: (None, text) for name, text in fields.items()}
+    answer = await editor.browser.post("/admin/messages/write", files=parts, headers=OWN_PAGE)
+    path = answer.headers["location"].partition("?")[0]
     assert await said_by(editor, path) == ("<p>" + "line\n" * 200_000, None)
+
+
+@pytest.mark.parametrize("path", ["/admin/messages/write", "/admin/messages/preview"])
+async def test_a_long_form_that_is_slow_to_decode_is_refused_by_its_size(
+    editor: Worker, path: str
+) -> None:
+    """Our pages send what may be long as multipart, which needs no decoding."""
+    headers = OWN_PAGE | {"content-type": "application/x-www-form-urlencoded"}
+    answer = await editor.browser.post(path, content=b"body=" + b"%" * 200_000, headers=headers)
+    assert answer.status_code == 413
 
 
 # --- Two at once ------------------------------------------------------------------------------

@@ -243,16 +243,39 @@ async def test_who_was_signed_out_meanwhile_signs_in_and_goes_on(editor: Worker)
     assert again.status_code == 303
 
 
-async def test_who_typed_nothing_or_was_never_here_is_sent_to_the_door(editor: Worker) -> None:
+async def test_who_signed_out_in_another_tab_gets_the_form_back(editor: Worker) -> None:
+    """Signing out takes the cookie away, and with it every sign of who wrote this."""
+    await editor.post("/admin/sign-out")
+    browser = editor.office.browser  # without a cookie
+    typed = GOOD | {"body": "\n" + "<p>line</p>\n" * 1000}
+    parts = {name: (None, text) for name, text in typed.items()}
+    answer = await browser.post("/admin/messages/write", files=parts, headers=OWN_PAGE)
+    assert answer.status_code == 403
+    assert 'href="/admin/sign-in" target="_blank"' in answer.text
+    assert fields_of(answer.text) == typed
+    back = await sign_in_as(editor.office, Role.EDITOR)
+    async with back.browser:
+        again = await back.post("/admin/messages/write", **fields_of(answer.text))
+    assert again.status_code == 303
+
+
+async def test_who_typed_nothing_is_sent_to_the_door(editor: Worker) -> None:
     tables = editor.office.storage.tables
     await sign_in.sign_out_everywhere(tables, editor.user, NOW + timedelta(seconds=1))
-    stranger = editor.office.browser
     for answer in (
         await editor.post("/admin/sign-out"),
-        await stranger.post("/admin/lists/new", data=NEW_LIST, headers=OWN_PAGE),
+        await editor.post("/admin/messages/1/copy", once="a-token-of-the-form-0"),
     ):
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/admin/sign-in")
+
+
+async def test_a_stranger_leaves_nothing_behind(editor: Worker) -> None:
+    """What comes back is the answer alone: however much is sent, storage has none of it."""
+    rows = editor.office.storage.tables
+    before = repr(vars(rows))
+    await editor.office.browser.post("/admin/lists/new", data=NEW_LIST, headers=OWN_PAGE)
+    assert repr(vars(rows)) == before
 
 
 # --- Somebody else was faster -------------------------------------------------------------------

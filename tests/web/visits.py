@@ -26,6 +26,7 @@ from postroom.web.admin import overview
 from postroom.web.admin.messages import TABS
 from postroom.web.admin.messages_watch import Progress, Sample
 from postroom.web.admin.overview import Gauge
+from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
@@ -35,6 +36,7 @@ from tests.web.pseudo import PSEUDO, untranslated
 from tests.web.signed_in import Worker, sign_in_as
 from tests.web.test_admin_sending import going_out
 
+UNSEEN_PICTURES = ["", "/a", "file:///a", "cid:a", "http://127.0.0.1/a", "data:,a", "ftp://a/a"]
 PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
 DATA = [
     *(f"{name}@contoso.edu" for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1")),
@@ -58,6 +60,9 @@ DATA = [
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     *("Postroom", "UTC", "https://", "…"),
+    # What an inbox shows of a mail, which is in the language of its list.
+    *("Dear [name]", "– a", "– a a", "You get this because you are on the list"),
+    "Leave the list.",
 ]
 KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
 
@@ -236,8 +241,11 @@ async def at_messages(visit: Visit) -> None:
     await visit.get("/admin/messages/new", example="letter")
     await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
     await visit.post("/admin/messages/preview", 200)
-    for body in ("", "{{ nobody", '<p style="{{ name }}">', "<a href='x'>a</a><img src='/a'>"):
+    unseen = "".join(f"<img src='{source}'>" for source in UNSEEN_PICTURES)
+    for body in ("", "{{ nobody", '<p style="{{ name }}">', "<a href='x'>a</a>" + unseen, "a\n\na"):
         await visit.post("/admin/messages/preview", 200, **GOOD | {"body": body})
+    document = {"body": "<html><body><p>a", "kind": "markdown"}
+    await visit.post("/admin/messages/preview", 200, **GOOD | document)
     for body in ("", "{{ nobody"):
         await visit.post("/admin/messages/mail/preview", 200, **GOOD | {"body": body})
     path = await written(owner)
@@ -320,7 +328,9 @@ async def at_keys_and_users(visit: Visit) -> None:
     once = {"name": "Web site", "right-read": "yes", "right-write": "yes", "once": "x" * 24}
     for _sending in range(2):
         await visit.post("/admin/keys/new", 200, **once)
-    await visit.get("/admin/keys")
+    revoking = re.search(r"/admin/keys/\w+/revoke", await visit.get("/admin/keys"))
+    assert revoking
+    await visit.get(revoking[0])
     await visit.get("/admin/users")
     await visit.post("/admin/users/invite", 422, address="nobody", role="x")
     for _sending in range(2):
@@ -330,6 +340,9 @@ async def at_keys_and_users(visit: Visit) -> None:
         visit.read("an invitation", page.text.replace(link, "") if link else page.text)
     await visit.get("/admin/users")
     key = visit.owner.user.key
+    await visit.owner.post("/admin/users/invite", address="owner@contoso.edu", role="viewer")
+    await visit.get("/admin/users")
+    await visit.get(removal_path(visit.owner.office.site.secret, key))
     await visit.post("/admin/users/role", 409, key=key, role="viewer")
 
 

@@ -18,7 +18,6 @@ Conflict if the message is not like that any more.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 import msgspec
@@ -40,8 +39,9 @@ from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.mail.footer import with_footer
 from postroom.mail.header import BadHeader
-from postroom.mail.merge import BadTemplate, compile_html
+from postroom.mail.merge import BadTemplate, compile_html, parse
 from postroom.mail.mime import MailParts, compile_mail
+from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Storage, Tables
 
@@ -229,7 +229,7 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> t
 async def _check(draft: Draft, mailing_list: MailingList) -> None:
     """Large bodies take their time, which everybody else in this process would wait for."""
     if sum(len(body or "") for body in (draft.html, draft.text)) > CHECKED_AT_ONCE_CHARS:
-        await asyncio.to_thread(check_bodies, draft, mailing_list)
+        await in_thread(check_bodies, draft, mailing_list)
     else:
         check_bodies(draft, mailing_list)
 
@@ -243,6 +243,7 @@ def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
     title, postal = mailing_list.description or mailing_list.name, mailing_list.postal_address
     try:
         compile_html(draft.html or "")  # by itself: what is wrong stands in a line of theirs
+        parse(draft.text or "")
         html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
         sender = parse_mailbox(mailing_list.sender)
         parts = MailParts(sender=sender, subject=draft.subject, html=html, text=text)

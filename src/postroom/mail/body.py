@@ -12,15 +12,12 @@ from contextlib import contextmanager
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.domain.texts import _
-from postroom.mail.merge import BadTemplate, escape_braces, spans
+from postroom.mail.html_shape import check_shape
+from postroom.mail.merge import escape_braces, spans
 
 WIDTH = 78  # RFC 5322 2.1.1
 DEPTH_MAX = 100  # of nested elements; text deeper down is taken flat, to spare the stack
-# Parsers take time by the square of these, and hold everything up meanwhile.
-TAGS_MAX = 10_000  # four times those of a mail that Gmail shows whole
-OPEN_MAX = 200  # elements one within another; layouts of tables in tables come to fifty
-ATTRIBUTES_MAX = 200  # of one tag
+INDENT_CHARS_MAX = 20  # ten quotations one within another; those further in stand below them
 RULE = "-" * 40
 
 _SKIPPED = frozenset(
@@ -45,67 +42,12 @@ _UNDERLINES = {"h1": "=", "h2": "-"}
 
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all", re.I)
 _SPACES = re.compile(r"[\s\xa0]+")
-_FILLERS = re.compile("[\u200b\ufeff\xad\u034f]")  # invisible: preview texts are padded with them
+_FILLERS = "\u200b\ufeff\xad\u034f"  # invisible: preview texts are padded with them
 _BLANK_LINES = re.compile(r"\n(?:[ ]*\n)+")
 _SCHEME = re.compile(r"^(?:https?://|mailto:)", re.I)
 # Noncharacters, which never travel in text (Unicode 23.7): a mark is no author's.
 _MARK = re.compile("\ufdd0([0-9]+)\ufdd1")
 _MARK_ENDS = re.compile("[\ufdd0\ufdd1]")
-
-_ATTRIBUTE = (
-    r"[\s/]*+[^\s/>][^\s/>=]*+"
-    r"(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+)?+)?+"
-)
-_TAG_NAME = r"<(/?)([A-Za-z][^\s/>]*+)"
-_START = re.compile("<[A-Za-z]")
-_CROWDED_TAG = re.compile(rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{{ATTRIBUTES_MAX + 1}}}+")
-# Each alternative matches wherever it begins, so that nothing is read twice.
-_TAG = re.compile(
-    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{_ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
-)
-# What has no end tag, or may go without: the next of its kind closes it.
-_UNCLOSED = frozenset(
-    (
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
-        *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
-        *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
-    )
-)
-
-
-def check_shape(markup: str) -> None:
-    """BadTemplate if the HTML is nested or crowded beyond what a parser is quick with."""
-    if sum(1 for _ in _START.finditer(markup)) > TAGS_MAX:
-        raise BadTemplate(_("The HTML has over {limit:,} tags; shorten it.", limit=TAGS_MAX))
-    if _CROWDED_TAG.search(markup):
-        raise BadTemplate(
-            _("A tag of the HTML has over {limit} attributes; remove some.", limit=ATTRIBUTES_MAX)
-        )
-    if _is_deep(markup):
-        raise BadTemplate(
-            _(
-                "Over {limit} elements of the HTML are open one within another; close them.",
-                limit=OPEN_MAX,
-            )
-        )
-
-
-def _is_deep(markup: str) -> bool:
-    """Whether more elements are open at a time than any layout takes."""
-    stack: list[str] = []
-    for tag in _TAG.finditer(markup):
-        name = (tag[2] or "").lower()
-        if not name or name in _UNCLOSED:
-            continue
-        if not tag[1]:
-            stack.append(name)
-        elif name in stack:
-            at = len(stack) - 1 - stack[::-1].index(name)
-            if "table" not in stack[at + 1 :]:  # an end tag in a cell closes nothing around it
-                del stack[at]
-        if len(stack) > OPEN_MAX:
-            return True
-    return False
 
 
 def text_from_html(template: str) -> str:
@@ -171,7 +113,9 @@ class _Page:
     def indented(self, indent: str, marker: str = "") -> Iterator[None]:
         """Lines within stand further to the right, the first after the marker if there is one."""
         outer = self._indent
-        self._indent, self._marker = outer + indent, outer + marker if marker else ""
+        self._marker = outer + marker if marker else ""
+        if len(outer) < INDENT_CHARS_MAX:
+            self._indent = outer + indent
         yield
         self.end_block()
         self._indent, self._marker = outer, ""
@@ -358,7 +302,15 @@ def _bare(url: str) -> str:
 
 
 def _squeezed(text: str) -> str:
-    return _SPACES.sub(" ", _FILLERS.sub("", text))
+    """Without fillers, and one blank for any number of them, also at both ends."""
+    for filler in _FILLERS:
+        text = text.replace(filler, "")
+    if not text:
+        return ""
+    words = " ".join(text.split())
+    before = " " if text[0].isspace() else ""
+    after = " " if words and text[-1].isspace() else ""
+    return before + words + after
 
 
 def _mark_fields(template: str) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from enum import StrEnum
 
 from markdown_it import MarkdownIt
 
@@ -18,11 +19,14 @@ from postroom.mail.merge import BadTemplate, spans
 MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail cuts off what is over 102 kB
 MARKS_MAX = 3000  # lines, signs and table cells: what the parser takes its time for
 _SIGNS = re.compile(r"[][*_`<>|!&\\~#{+-]")
+_LINE_END = re.compile("\r\n|\r|\n")  # the parser's, and not those of str.splitlines
 _UNSEEN_ENDS = re.compile(r"<[!?]|[(\[]<")  # their ends are looked for through all that follows
-_TABLE_RULE = re.compile(r"[\s>|:-]*-[\s>|:-]*")
+_TABLE_RULE_CHARS = frozenset(" \t>|:-")  # the line under the headings of a table has no others
 _SCANNED_CHARS = 1000  # in the time of one mark
-# HTML within Markdown is its author's own, as in a body written in HTML.
-_parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+# HTML within Markdown is its author's own, as in a body written in HTML. A line that ends where its
+# author ended it stays as it is: an address or a signature is no run-on line.
+_parser = MarkdownIt("commonmark", {"html": True, "breaks": True})
+_parser.enable(["table", "strikethrough"])
 
 _PAGE = """\
 <!doctype html>
@@ -48,6 +52,14 @@ th, td {{ border: 1px solid #dfe5e1; padding: 6px 10px; text-align: left; }}
 </body>
 </html>
 """
+_PAGE_BEGINS = _PAGE.partition("{content}")[0].replace("{{", "{").replace("}}", "}")
+_DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+# Without one of these, HTML has neither a paragraph nor the end of a line.
+_BREAKS_LINES = re.compile(
+    r"<(?:p|br|div|table|tr|td|h[1-6]|ul|ol|li|dl|hr|pre|blockquote|center|section|article|header"
+    r"|footer|main|address|figure|body|html|!doctype)\b",
+    re.IGNORECASE,
+)
 
 
 def html_from_markdown(source: str) -> str:
@@ -66,15 +78,32 @@ def html_from_markdown(source: str) -> str:
     return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
 
 
+class Misfit(StrEnum):
+    """A body that is written in another format than it says."""
+
+    TEXT_AS_HTML = "text as html"  # HTML makes one line of it
+    HTML_AS_MARKDOWN = "html as markdown"  # a page in a page
+
+
+def misfit(html: str) -> Misfit | None:
+    """Whether an HTML body, or one made from Markdown, was meant to be in the other format."""
+    if html.startswith(_PAGE_BEGINS):
+        is_document = _DOCUMENT.search(html, len(_PAGE_BEGINS)) is not None
+        return Misfit.HTML_AS_MARKDOWN if is_document else None
+    is_text = "\n" in html.strip() and not _BREAKS_LINES.search(html)
+    return Misfit.TEXT_AS_HTML if is_text else None
+
+
 def _check_size(source: str) -> None:
     if len(source) > MARKDOWN_CHARS_MAX:
         raise BadTemplate(
             _("Markdown has at most {limit:,} characters: shorten it.", limit=MARKDOWN_CHARS_MAX)
         )
-    lines = source.splitlines()
-    marks = len(lines) + len(_SIGNS.findall(source)) + _cells(lines)
+    lines = _LINE_END.split(source)
+    marks = len(lines) + len(_SIGNS.findall(source))
     marks += len(_UNSEEN_ENDS.findall(source)) * len(source) // _SCANNED_CHARS
-    if marks > MARKS_MAX:
+    # Cells last: what has too many signs is refused before anybody looks at its lines.
+    if marks > MARKS_MAX or marks + _cells(lines) > MARKS_MAX:
         raise BadTemplate(
             _(
                 "This Markdown has over {limit:,} lines, signs and table cells: shorten it, or "
@@ -88,9 +117,9 @@ def _cells(lines: list[str]) -> int:
     """Those of all tables: each row is filled up to the line under the headings."""
     cells = columns = 0
     for line in lines:
-        if not line.strip():
+        if not line.strip(" \t"):  # to the parser, other blanks are words
             columns = 0
-        elif _TABLE_RULE.fullmatch(line):
+        elif "-" in line and _TABLE_RULE_CHARS.issuperset(line):
             columns = max(columns, line.count("|"))
         cells += columns
     return cells

@@ -33,6 +33,7 @@ _BRACES = re.compile(r"\{{2,100}|\{\Z")  # the last one: a field may come next
 _WEB_URL = re.compile(r"https?://[^\s<>\"\\]+", re.IGNORECASE)
 _URL_BEGINS = re.compile(r"https?://", re.IGNORECASE)
 _NOT_IN_A_URL = re.compile(r"[\s<>]")
+_PIECE_CHARS = 4096
 
 
 class BadTemplate(ValueError):
@@ -73,9 +74,18 @@ def compile_text(template: str) -> list[Segment]:
 
 
 def _ends_in_a_url(text: str) -> bool:
-    """In linear time, whatever the text: one pattern for it all would try from every “http”."""
-    last_run = _NOT_IN_A_URL.split(text)[-1]
-    return _URL_BEGINS.search(last_run) is not None
+    """In linear time, whatever the text: one pattern for it all would try from every “http”.
+
+    Read backwards in pieces: a list of a million words would take a while.
+    """
+    stop = len(text)
+    while stop > 0:
+        start = max(0, stop - _PIECE_CHARS)
+        ends = [end.end() for end in _NOT_IN_A_URL.finditer(text, start, stop)]
+        if ends:
+            return _URL_BEGINS.search(text, ends[-1]) is not None
+        stop = start
+    return _URL_BEGINS.search(text) is not None
 
 
 def compile_html(template: str) -> list[Segment]:
@@ -122,7 +132,7 @@ def parse(template: str, *, is_html: bool = False) -> list[Segment]:
     In HTML what stands between the braces may be written with entities, as editors do.
     """
     segments: list[Segment] = []
-    literal, position = "", 0
+    literal, position, fields = "", 0, 0
     for span in spans(template):
         literal += template[position : span.start]
         position = span.stop
@@ -131,12 +141,12 @@ def parse(template: str, *, is_html: bool = False) -> list[Segment]:
             literal += html.escape(said) if is_html else said
             continue
         segments += [literal, said] if literal else [said]
-        literal = ""
+        literal, fields = "", fields + 1
+        if fields > FIELDS_MAX:
+            raise BadTemplate(
+                _("There are more than {limit} merge fields; use fewer.", limit=FIELDS_MAX)
+            )
     literal += template[position:]
-    if sum(isinstance(segment, Field) for segment in segments) > FIELDS_MAX:
-        raise BadTemplate(
-            _("There are more than {limit} merge fields; use fewer.", limit=FIELDS_MAX)
-        )
     return [*segments, literal] if literal else segments
 
 

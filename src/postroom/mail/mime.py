@@ -19,8 +19,9 @@ import msgspec
 from postroom.domain.address import Address, Mailbox
 from postroom.domain.texts import _
 from postroom.mail import header, quoted_printable
-from postroom.mail.body import check_shape, text_from_html
+from postroom.mail.body import text_from_html
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
+from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import (
     BadTemplate,
     Field,
@@ -44,7 +45,6 @@ URL_CHARS_MAX = 900  # of an unsubscribe URL: one header line with its name and 
 
 _CAPITALS = str.maketrans("0123456789abcdef", "ABCDEFGHIJKLMNOP")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_LINE_END = re.compile("\r\n|\r|\n")
 _UNCARRIED = re.compile("[\x00\ud800-\udfff]")  # what no encoding of a text part can carry
 _DOMAIN = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 # All that differs in the head of one mail from another, the subject apart.
@@ -327,7 +327,7 @@ def _canonical(template: str) -> str:
         raise BadTemplate(
             _("The body is over {limit} MiB; shorten it.", limit=BODY_BYTES_MAX >> 20)
         )
-    lines = _LINE_END.sub("\r\n", template)
+    lines = template.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
     return lines if lines.endswith("\r\n") else lines + "\r\n"
 
 

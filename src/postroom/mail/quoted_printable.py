@@ -9,11 +9,12 @@ SOFT_BREAK = b"=\r\n"
 
 _ENCODED = re.compile(rb"[^\t -<>-~]")
 _EQUALS = ord("=")
+_PIECE_BYTES = 64 * 1024
 
 
 def whole_line(line: bytes) -> bytes:
     """A line and its end, which is part of the text."""
-    encoded = _ENCODED.sub(_code, line)
+    encoded = _encoded(line)
     if line[-1:] in (b" ", b"\t"):
         encoded = encoded[:-1] + b"=%02X" % line[-1]  # servers may cut blanks at a line's end
     return _wrapped(encoded, LINE_MAX) + b"\r\n"
@@ -21,8 +22,16 @@ def whole_line(line: bytes) -> bytes:
 
 def open_line(line: bytes) -> bytes:
     """A piece that goes on: what comes next begins a line of the encoded text, not of ours."""
-    encoded = _ENCODED.sub(_code, line)
+    encoded = _encoded(line)
     return _wrapped(encoded, LINE_MAX - 1) + SOFT_BREAK if encoded else b""
+
+
+def _encoded(line: bytes) -> bytes:
+    """A long line in pieces, so that other threads get their turn in between."""
+    if len(line) <= _PIECE_BYTES:
+        return _ENCODED.sub(_code, line)
+    pieces = range(0, len(line), _PIECE_BYTES)
+    return b"".join(_ENCODED.sub(_code, line[at : at + _PIECE_BYTES]) for at in pieces)
 
 
 def _code(found: re.Match[bytes]) -> bytes:

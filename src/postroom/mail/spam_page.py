@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.body import check_shape
+from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import spans
 
 FIELD = "{{…}}"  # stands for every merge field: no template can say it, and a page can show it
@@ -35,7 +35,7 @@ _UNREAD = frozenset(
     )
 )
 # Their text goes on in the same word; every other element begins and ends one.
-_INLINE = frozenset(
+INLINE = frozenset(
     (
         *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
         *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
@@ -204,7 +204,7 @@ def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, _Look]]:
         elif node.is_element_node and node.tag not in _UNREAD:
             within = _look_within(node, look, sheet)
             children = [(child, within) for child in node.iter(include_text=True)]
-            apart = [] if node.tag in _INLINE else [("\n", look)]
+            apart = [] if node.tag in INLINE else [("\n", look)]
             waiting += [*apart, *reversed(children), *apart]
 
 

@@ -30,10 +30,11 @@ from postroom.web.kept import Kept, kept_of
 from postroom.web.language import Spoken, languages
 from postroom.web.once import UnderWay
 from postroom.web.pages import part, show_bare
-from postroom.web.security import Guard, TooLarge
+from postroom.web.security import Guard, TooLarge, room_for
 from postroom.web.server import stopping_of
 from postroom.web.throttles import throttles_in
-from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst, cookie_name
+from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst
+from postroom.web.words import size
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
@@ -205,10 +206,9 @@ async def sign_in_first(request: Request, error: Exception) -> Response:
     """Back to where they wanted to go, after signing in; a part of a page reloads the whole."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
-    if cookie_name(desk_of(request)) in request.cookies:  # somebody was signed in here
-        kept = await kept_of(request)
-        if kept and kept.fields:
-            return _given_back(HTTPStatus.FORBIDDEN, *SIGNED_OUT, kept, is_signed_out=True)
+    kept = await kept_of(request)
+    if kept and kept.typed:
+        return _given_back(HTTPStatus.FORBIDDEN, *SIGNED_OUT, kept, is_signed_out=True)
     where = ADMIN
     if request.method in SAFE_METHODS:
         where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -241,7 +241,17 @@ async def under_way(request: Request, error: Exception) -> Response:
 
 
 async def too_large(request: Request, error: Exception) -> Response:
-    return _failed(request.url.path, 413)
+    """Programs have a sentence of their own, in the description of the web service."""
+    path = request.url.path
+    if not _is_admin(path):
+        return _failed(path, 413)
+    limit = size(room_for(path).body_bytes)
+    sentence = _(
+        "More was sent than the {limit} that this page takes. Nothing changed: go back, and send "
+        "less.",
+        limit=limit,
+    )
+    return _failed(path, 413, sentence=str(sentence))
 
 
 async def too_late(scope: Scope, receive: Receive) -> Response:

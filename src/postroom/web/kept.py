@@ -1,8 +1,9 @@
 """What was sent and could not be saved, given back: the same fields, and a button to try again.
 
 The page is the answer to the request that brought the fields, so it tells nobody anything new, and
-needs neither storage nor a session. It is made for what our own pages sent alone: a form of another
-site, given back, would come from ours when it is sent again. Passwords and files do not come back;
+needs neither storage nor a session: whoever signed out in another tab gets it, too. It is made for
+what our own pages sent alone: a form of another site, given back, would come from ours when it is
+sent again. Passwords and files do not come back;
 the page asks for them anew.
 
 If nothing of the form was read before it failed, it is read now. Whoever sent it may be a stranger,

@@ -27,13 +27,16 @@ class Room(msgspec.Struct, frozen=True):
 ORDINARY = Room()
 _MEGABYTE = 1024 * 1024
 _STREAM = Room(answer_s=None)
-_MESSAGE = Room(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies, typed or uploaded
+_MESSAGE = Room(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies
+# The same, typed or uploaded: a file that is too large still gets a sentence of its own.
+_MESSAGE_FORM = Room(body_bytes=32 * _MEGABYTE, answer_s=30.0)
 # By the whole path: whoever may choose a part of one must not choose its room.
 ROOMS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
     (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
     (re.compile(r"/admin/messages/\d+/people/export"), _STREAM),
-    (re.compile(r"/admin/messages/(\d+/)?write|/admin/messages/(mail/)?preview"), _MESSAGE),
+    (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
+    (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     # A file of people, kept on disk.
     (re.compile(r"/admin/imports/upload"), Room(body_bytes=1024 * _MEGABYTE, answer_s=None)),

@@ -12,6 +12,7 @@ from postroom.web.admin import (
     limits,
     lists,
     messages,
+    messages_autosave,
     messages_send,
     messages_watch,
     messages_write,
@@ -34,7 +35,9 @@ MODULES = (
     person,
     imports,
     messages_write,  # /messages/new before /messages/{ref}
+    messages_autosave,
     messages,
+    messages_autosave,
     messages_send,
     messages_watch,
     test_mails,

@@ -1,4 +1,4 @@
-"""Access keys of the web service: made, shown once, revoked."""
+"""Access keys of the web service: made, shown once, revoked after a question."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.domain.access_key import (
+    LISTS_MAX,
+    AccessKey,
     Right,
     check_key_lists,
     check_key_name,
@@ -21,12 +23,15 @@ from postroom.domain.texts import _
 from postroom.records import keys, lists
 from postroom.storage.port import Tables
 from postroom.web.desk import desk_of
-from postroom.web.forms import Form, posted
+from postroom.web.forms import Form, opened
 from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
 from postroom.web.visitor import Owner, Visitor
 
 router = APIRouter(prefix="/keys")
+LISTS_OFFERED_MAX = LISTS_MAX  # as tick boxes; the names of others are typed
+TICK = "list-"  # and the name of a list: one field for each tick box
+FIELDS_MAX = LISTS_OFFERED_MAX + 20
 RIGHTS = [
     (Right.SUBSCRIBE.value, _("sign people up: what a web site needs")),
     (Right.READ.value, _("read lists, subscribers, messages and outcomes")),
@@ -48,10 +53,12 @@ class Wanted(NamedTuple):
 @router.post("/new")
 async def create(request: Request, visitor: Owner) -> Response:
     """The answer to the form shows the key, this once: it is kept nowhere."""
-    desk, form = desk_of(request), await posted(request)
+    desk = desk_of(request)
+    async with opened(request, fields_max=FIELDS_MAX) as sent:
+        form = Form(sent.fields)
     tables, done = desk.storage.tables, None
     name = form.take("name", check_key_name)
-    names = form.take("lists", _list_names)
+    names = form.take("lists", lambda typed: _list_names(typed, form))
     rights = check_key_rights(right for right in Right if form.is_ticked(f"right-{right.value}"))
     wanted = Wanted(name or "", names or (), rights)
     try:
@@ -90,19 +97,42 @@ async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
             await keys.revoke(tables, key.id)
 
 
-@router.post("/revoke")
-async def revoke(request: Request, visitor: Owner) -> Response:
-    form = await posted(request)
+@router.get("/{id_}/revoke")
+async def revoke_page(request: Request, visitor: Owner, id_: str) -> Response:
+    """Ask first: a revoked key cannot be brought back, and whatever uses it stops working."""
+    found = [key async for key in keys.every_key(desk_of(request).storage.tables) if key.id == id_]
+    if not found:
+        return go("/admin/keys")
+    return show(request, visitor, "keys/revoke.html", key=found[0])
+
+
+@router.post("/{id_}/revoke")
+async def revoke(request: Request, visitor: Owner, id_: str) -> Response:
     with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
-        await keys.revoke(desk_of(request).storage.tables, form.value("id"))
+        await keys.revoke(desk_of(request).storage.tables, id_)
     return go("/admin/keys", "revoked")
 
 
 async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
-    found = [key async for key in keys.every_key(desk_of(request).storage.tables)]
+    tables = desk_of(request).storage.tables
+    found: list[AccessKey] = [key async for key in keys.every_key(tables)]
     found.sort(key=lambda key: (key.name, key.created_at))
-    return show(request, visitor, "keys/index.html", status, keys=found, form=form, rights=RIGHTS)
+    offered, more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
+    return show(
+        request,
+        visitor,
+        "keys/index.html",
+        status,
+        keys=found,
+        form=form,
+        rights=RIGHTS,
+        lists=[each.name for each in offered],
+        has_more_lists=more is not None,
+        tick_name=TICK,
+    )
 
 
-def _list_names(text: str) -> tuple[str, ...]:
-    return check_key_lists(map(check_list_name, text.replace(",", " ").split()))
+def _list_names(typed: str, form: Form) -> tuple[str, ...]:
+    """Those that are ticked and those that are typed."""
+    ticked = [name.removeprefix(TICK) for name in form.values if name.startswith(TICK)]
+    return check_key_lists(map(check_list_name, [*ticked, *typed.replace(",", " ").split()]))

@@ -6,29 +6,43 @@ sent.
 
 from __future__ import annotations
 
-import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
+from email.utils import parseaddr
 
 import msgspec
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.domain.address import Address, BadAddress, parse_address, parse_mailbox
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
-from postroom.domain.texts import Text, _, ngettext
+from postroom.domain.texts import Text, _
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
+from postroom.mail.merge import Field, parse
 from postroom.mail.mime import compile_mail, format_date, message_id
 from postroom.mail.spam_finding import Finding
+from postroom.mail.spam_page import INLINE
 from postroom.mail.spam_signs import Mail, spam_signs
+from postroom.parsing import in_thread
 from postroom.records import subscribers
 from postroom.storage.port import Tables
+from postroom.web.admin.body_checks import (
+    Sample,
+    about_fields,
+    about_missing,
+    fitting_kind,
+    warnings_about,
+)
 from postroom.web.admin.spam_sentences import Advices, advise
 from postroom.web.letter import Letter, read_letter
 
-GMAIL_CLIPS_BYTES = 102 * 1024
 PEOPLE_SAMPLED = 200  # whose attributes are looked at: a page reads no list
-LINKS_SHOWN = 5
-ALWAYS_KNOWN = ("email", "unsubscribe_url")
+INBOX_CHARS_SHOWN = 140  # of the text, beside the subject
+_BEGINNING_CHARS = 10 * INBOX_CHARS_SHOWN  # with the blanks between words
+_UNREAD = frozenset(("head", "title", "script", "style", "template", "noscript"))
+_PADDING = re.compile("[\u00ad\u034f\u200b-\u200f\u2060\ufeff]")  # preview texts are padded with it
 _MADE_UP = "student1@contoso.edu"
 
 
@@ -49,6 +63,14 @@ class Written(msgspec.Struct, frozen=True):
     text: str | None
 
 
+class InboxLine(msgspec.Struct, frozen=True):
+    """What an inbox shows of a mail before it is opened."""
+
+    sender: str
+    subject: str
+    beginning: str
+
+
 class Looked(msgspec.Struct, frozen=True):
     """A mail and what to mend; there is none of nothing, nor of a template with a mistake."""
 
@@ -57,14 +79,8 @@ class Looked(msgspec.Struct, frozen=True):
     warnings: list[str | Text] = []
     mistake: str = ""
     signs: list[Advices] = []  # of spam, the heaviest first
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """The first people of a list, for what they have in common."""
-
-    size: int
-    fields: list[str]  # attributes that at least one of them has
-    is_all: bool  # there is nobody else
+    inbox: InboxLine | None = None
+    fitting_kind: str = ""  # the format the body seems to be written in, if it is another one
 
 
 async def find_person(tables: Tables, list_name: str, text: str) -> tuple[Person, str]:
@@ -88,33 +104,88 @@ def made_up() -> Person:
 async def sample(tables: Tables, list_name: str) -> Sample:
     shelf = await subscribers.look_through(tables, list_name, limit=PEOPLE_SAMPLED)
     people = [one for one in shelf.people if not one.gone]
-    fields = sorted({name for one in people for name in one.attributes})
-    return Sample(len(people), fields, is_all=shelf.next is None)
+    having = Counter(
+        name for one in people for name, value in one.attributes.items() if value.strip()
+    )
+    return Sample(len(people), dict(having), is_all=shelf.next is None)
 
 
 async def look_at(
     written: Written, person: Person, people: Sample, site: Site, now: datetime
 ) -> Looked:
     """In a thread: a body of two megabytes takes its time."""
-    return await asyncio.to_thread(_look_at, written, person, people, site, now)
+    return await in_thread(_look_at, written, person, people, site, now)
 
 
 def _look_at(written: Written, person: Person, people: Sample, site: Site, now: datetime) -> Looked:
     if written.html is None and written.text is None:
         return Looked(person)
     try:
+        bare = _fields_without_default(written)  # before the foot: a mistake is in their own words
         letter, fields = _letter(written, person, site, now)
         signs = advise(_spam_signs(written))
     except ValueError as error:  # a template or a header that cannot be sent
         return Looked(person, mistake=str(error))
-    warnings: list[str | Text] = [
-        *_about_size(letter),
-        *_about_parts(written),
-        *_about_links(written.html or ""),
-        *_about_pictures(written.html or ""),
-        *_about_fields(fields, people),
+    html_bytes = len((letter.html or "").encode())
+    return Looked(
+        person,
+        letter,
+        [
+            *warnings_about(written.html, written.text, html_bytes),
+            *about_fields(fields, people),
+            *about_missing(bare, people),
+        ],
+        signs=signs,
+        inbox=_inbox_line(letter),
+        fitting_kind=fitting_kind(written.html or ""),
+    )
+
+
+def _fields_without_default(written: Written) -> list[str]:
+    """Those that leave a gap for whoever has no value; BadTemplate if one is not understood."""
+    segments = [
+        *parse(written.message.subject),
+        *parse(written.html or "", is_html=True),
+        *parse(written.text or ""),
     ]
-    return Looked(person, letter, warnings, signs=signs)
+    bare = [each.name for each in segments if isinstance(each, Field) and not each.fallback]
+    return list(dict.fromkeys(bare))
+
+
+def _inbox_line(letter: Letter) -> InboxLine:
+    name, address = parseaddr(letter.sender)
+    return InboxLine(name or address, letter.subject, _beginning(letter))
+
+
+def _beginning(letter: Letter) -> str:
+    """As much text as inboxes show, also if the mail itself hides it: it is put there for them."""
+    if letter.html is None:
+        return _clipped((letter.text or "")[:_BEGINNING_CHARS])
+    words = ""
+    for text in _texts_of(LexborHTMLParser(letter.html)):
+        words = (words + text).lstrip()
+        if len(words) > _BEGINNING_CHARS:
+            break
+    return _clipped(words)
+
+
+def _texts_of(document: LexborHTMLParser) -> Iterator[str]:
+    """In reading order, without recursion: the depth of a document is its author's choice."""
+    waiting: list[LexborNode | str] = [document.body] if document.body else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            yield node
+        elif node.is_text_node:
+            yield _PADDING.sub("", (node.text_content or "")[:_BEGINNING_CHARS])
+        elif node.is_element_node and node.tag not in _UNREAD:
+            apart = [] if node.tag in INLINE else [" "]
+            waiting += [*apart, *reversed(list(node.iter(include_text=True))), *apart]
+
+
+def _clipped(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= INBOX_CHARS_SHOWN else words[: INBOX_CHARS_SHOWN - 1] + "…"
 
 
 def _letter(
@@ -137,9 +208,6 @@ def _letter(
     return read_letter(source), compiled.fields
 
 
-# --- What is wrong with it --------------------------------------------------------------------
-
-
 def _spam_signs(written: Written) -> list[Finding]:
     mail = Mail(
         subject=written.message.subject,
@@ -149,87 +217,3 @@ def _spam_signs(written: Written) -> list[Finding]:
         postal=written.mailing_list.postal_address if written.mailing_list else None,
     )
     return spam_signs(mail)
-
-
-def _about_size(letter: Letter) -> list[Text]:
-    size = len((letter.html or "").encode())
-    if size <= GMAIL_CLIPS_BYTES:
-        return []
-    return [
-        _(
-            "The HTML has {size} kB: Gmail cuts off what is over 102 kB, and hides the link to "
-            "leave.",
-            size=size // 1024,
-        )
-    ]
-
-
-def _about_parts(written: Written) -> list[Text]:
-    if written.html is None:
-        return [_("There is no HTML: everybody gets the text.")]
-    if written.text is None:
-        return []  # made from the HTML
-    return [] if written.text.strip() else [_("The text part is empty: leave it out, or write it.")]
-
-
-def _about_links(html: str) -> list[Text]:
-    """Those that lead nowhere; where the others lead is a matter of spam signs."""
-    hrefs = [
-        (node.attributes.get("href") or "").strip()
-        for node in LexborHTMLParser(html).css("a, area")
-        if "href" in node.attributes
-    ]
-    literal = [href for href in hrefs if not href.startswith("{{")]
-    empty = sum(href in ("", "#") for href in literal)
-    relative = [href for href in literal if href not in ("", "#") and ":" not in href]
-    found: list[Text] = []
-    if empty:
-        found.append(_("Links that lead nowhere: {count}.", count=empty))
-    if relative:
-        found.append(
-            _(
-                "Links that are relative, and work in no mail: {links}. Begin them with https://.",
-                links=_some(relative),
-            )
-        )
-    return found
-
-
-def _about_pictures(html: str) -> list[Text]:
-    nameless = sum("alt" not in node.attributes for node in LexborHTMLParser(html).css("img"))
-    if not nameless:
-        return []
-    return [
-        _(
-            "Pictures without a description (alt), which many people see instead: {count}.",
-            count=nameless,
-        )
-    ]
-
-
-def _about_fields(fields: frozenset[str], people: Sample) -> list[Text]:
-    unknown = sorted(fields - set(people.fields) - set(ALWAYS_KNOWN))
-    if not unknown or not people.size:
-        return []
-    names = ", ".join(f"{{{{ {name} }}}}" for name in unknown)
-    if people.is_all:
-        return [
-            _(
-                "Nobody on the list has {names}: the place stays empty, or says its default.",
-                names=names,
-            )
-        ]
-    return [
-        ngettext(
-            "The first person of the list has no {names}: misspelt, perhaps?",
-            "None of the first {count} people of the list has {names}: misspelt, perhaps?",
-            people.size,
-            names=names,
-        )
-    ]
-
-
-def _some(links: list[str]) -> str:
-    unique = list(dict.fromkeys(links))
-    more = ", …" if len(unique) > LINKS_SHOWN else ""
-    return ", ".join(unique[:LINKS_SHOWN]) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from starlette.datastructures import UploadFile
@@ -13,11 +14,17 @@ from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, check_subj
 from postroom.domain.texts import _
 from postroom.mail.markdown import html_from_markdown
 from postroom.mail.merge import BadTemplate, compile_header
+from postroom.parsing import in_thread
 from postroom.records import bodies
 from postroom.storage.port import Storage
+from postroom.web import words
 from postroom.web.forms import Form, opened
 
-FIELD_BYTES_MAX = 2 * BODY_BYTES_MAX  # browsers send two characters for the end of a line
+FIELD_BYTES_MAX = 8 * 1024 * 1024  # what is too long comes back with a sentence, up to this size
+# What the body and the text part may be uploaded as; the second kind of each is Markdown.
+_BODY_FILES = ((".htm", ".html"), (".md", ".markdown", ".txt"))
+_TEXT_FILES = ((".txt",), (".md", ".markdown"))
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class Said(NamedTuple):
@@ -31,11 +38,15 @@ class Said(NamedTuple):
     markdown: str | None
 
 
-def said_in(form: Form) -> Said | None:
+async def said_in(form: Form) -> Said | None:
     list_name = form.take("list", _chosen_list)
     subject = form.take("subject", _subject)
     doubt = form.value("on_doubt")
-    found = form.take("body", lambda _body: bodies_in(form))
+    found = None
+    try:
+        found = await bodies_in(form)
+    except BadInput as error:
+        form.mistakes["body"] = str(error)
     if not form.is_good or list_name is None or subject is None or found is None:
         return None
     on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
@@ -57,15 +68,32 @@ def _subject(text: str) -> str:
     return subject
 
 
-def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
+async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
     """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
     body, text = form.value("body"), form.value("text")
+    for each in (body, text):
+        _check_length(each)
     if form.value("kind") != "markdown" or not body.strip():
         return body if body.strip() else None, text if text.strip() else None, None
     try:
-        return html_from_markdown(body), text if text.strip() else None, body
+        html = await in_thread(html_from_markdown, body)
+        return html, text if text.strip() else None, body
     except BadTemplate as error:
         raise BadInput(str(error)) from error
+
+
+def _check_length(body: str) -> None:
+    """Before anything else is done with it."""
+    size = len(body.encode(errors="surrogatepass"))
+    if size > BODY_BYTES_MAX:
+        raise BadInput(
+            _(
+                "This has {size}, but a body has at most {limit}. Shorten it, or put large "
+                "pictures on a website.",
+                size=words.size(size),
+                limit=words.size(BODY_BYTES_MAX),
+            )
+        )
 
 
 async def posted_message(request: Request) -> Form:
@@ -80,18 +108,33 @@ async def posted_message(request: Request) -> Form:
 
 
 async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
-    content = await file.read(BODY_BYTES_MAX + 1)
-    if len(content) > BODY_BYTES_MAX:
-        form.mistakes[name] = _("The file has more than 2 MiB: shorten it.")
+    """What was typed stays if the file is refused."""
+    file_name, size = (file.filename or "").lower(), file.size or 0
+    plain, markdown = _BODY_FILES if field == "body" else _TEXT_FILES
+    if not file_name.endswith(plain + markdown):
+        form.mistakes[name] = _(
+            "The file must be one of these kinds: {kinds}.", kinds=", ".join(plain + markdown)
+        )
+        return
+    if size > BODY_BYTES_MAX:
+        form.mistakes[name] = _(
+            "The file has {size}, but a body has at most {limit}. Shorten it, or put large "
+            "pictures on a website.",
+            size=words.size(size),
+            limit=words.size(BODY_BYTES_MAX),
+        )
         return
     try:
-        form.values[field] = content.decode("utf-8-sig").replace("\r\n", "\n")
+        text = (await file.read(BODY_BYTES_MAX)).decode("utf-8-sig")
     except UnicodeDecodeError:
         form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
         return
+    if _NO_TEXT.search(text):
+        form.mistakes[name] = _("The file is not a text file.")
+        return
+    form.values[field] = text.replace("\r\n", "\n")
     if field == "body":
-        is_markdown = (file.filename or "").lower().endswith((".md", ".markdown"))
-        form.values["kind"] = "markdown" if is_markdown else "html"
+        form.values["kind"] = "markdown" if file_name.endswith(markdown) else "html"
 
 
 async def values_of(storage: Storage, message: Message) -> dict[str, str]:

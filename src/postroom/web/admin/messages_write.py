@@ -45,6 +45,7 @@ from postroom.web.visitor import Editor, Visitor
 router = APIRouter(prefix="/messages")
 LISTS_OFFERED_MAX = 200
 KINDS = [("html", _("HTML")), ("markdown", _("Markdown"))]
+KIND_NAMES = [name for name, _text in KINDS]
 DOUBTS = [
     (
         OnDoubt.RESEND.value,
@@ -115,7 +116,7 @@ async def write_nothing(request: Request, visitor: Editor) -> Response:
 @router.post("/write")
 async def create(request: Request, visitor: Editor) -> Response:
     storage, form = desk_of(request).storage, await posted_message(request)
-    said, status = said_in(form), HTTPStatus.UNPROCESSABLE_ENTITY
+    said, status = await said_in(form), HTTPStatus.UNPROCESSABLE_ENTITY
     if said:
         draft = Draft(**said._asdict())
         try:
@@ -147,6 +148,8 @@ async def edit_page(request: Request, visitor: Editor, ref: str) -> Response:
     if message.status not in EDITABLE:
         return go(f"/admin/messages/{ref}", "not-editable")
     values = await values_of(storage, message)
+    if request.query_params.get("kind") in KIND_NAMES:  # the check offers the one that fits
+        values["kind"] = request.query_params["kind"]
     return await _form(request, visitor, Form(values | {"etag": etag}), message)
 
 
@@ -154,7 +157,7 @@ async def edit_page(request: Request, visitor: Editor, ref: str) -> Response:
 async def edit(request: Request, visitor: Editor, ref: str) -> Response:
     """Somebody else's change in the meantime comes back beside the fields."""
     storage, form = desk_of(request).storage, await posted_message(request)
-    said = said_in(form)
+    said = await said_in(form)
     try:
         if said and await _save(storage, ref, said, form):
             return go(f"/admin/messages/{ref}", "saved")
@@ -212,7 +215,7 @@ async def _find(tables: Tables, ref: str) -> Message | None:
 async def checks(request: Request, visitor: Editor) -> Response:
     """What is beside the editor while somebody types: text, and what is wrong with it."""
     looked = await _look(request, await posted_message(request))
-    return HTMLResponse(part("messages/checks.html", looked=looked))
+    return HTMLResponse(part("messages/checks.html", looked=looked, in_editor=True))
 
 
 @router.post("/mail/preview")
@@ -238,7 +241,7 @@ async def _look(request: Request, form: Form) -> Looked:
     if mailing_list is None:
         return Looked(person, mistake=str(_("Choose a list first.")))
     try:
-        html, text, _markdown = bodies_in(form)
+        html, text, _markdown = await bodies_in(form)
         message = Message(
             ref="0",
             list_name=mailing_list.name,
@@ -287,7 +290,13 @@ async def _form(
         doubts=DOUBTS,
         examples=EXAMPLES,
         fields=fields,
+        saves_itself=not form.others and (message is None or _is_draft(message)),
     )
+
+
+def _is_draft(message: Message | Named) -> bool:
+    """What is scheduled goes out as it was last saved by hand."""
+    return isinstance(message, Named) or message.status is Status.DRAFT
 
 
 async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:

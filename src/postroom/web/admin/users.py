@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from postroom.domain.address import parse_address
 from postroom.domain.errors import BadInput, NotFound, WrongState
+from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import _
 from postroom.domain.user import INVITATION_LASTS, ROLE_TEXTS, Role
 from postroom.flow import sign_in
@@ -19,6 +20,7 @@ from postroom.web.pages import go, show
 from postroom.web.visitor import Owner, Visitor
 
 router = APIRouter(prefix="/users")
+_SEALED_FOR = "user"  # no address stands in the path of a page
 
 
 @router.get("")
@@ -63,11 +65,28 @@ async def give_role(request: Request, visitor: Owner) -> Response:
     return go("/admin/users", "saved")
 
 
-@router.post("/remove")
-async def remove(request: Request, visitor: Owner) -> Response:
-    tables, form = desk_of(request).storage.tables, await posted(request)
+@router.get("/{who}/remove")
+async def remove_page(request: Request, visitor: Owner, who: str) -> Response:
+    """Ask first: whoever is removed is signed out at once, and has to be invited again."""
+    desk = desk_of(request)
+    user, _etag = await users.read(desk.storage.tables, _unsealed(request, who))
+    sessions = await users.sessions_of(desk.storage.tables, user, desk.clock.now())
+    return show(
+        request,
+        visitor,
+        "users/remove.html",
+        user=user,
+        seen_at=sessions[0].seen_at if sessions else None,
+    )
+
+
+@router.post("/{who}/remove")
+async def remove(request: Request, visitor: Owner, who: str) -> Response:
+    tables, key = desk_of(request).storage.tables, _unsealed(request, who)
     try:
-        await sign_in.remove(tables, await _known_key(tables, form))
+        await sign_in.remove(tables, key)
+    except NotFound:  # a second click, or somebody else: they are gone, as was wanted
+        return go("/admin/users", "removed")
     except WrongState as error:
         return await _index(request, visitor, Form(mistake=str(error)), status=409)
     except Conflict:
@@ -89,16 +108,30 @@ _CHANGED = _("Somebody changed this user at the same moment: look, and try again
 
 async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
     desk = desk_of(request)
+    known = [user async for user in users.every_user(desk.storage.tables)]
     return show(
         request,
         visitor,
         "users/index.html",
         status,
-        users=[user async for user in users.every_user(desk.storage.tables)],
+        users=[(user, removal_path(desk.site.secret, user.key)) for user in known],
         invited=await users.open_invitations(desk.storage.tables, desk.clock.now()),
+        present_roles={user.key: user.role for user in known},  # a new password changes no role
         form=form,
         roles=[(role.value, ROLE_TEXTS[role]) for role in Role],
     )
+
+
+def removal_path(secret: str, key: str) -> str:
+    """The page that asks whether this user is to be removed."""
+    return f"/admin/users/{seal(secret, _SEALED_FOR, key)}/remove"
+
+
+def _unsealed(request: Request, who: str) -> str:
+    key = unseal(desk_of(request).site.secret, _SEALED_FOR, who)
+    if key is None:
+        raise NotFound(_("There is no such user."))
+    return key
 
 
 async def _known_key(tables: Tables, form: Form) -> str:

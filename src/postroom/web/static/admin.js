@@ -156,3 +156,134 @@
     button.click();
   });
 })();
+
+// Drafts save themselves while somebody writes, and nobody leaves unsaved words without a question.
+(() => {
+  const form = document.getElementById("message");
+  const line = document.getElementById("autosave");
+  if (!form || !line) return;
+  const SAVE_EVERY_MS = 3000;
+  const TRY_AGAIN_MS = 10000;
+  const minute = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+  let url = form.dataset.autosave; // empty: nothing saves itself here, or not any more
+  let timer = null;
+  let busy = null; // the save that is on its way
+  let isLeaving = false;
+
+  // Files are sent with the form alone, and whose preview it is belongs to no message.
+  const fields = () => {
+    const data = new FormData(form);
+    for (const name of ["html_file", "text_file", "as"]) data.delete(name);
+    return data;
+  };
+  const words = () => JSON.stringify([...fields()].filter(([name]) => !["etag", "once"].includes(name)));
+  let saved = "unsaved" in form.dataset ? null : words();
+  const hasFile = () => [...form.querySelectorAll("input[type=file]")].some((input) => input.files.length);
+  const isChanged = () => words() !== saved || hasFile();
+  const hasBody = () => Boolean(form.elements.body.value.trim() || form.elements.text.value.trim());
+
+  const say = (text) => {
+    if (line.textContent !== text) line.textContent = text;
+    line.hidden = !text;
+  };
+  const plan = (wait = SAVE_EVERY_MS) => {
+    if (url) timer ??= setTimeout(save, wait);
+  };
+
+  const hidden = (name, value) => {
+    const input = form.elements[name] ?? document.createElement("input");
+    Object.assign(input, { type: "hidden", name, value });
+    form.append(input);
+  };
+
+  // From the first save on, the form is that of a draft, also if the page is loaded again.
+  const follow = ({ ref, etag }) => {
+    hidden("etag", etag);
+    form.elements.once?.remove();
+    form.action = `/admin/messages/${ref}/write`;
+    url = `/admin/messages/${ref}/autosave`;
+    if (location.pathname !== `/admin/messages/${ref}/write`) history.replaceState(null, "", form.action);
+  };
+
+  const send = async (sent) => {
+    let told = null;
+    let status = 0;
+    try {
+      // Said to be a part of a page: whoever is signed out is told so, instead of a page to sign in.
+      const answer = await fetch(url, { method: "POST", body: fields(), headers: { "HX-Request": "true" } });
+      status = answer.status;
+      if (answer.ok) told = await answer.json();
+    } catch { /* no connection: the same as no answer */ }
+    if (told?.state === "saved") {
+      saved = sent;
+      follow(told);
+      say(line.dataset.saved.replace("{time}", minute.format(new Date())));
+    } else if (told?.state === "refused") {
+      say(line.dataset.refused.replace("{why}", told.words));
+    } else if (told?.state === "stopped") {
+      url = "";
+      say(told.words);
+    } else {
+      say(status === 401 ? line.dataset.signedOut : line.dataset.failed);
+      plan(TRY_AGAIN_MS);
+    }
+  };
+
+  const save = async () => {
+    clearTimeout(timer);
+    timer = null;
+    await busy;
+    const sent = words();
+    if (!url || isLeaving || sent === saved || !hasBody()) return;
+    busy = send(sent);
+    await busy;
+    busy = null;
+    // A refusal stands until somebody types; what was typed meanwhile is saved in its turn.
+    if (words() !== sent) plan();
+  };
+
+  if (line.textContent) line.hidden = false;
+  form.addEventListener("input", () => plan());
+  form.addEventListener("change", () => plan());
+  document.addEventListener("visibilitychange", () => { if (document.hidden) save(); });
+
+  // Not beside a save that is on its way: the form would not know the draft it has become.
+  form.addEventListener("submit", (event) => {
+    const by = event.submitter;
+    if (by?.formTarget) return;
+    if (busy) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      busy.finally(() => form.requestSubmit(by));
+      return;
+    }
+    isLeaving = true;
+    clearTimeout(timer);
+    timer = null;
+  });
+  window.addEventListener("pageshow", () => { isLeaving = false; });
+
+  // A link is followed once the draft is saved; if it cannot be, the browser asks.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[href]");
+    const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+    if (!link || !isPlain || link.target || event.defaultPrevented || !url || !isChanged()) return;
+    if (link.getAttribute("href").startsWith("#")) return;
+    event.preventDefault();
+    await save();
+    location.href = link.href;
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (!isLeaving && isChanged()) event.preventDefault();
+  });
+})();
+
+// One click to the format that fits the body.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-kind]");
+  const choice = button && document.querySelector(`#message input[name="kind"][value="${button.dataset.kind}"]`);
+  if (!choice) return;
+  event.preventDefault();
+  choice.checked = true;
+  choice.dispatchEvent(new Event("change", { bubbles: true }));
+});
