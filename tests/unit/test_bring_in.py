@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import operator
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 
 import pytest
 
@@ -185,9 +188,35 @@ async def test_a_rehearsal_counts_and_writes_nothing(storage: MemoryStorage) -> 
 
 
 async def test_told_to_stop_it_finishes_what_is_in_hand(storage: MemoryStorage) -> None:
-    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch(rows_max=120))
+    people = filter(None, rows(*students(MANY)))
+    counts = await bring_in(intake(storage), people, Watch(rows_max=120))
     assert counts == Counts(added=120)
     assert len(await everyone(storage)) == 120
+
+
+@pytest.mark.parametrize("row", ["", ",,,,", "nobody", '"open', 'x","'])
+async def test_others_have_their_turn_whatever_the_rows_are(
+    storage: MemoryStorage, row: str
+) -> None:
+    lines = iter(["email\n", *[f"{row}\n"] * 5000])
+    read: list[int] = []
+
+    async def beside() -> None:
+        """Another task notes how much is left to read, as often as it gets its turn."""
+        while read[-1:] != [0]:
+            read.append(lines.__length_hint__())
+            await asyncio.sleep(0)
+
+    await asyncio.gather(beside(), bring_in(intake(storage), People(lines, {}), Watch()))
+    assert max(map(operator.sub, read, read[1:])) <= 200
+
+
+async def test_told_to_stop_among_blank_rows_it_stops(storage: MemoryStorage) -> None:
+    blank = repeat("\n", 10_000)
+    people = People(chain(["email\n", "ada@contoso.edu\n"], blank), {})
+    counts = await bring_in(intake(storage), people, Watch(rows_max=10))
+    assert counts == Counts(added=1)
+    assert list(blank)
 
 
 async def test_when_storage_goes_away_the_next_run_adds_the_rest() -> None:
@@ -256,5 +285,6 @@ async def test_told_to_stop_in_a_crowd_it_does_not_go_through_all_of_it() -> Non
     tables = WatchedTables()
     await storage_with(tables)
     terms = Intake(tables, LIST, True, NOW, crowd=MANY)
-    counts = await bring_in(terms, rows(*students(MANY)), Watch(rows_max=MANY + 2))
+    people = filter(None, rows(*students(MANY)))
+    counts = await bring_in(terms, people, Watch(rows_max=MANY + 2))
     assert counts == Counts(added=BATCH_PEOPLE * 3)

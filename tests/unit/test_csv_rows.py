@@ -31,7 +31,7 @@ def lines(text: str) -> Iterator[str]:
 
 
 def records(text: str) -> list[Record | BadRow]:
-    return list(Records(lines(text)))
+    return [record for record in Records(lines(text)) if record]
 
 
 def cells(text: str) -> list[list[str]]:

@@ -6,19 +6,22 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from postroom.domain.address import parse_address
+from postroom.domain.csv_people import Beginning, beginning
 from postroom.domain.import_job import Status
 from postroom.domain.subscriber import Gone
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.records import counts
 from postroom.web import security
+from postroom.web.admin import imports
 from tests.web.importing import (
     CHOICE,
     GOOD,
@@ -80,6 +83,31 @@ async def test_a_file_that_is_no_csv_is_refused_and_not_kept(
     assert 'id="file-mistake"' in answer.text
     assert f'value="{LIST}" selected' in answer.text
     assert files(tmp_path) == []
+
+
+async def test_a_file_that_begins_with_empty_rows_alone_is_refused(
+    editor: Worker, tmp_path: Path
+) -> None:
+    answer = await upload(editor, b"\n" * 100_000 + b"email\nada@contoso.edu\n")
+    assert answer.status_code == 422
+    assert "The file begins with too many rows that are empty" in answer.text
+    assert files(tmp_path) == []
+
+
+async def test_a_file_is_looked_at_beside_the_event_loop(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def noted(lines: Iterator[str], rows: int) -> Beginning:
+        threads.append(threading.get_ident())
+        return beginning(lines, rows)
+
+    monkeypatch.setattr(imports, "beginning", noted)
+    path, _ = await looked_over(editor, GOOD)
+    await editor.get(f"{path}/columns")
+    assert len(threads) == 3  # uploaded, chosen, shown again
+    assert threading.get_ident() not in threads
 
 
 async def test_an_upload_without_a_file_or_for_no_list_is_refused(

@@ -37,6 +37,7 @@ _DOMAIN_PATTERN = rf"(?:{_LABEL}\.)+(?=[A-Za-z]){_LABEL}"
 _DOMAIN = re.compile(_DOMAIN_PATTERN)
 _PLAIN = re.compile(rf"(?=[^@]{{1,64}}@)({_ATEXT}+(?:\.{_ATEXT}+)*)@({_DOMAIN_PATTERN})")
 _ATOM = re.compile(rf"(?:{_ATEXT}|[^\x00-\x7f])+")
+_COMPOSED_FROM_MAX = 4  # characters that become one: a Greek letter and three marks
 _UNSTORABLE = re.compile(r"[^ -~]|[/\\#?~]")
 # Invisible, separating, unassigned or private characters: two of them look alike or like nothing.
 _CATEGORIES_REFUSED = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
@@ -148,8 +149,10 @@ def readable_address(typed: str) -> str:
 
 def _plain(text: str) -> Address | None:
     """The quick way for what nearly every address is: ASCII, and right."""
+    if len(text) > ADDRESS_OCTETS_MAX:
+        return None
     found = _PLAIN.fullmatch(text)
-    if found is None or len(text) > ADDRESS_OCTETS_MAX:
+    if found is None:
         return None
     domain = found[2].lower()
     if "xn--" in domain:
@@ -198,11 +201,13 @@ def _halves(text: str) -> tuple[str, str]:
 
 
 def _checked_local(text: str) -> str:
-    # Compose first: some characters compose to ASCII ones that are not allowed here.
-    local = unicodedata.normalize("NFC", text)
+    # Compose first: some characters compose to ASCII ones that are not allowed here. But not a long
+    # text: that can take time by the square of its length.
+    is_long = len(text) > LOCAL_OCTETS_MAX * _COMPOSED_FROM_MAX
+    local = text if is_long else unicodedata.normalize("NFC", text)
     if not local:
         raise BadAddress(_("There is nothing before the @; enter the whole address."))
-    if len(local.encode()) > LOCAL_OCTETS_MAX:
+    if is_long or len(local.encode()) > LOCAL_OCTETS_MAX:
         raise BadAddress(
             _("There are more than {limit} bytes before the @; check it.", limit=LOCAL_OCTETS_MAX)
         )

@@ -24,11 +24,13 @@ EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
 EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
 NAME_CHARS_MAX = 40  # of an attribute
 COLUMNS_MAX = 1003  # an export's thousand attributes, and its own three
+BEGINNING_STRETCHES = 32  # of a file, in which its first row must be: 256 KiB, or 2,500 blank rows
 UNVERIFIED = "unverified"
 _GONE = frozenset(Gone)
 _NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 _WHITE = re.compile(r"\s+")
 _RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute
+_HEADING_CHARS_READ = 4 * NAME_CHARS_MAX  # of a heading, for a name
 _STEM_CHARS_MAX = NAME_CHARS_MAX - len(f"_{COLUMNS_MAX}")  # of a name that has a number after it
 
 
@@ -54,7 +56,7 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class People:
-    """Everyone in a file, in order.
+    """Everyone in a file, in order, and a None for every stretch of it, as in `Records`.
 
     The header is read at once; unless somebody has chosen the columns, it must name the addresses.
     """
@@ -71,17 +73,16 @@ class People:
     def delimiter(self) -> str:
         return self._records.delimiter
 
-    def __iter__(self) -> Iterator[Person | BadRow]:
+    def __iter__(self) -> Iterator[Person | BadRow | None]:
         for record in self._rest:
-            if isinstance(record, BadRow):
+            if not isinstance(record, Record):
                 yield record
             elif any(record.cells):
                 yield self._person(record)
 
     def _header(self) -> list[str]:
-        for record in self._rest:
-            if isinstance(record, Record) and any(map(clean, record.cells)):
-                return [clean(cell) for cell in record.cells]
+        for row in _first_rows(self._rest):
+            return row
         raise BadInput(_("The file is empty: it needs a header row that names the column email."))
 
     def _person(self, record: Record) -> Person | BadRow:
@@ -139,17 +140,38 @@ class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for what is co
 def beginning(lines: Iterator[str], rows: int) -> Beginning:
     """The first rows that have something in them; BadInput if there is none, or one too wide."""
     records = Records(lines)
-    found = (
-        [clean(cell) for cell in record.cells]
-        for record in records
-        if isinstance(record, Record) and any(map(clean, record.cells))
-    )
-    first = list(islice(found, rows))
+    first = list(islice(_first_rows(iter(records)), rows))
     if not first:
         raise BadInput(_("There is nothing in the file: choose one with a row for each person."))
-    for row in first:
-        _check_width(row)
     return Beginning(records.delimiter, first)
+
+
+def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]]:
+    """The rows at the beginning of a file that have something in them.
+
+    BadInput if there is none so far, or one too wide.
+    """
+    is_empty = True
+    stretches = 0
+    for record in records:
+        if isinstance(record, Record):
+            _check_width(record.cells)
+            row = [clean(cell) for cell in record.cells]
+            if any(row):
+                is_empty = False
+                yield row
+        stretches += record is None
+        if stretches == BEGINNING_STRETCHES:
+            break
+    else:
+        return
+    if is_empty:
+        raise BadInput(
+            _(
+                "The file begins with too many rows that are empty or cannot be read: delete them "
+                "and try again."
+            )
+        )
 
 
 def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
@@ -199,6 +221,7 @@ def attribute_names(header: Sequence[str]) -> list[str]:
 
 def attribute_name(heading: str) -> str:
     """Lower case, ASCII, underscores; empty where nothing of the heading is left."""
+    heading = heading[:_HEADING_CHARS_READ]
     plain = unicodedata.normalize("NFKD", heading.casefold()).encode("ascii", "ignore").decode()
     name = _NOT_PART_OF_A_NAME.sub("_", plain).strip("_")
     if name[:1].isdigit():

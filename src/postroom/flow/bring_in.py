@@ -45,7 +45,6 @@ IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to h
 # share pages: a million people in no order then cost a quarter less processor time, and half the
 # writing.
 CROWD_PEOPLE = 30_000
-ROWS_AT_A_TIME = 50  # then whatever else the process has to do gets its turn
 _TRIES_MAX = 5
 _FRONT_BITS = 32  # of a GUID, the same for a whole batch
 _RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
@@ -108,16 +107,20 @@ class Intake:
     crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
 
 
-async def bring_in(intake: Intake, rows: Iterable[Person | BadRow], watch: Watch) -> Counts:
-    """Read, batch, store; the counts also after being told to stop."""
+async def bring_in(intake: Intake, rows: Iterable[Person | BadRow | None], watch: Watch) -> Counts:
+    """Read, batch, store; the counts also after being told to stop.
+
+    At every None, whatever else the process has to do gets its turn.
+    """
     await lists.read(intake.tables, intake.list_name)
     door = _Door(intake, watch)
     try:
-        for number, row in enumerate(rows):
-            if number % ROWS_AT_A_TIME == 0:
-                await asyncio.sleep(0)
+        for row in rows:
             if not watch.may_go_on():
                 break
+            if row is None:
+                await asyncio.sleep(0)
+                continue
             door.receive(row)
             if door.is_crowded:
                 await door.let_in()

@@ -171,7 +171,7 @@ class Run:
         """The flow, and a word about it every second."""
         self._report = report
         report.write(BYTE_ORDER_MARK + csv_text([REPORT_COLUMNS]))
-        people = People(iter(source), {}, self._job.columns)
+        people = await asyncio.to_thread(People, iter(source), {}, self._job.columns)
         work = asyncio.create_task(bring_in(self._intake(), people, self))
         try:
             while not work.done():

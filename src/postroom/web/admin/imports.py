@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -64,7 +66,7 @@ async def upload(request: Request, visitor: Editor) -> Response:
     list_name = form.take("list", check_list_name)
     if list_name and await lists.find(tables, list_name) is None:
         form.mistakes["list"] = _("There is no such list.")
-    _check_file(form, desk, id_, received)
+    await _check_file(form, desk, id_, received)
     if not form.is_good:
         files_of(desk).remove(id_)
         return await _upload_page(request, visitor, form, 422)
@@ -94,7 +96,7 @@ async def live(request: Request, visitor: Viewer, id_: str) -> Response:
 async def columns_page(request: Request, visitor: Editor, id_: str) -> Response:
     job = await _read(request, id_)
     try:
-        seen = _beginning(desk_of(request), job)
+        seen = await asyncio.to_thread(_beginning, desk_of(request), job)
     except BadInput as error:
         return _details(request, visitor, job, Form(mistake=str(error)), 409)
     return _columns(request, visitor, job, seen, first_form(job, seen.beginning))
@@ -107,7 +109,7 @@ async def choose_columns(request: Request, visitor: Editor, id_: str) -> Respons
     job, etag = await imports.read(tables, id_)
     job = job.as_of(desk_of(request).clock.now())
     try:
-        seen = _beginning(desk_of(request), job)
+        seen = await asyncio.to_thread(_beginning, desk_of(request), job)
         wanted = chosen(job, seen.beginning, form)
         if wanted is None:
             return _columns(request, visitor, job, seen, form, 422)
@@ -222,7 +224,12 @@ def _beginning(desk: Desk, job: ImportJob) -> RowsShown:
     path = files_of(desk).of(job.id)
     if not job.is_finished and not path.exists():
         raise BadInput(_("The file is not here, but on {machine}.", machine=job.machine))
-    with opened(path, job.file_name) as source:
+    return _read_beginning(path, job.file_name)
+
+
+def _read_beginning(path: Path, name: str) -> RowsShown:
+    """Takes time and the disk: for a thread."""
+    with opened(path, name) as source:
         return RowsShown(beginning(iter(source), ROWS_READ), source.encoding)
 
 
@@ -250,7 +257,7 @@ async def _received(request: Request, id_: str, form: Form) -> Upload | None:
     return None
 
 
-def _check_file(form: Form, desk: Desk, id_: str, received: Upload) -> None:
+async def _check_file(form: Form, desk: Desk, id_: str, received: Upload) -> None:
     if received.files > 1:
         form.mistakes["file"] = _("Choose one file: each is an import of its own.")
         return
@@ -259,8 +266,7 @@ def _check_file(form: Form, desk: Desk, id_: str, received: Upload) -> None:
         return
     try:
         name = clean_file_name(received.file_name)
-        with opened(files_of(desk).of(id_), name) as source:
-            beginning(iter(source), ROWS_READ)
+        await asyncio.to_thread(_read_beginning, files_of(desk).of(id_), name)
     except BadInput as error:
         form.mistakes["file"] = str(error)
 
