@@ -8,6 +8,7 @@ import operator
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
+from operator import length_hint
 
 import pytest
 
@@ -188,7 +189,7 @@ async def test_a_rehearsal_counts_and_writes_nothing(storage: MemoryStorage) -> 
 
 
 async def test_told_to_stop_it_finishes_what_is_in_hand(storage: MemoryStorage) -> None:
-    people = filter(None, rows(*students(MANY)))
+    people = (row for row in rows(*students(MANY)) if row)
     counts = await bring_in(intake(storage), people, Watch(rows_max=120))
     assert counts == Counts(added=120)
     assert len(await everyone(storage)) == 120
@@ -204,7 +205,7 @@ async def test_others_have_their_turn_whatever_the_rows_are(
     async def beside() -> None:
         """Another task notes how much is left to read, as often as it gets its turn."""
         while read[-1:] != [0]:
-            read.append(lines.__length_hint__())
+            read.append(length_hint(lines))
             await asyncio.sleep(0)
 
     await asyncio.gather(beside(), bring_in(intake(storage), People(lines, {}), Watch()))
@@ -285,6 +286,6 @@ async def test_told_to_stop_in_a_crowd_it_does_not_go_through_all_of_it() -> Non
     tables = WatchedTables()
     await storage_with(tables)
     terms = Intake(tables, LIST, True, NOW, crowd=MANY)
-    people = filter(None, rows(*students(MANY)))
+    people = (row for row in rows(*students(MANY)) if row)
     counts = await bring_in(terms, people, Watch(rows_max=MANY + 2))
     assert counts == Counts(added=BATCH_PEOPLE * 3)
