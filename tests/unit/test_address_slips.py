@@ -14,7 +14,7 @@ from postroom.domain.csv_rows import BadRow
 
 def read(cell: str) -> Person | BadRow:
     quoted = '"' + cell.replace('"', '""') + '"'
-    [row] = filter(None, People(iter(io.StringIO(f"email\n{quoted}\n")), {}))
+    [row] = [row for row in People(iter(io.StringIO(f"email\n{quoted}\n")), {}) if row]
     return row
 
 
