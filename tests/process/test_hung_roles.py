@@ -18,8 +18,19 @@ LONG_S = "600"  # a lease that nobody waits for within this test
 SLOW_SINK = ("--chunking", "--delay", "20")
 
 
-def pid_of(house: House, role: str) -> int | None:
-    """Every role listens to its bell, which is named after it; ours of the same kind come last."""
+async def pid_of(house: House, role: str) -> int:
+    await until(lambda: _is_there(house, role), within_s=60)
+    pid = _find_pid(house, role)
+    assert pid
+    return pid
+
+
+async def _is_there(house: House, role: str) -> bool:
+    return _find_pid(house, role) is not None
+
+
+def _find_pid(house: House, role: str) -> int | None:
+    """Every role listens to its bell, which is named after it."""
     bells = house.folder / "data" / "bells"
     names = os.listdir(bells) if bells.is_dir() else []
     found = [name for name in names if name.startswith(f"{role}.")]
@@ -66,8 +77,7 @@ async def test_a_role_that_hangs_is_replaced_and_its_work_is_settled(
         house.overrides |= {"POSTROOM_LEASE_S": SILENCE_S, "POSTROOM_ITEMS_AHEAD": "2"}
         serve = await house.start("serve")
         ref = await sending(house, parts)
-        hung = pid_of(house, role)
-        assert hung
+        hung = await pid_of(house, role)
         os.kill(hung, signal.SIGSTOP)
         await settled(house, parts, ref)
         await until(lambda: _says(serve, "role_hangs", role), within_s=60)
@@ -85,10 +95,9 @@ async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Pat
         house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
         serve = await house.start("serve")
         ref = await sending(house, parts)
-        pids = [pid_of(house, role) for role in ("web", "scheduler", "sender")]
+        pids = [await pid_of(house, role) for role in ("web", "scheduler", "sender")]
         await serve.kill()
         for pid in pids:
-            assert pid
             os.kill(pid, signal.SIGKILL)
         await house.start("serve")
         await settled(house, parts, ref)
@@ -102,7 +111,5 @@ async def test_a_scheduler_that_dies_is_replaced_without_waiting_for_its_lease(
         house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
         await house.start("serve")
         ref = await sending(house, parts)
-        pid = pid_of(house, "scheduler")
-        assert pid
-        os.kill(pid, signal.SIGKILL)
+        os.kill(await pid_of(house, "scheduler"), signal.SIGKILL)
         await settled(house, parts, ref)

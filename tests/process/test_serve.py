@@ -66,7 +66,7 @@ async def test_the_link_to_the_first_account_follows_the_bound_address(
         house.overrides["POSTROOM_BIND"] = f"0.0.0.0:{unused_tcp_port}"
         serve = await house.start("serve")
         await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
-        printed = serve.log.read_text()
+        printed = serve.printed.read_text() + serve.log.read_text()
         found = re.search(r"make your account at http://([^/]*)(/admin/welcome/\S+)", printed)
         assert found
         assert found[1] == f"127.0.0.1:{unused_tcp_port}"
