@@ -141,5 +141,5 @@ async def act_on(town: Town, message: Message, etag: str) -> None:
         await report.report(tables, message, etag, now)
     else:
         assert message.due_at
-        entry = DueEntry(message.ref, message.due_at.timestamp(), now.timestamp())
+        entry = DueEntry(message.ref, message.due_at.timestamp())
         await archive.put_away(tables, message, etag, entry, now)

@@ -117,7 +117,7 @@ async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, nam
     assert await town.items(DEAD_LETTERS) == 0
 
 
-@pytest.mark.parametrize("missing", ["due_at", "put_at"])
+@pytest.mark.parametrize("missing", ["due_at", "ref"])
 async def test_a_due_entry_that_lost_a_value_is_put_again(town: Town, missing: str) -> None:
     await town.found_list()
     await town.join("ada")

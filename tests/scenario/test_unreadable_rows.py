@@ -291,7 +291,6 @@ async def test_an_entry_that_leads_nowhere_holds_up_none_of_many_messages(
         "v": 1,
         "ref": ref,
         "due_at": START.timestamp(),
-        "put_at": START.timestamp(),
     }
     day = START.strftime("%Y-%m-%d")
     await town.storage.tables.upsert("message", day, f"message{ref}", entry)

@@ -64,7 +64,7 @@ def due_by_the_wall_clock_alone(patch: pytest.MonkeyPatch) -> None:
 
     async def due_entries(tables: Tables, now: datetime) -> Any:
         async for entry in right(tables, now):
-            yield messages.DueEntry(entry.ref, entry.due_at, entry.put_at, False, entry.etag)
+            yield messages.DueEntry(entry.ref, entry.due_at, False, entry.etag)
 
     right = messages.due_entries
     patch.setattr(messages, "due_entries", due_entries)

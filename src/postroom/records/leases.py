@@ -64,8 +64,8 @@ async def hold(
     machine at once.
     """
     known = kept or await _read(tables, name)
-    is_another = known is not None and known.owner not in (owner, "")
-    if known and is_another and not is_dead(known.owner) and _is_kept(known, now, sightings):
+    is_ours = known is None or known.owner == owner or is_dead(known.owner)
+    if known and not is_ours and _is_kept(known, now, sightings):
         return None
     fence = 1 if known is None else known.fence + (known.owner != owner)
     lease = Lease(

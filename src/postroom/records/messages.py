@@ -181,7 +181,6 @@ class DueEntry(msgspec.Struct, frozen=True):
 
     ref: str
     due_at: float
-    put_at: float
     is_due: bool = False  # its time had come when this was written: no clock is asked again
     etag: str = ""
 
@@ -194,7 +193,7 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
     assert message.due_at is not None
     due_s, now_s = message.due_at.timestamp(), now.timestamp()
     is_due = message.status is not Status.PENDING or 0 <= now_s - due_s < AT_ONCE_S
-    entry = DueEntry(message.ref, due_s, now_s, is_due=is_due)
+    entry = DueEntry(message.ref, due_s, is_due)
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
