@@ -18,7 +18,7 @@ from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, Due, Leftovers
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
-from postroom.records.leases import Lease, Sightings
+from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
 
@@ -53,13 +53,13 @@ class Scheduler:
     _swept_at: float | None = None
     _tidied_at: float | None = None
     _renew_at: float = 0.0  # the lease
-    _sightings: Sightings = field(init=False)
+    _renewal_tracker: RenewalTracker = field(init=False)
     _leftovers: Leftovers = field(init=False)
     _is_full: bool = False  # somebody waits for room in the queue
     _queued_last: str = ""  # ref of the message that had room last
 
     def __post_init__(self) -> None:
-        self._sightings = Sightings(self.clock)
+        self._renewal_tracker = RenewalTracker(self.clock)
         self._leftovers = Leftovers(self.clock)
         if self.locks:
             self.locks.hold(self.owner)
@@ -123,7 +123,7 @@ class Scheduler:
             lease_s=self.lease_s,
             kept=self.lease,
             troubles=self.storage.troubles,
-            sightings=self._sightings,
+            renewals=self._renewal_tracker,
             is_dead=self.locks.is_dead if self.locks else lambda owner: False,
         )
         self._renew_at = now_s + self.lease_s / 3
@@ -174,7 +174,7 @@ class Scheduler:
             return await self._report(due, now)
         self._queued_last = message.ref
         step, _ = await fan_out.go_on(
-            self.storage, message, due.etag, now, room=room, sightings=self._sightings
+            self.storage, message, due.etag, now, room=room, renewals=self._renewal_tracker
         )
         return step != message
 
@@ -217,7 +217,7 @@ class Scheduler:
         if _is_time(self._swept_at, now_s, self.sweep_every_s * later):
             self._swept_at = now_s
             put = sweep.put_forgotten_items
-            await self._try_to_sweep("items", lambda: put(self.storage, now, self._sightings))
+            await self._try_to_sweep("items", lambda: put(self.storage, now, self._renewal_tracker))
         if _is_time(self._tidied_at, now_s, self.tidy_every_s * later):
             self._tidied_at = now_s
             await self._tidy(now)

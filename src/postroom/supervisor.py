@@ -1,9 +1,9 @@
 """`serve`: all roles on one machine, each a process of its own, replaced when it dies or hangs.
 
-A child that gives no sign of life (heartbeat.py) for as long as a lease is killed: then its locks
-are free, and the others settle what it had in hand. The number of senders follows the length of
-the queue between a minimum and a maximum. On SIGTERM every child is asked to stop and waited for;
-a second signal, or too long a wait, kills.
+A child that sends no heartbeat (heartbeat.py) for the length of a lease is killed. That frees its
+locks, so that the others can settle the work it had in hand. The number of senders follows the
+length of the queue between a minimum and a maximum. On SIGTERM every child is asked to stop and
+waited for; a second signal, or too long a wait, kills.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Child:
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     async def _run_once(self) -> int:
-        """Its exit code. Over the socket at its stdin we know of each other that we live."""
+        """Its exit code. The socket on its stdin shows each side that the other is alive."""
         ours, theirs = socket.socketpair()
         with ours:
             try:

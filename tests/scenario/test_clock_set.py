@@ -128,8 +128,8 @@ async def test_a_second_click_finishes_what_a_crash_left_undone(
             await town.fan_out()
         return found
 
-    right = subscribers._at_the_end_of_the_log
-    monkeypatch.setattr(subscribers, "_at_the_end_of_the_log", end_of_log)
+    right = subscribers._end_of_log
+    monkeypatch.setattr(subscribers, "_end_of_log", end_of_log)
     guid, behind = (await town.subscriber("bob")).guid, town.clock.now() - timedelta(hours=3)
     for _click in range(2):
         with contextlib.suppress(RuntimeError):

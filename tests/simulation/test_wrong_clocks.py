@@ -42,18 +42,18 @@ def departures_stamped_by_any_clock(patch: pytest.MonkeyPatch) -> None:
     async def at_the_end(tables: Tables, list_name: str, now: datetime) -> datetime:
         return now
 
-    patch.setattr(subscribers, "_at_the_end_of_the_log", at_the_end)
+    patch.setattr(subscribers, "_end_of_log", at_the_end)
 
 
 def no_mark_where_a_message_begins(patch: pytest.MonkeyPatch) -> None:
     async def mark(tables: Tables, list_name: str, now: datetime) -> None:
         return
 
-    patch.setattr(subscribers, "mark_departures", mark)
+    patch.setattr(subscribers, "mark_message_start", mark)
 
 
 def leases_by_the_wall_clock_alone(patch: pytest.MonkeyPatch) -> None:
-    def is_kept(lease: leases.Lease, now: datetime, sightings: object) -> bool:
+    def is_kept(lease: leases.Lease, now: datetime, renewals: object) -> bool:
         return now < lease.expires_at
 
     patch.setattr(leases, "_is_kept", is_kept)

@@ -35,7 +35,7 @@ from postroom.domain.delivery import (
 from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.records.leases import Sightings
+from postroom.records.leases import RenewalTracker
 from postroom.records.subscribers import Recipient
 from postroom.storage.port import MAIL_QUEUE, Storage
 
@@ -49,7 +49,7 @@ async def go_on(
     now: datetime,
     *,
     room: int = PAGE_BATCHES,
-    sightings: Sightings | None = None,
+    renewals: RenewalTracker | None = None,
 ) -> tuple[Message, str]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
@@ -58,7 +58,7 @@ async def go_on(
     person or another scheduler changed the message: look again.
     """
     if message.walked < message.batches:
-        step = await _walk_group(storage, message, now, sightings)
+        step = await _walk_group(storage, message, now, renewals)
     elif not message.fanned_out:
         step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
     else:
@@ -130,14 +130,14 @@ async def _write_batches(
 
 
 async def _walk_group(
-    storage: Storage, message: Message, now: datetime, sightings: Sightings | None
+    storage: Storage, message: Message, now: datetime, renewals: RenewalTracker | None
 ) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
     group = message.walked // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
     if any(_is_due_for(message, ledger) for ledger, _ in known):
-        await _have_settled(storage, message, known, now, sightings)
+        await _have_settled(storage, message, known, now, renewals)
         return message  # wait: a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
@@ -221,7 +221,7 @@ async def _have_settled(
     message: Message,
     known: Sequence[tuple[Ledger, str]],
     now: datetime,
-    sightings: Sightings | None,
+    renewals: RenewalTracker | None,
 ) -> None:
     """A batch whose sender died may have lost its item to a pause: put one if none waits.
 
@@ -231,7 +231,7 @@ async def _have_settled(
         return
     for ledger, _ in known:
         owner = ledger.owner
-        if owner and not await leases.is_alive(storage.tables, owner, now, sightings):
+        if owner and not await leases.is_alive(storage.tables, owner, now, renewals):
             await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
 
 

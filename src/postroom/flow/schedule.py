@@ -91,7 +91,7 @@ async def start(
     Before that, the list's log of departures says when it began (records/departures.py). Dying in
     between, both are done again.
     """
-    await subscribers.mark_departures(tables, message.list_name, now)
+    await subscribers.mark_message_start(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
         message, status=Status.QUEUING, queuing_at=now, expected=expected, is_test=is_test

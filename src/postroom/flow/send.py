@@ -56,7 +56,7 @@ from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import ListsWatched
 from postroom.records.in_hand import InHand, Lost
-from postroom.records.leases import Right, Sightings
+from postroom.records.leases import RenewalTracker, Right
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
 from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
@@ -137,10 +137,10 @@ class Sender:
     turns: Turns | None = None  # None: no limit counts here
     _departures: ListsWatched = field(default_factory=ListsWatched)
     _takes: Iterator[int] = field(default_factory=itertools.count)
-    _sightings: Sightings = field(init=False)
+    _renewal_tracker: RenewalTracker = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_sightings", Sightings(self.clock))
+        object.__setattr__(self, "_renewal_tracker", RenewalTracker(self.clock))
 
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
         """All the steps of one work item."""
@@ -248,7 +248,9 @@ class Sender:
         return True
 
     async def _is_alive(self, owner: str) -> bool:
-        return await leases.is_alive(self.storage.tables, owner, self.clock.now(), self._sightings)
+        return await leases.is_alive(
+            self.storage.tables, owner, self.clock.now(), self._renewal_tracker
+        )
 
     async def _settle(self, batch: InHand, memory: Recollection | None) -> None:
         """Decide on everything a dead sender had announced."""

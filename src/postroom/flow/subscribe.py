@@ -232,7 +232,7 @@ async def leave(
 async def _is_gone(tables: Tables, linked: subscribers.Linked, now: datetime) -> Left:
     """Finish what a first try may have left undone, if that was lately."""
     if linked.gone and abs(now - linked.gone.since) < FINISHED_WITHIN:
-        await subscribers.overtake(tables, linked.gone, linked.gone.since)
+        await subscribers.repeat_departure(tables, linked.gone, linked.gone.since)
     return Left.ALREADY if linked.is_known else Left.UNKNOWN
 
 

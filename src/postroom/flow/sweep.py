@@ -31,7 +31,7 @@ from postroom.records import (
     sign_ups,
     subscribers,
 )
-from postroom.records.leases import Sightings
+from postroom.records.leases import RenewalTracker
 from postroom.records.rows import Unreadable
 from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
 
@@ -44,7 +44,7 @@ _IN_TIME = Trace(source="not confirmed in time")
 
 
 async def put_forgotten_items(
-    storage: Storage, now: datetime, sightings: Sightings | None = None
+    storage: Storage, now: datetime, renewals: RenewalTracker | None = None
 ) -> int:
     """Put an item for every open batch that has been due but untouched for long; how many.
 
@@ -57,7 +57,7 @@ async def put_forgotten_items(
         await _put_due_again(storage.tables, message, now)
         if is_idle and message.status in GOING_OUT | {Status.CANCELLED}:
             for group in batches.groups(message.batches):
-                put += await _put_items_of(storage, message, group, now, sightings)
+                put += await _put_items_of(storage, message, group, now, renewals)
     if put:
         log.warning("forgotten_items_put", items=put)
     return put
@@ -71,13 +71,13 @@ async def _put_due_again(tables: Tables, message: Message, now: datetime) -> Non
 
 
 async def _put_items_of(
-    storage: Storage, message: Message, group: int, now: datetime, sightings: Sightings | None
+    storage: Storage, message: Message, group: int, now: datetime, renewals: RenewalTracker | None
 ) -> int:
     items: list[str] = []
     async for ledger, etag in batches.readable_ledgers(storage.tables, message.ref, group):
         if not _is_forgotten(ledger, now):
             continue
-        if await _may_put(storage.tables, ledger, etag, now, sightings):
+        if await _may_put(storage.tables, ledger, etag, now, renewals):
             date = messages.date_of(message)
             item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
             items.append(item.body())
@@ -95,14 +95,14 @@ def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
 
 
 async def _may_put(
-    tables: Tables, ledger: Ledger, etag: str, now: datetime, sightings: Sightings | None
+    tables: Tables, ledger: Ledger, etag: str, now: datetime, renewals: RenewalTracker | None
 ) -> bool:
     """Note it, so that it is not done again at every sweep; False if somebody is at it.
 
     A batch that a sender owns is left as it is: whoever settles it must find it so.
     """
     if ledger.owner:
-        return not await leases.is_alive(tables, ledger.owner, now, sightings)
+        return not await leases.is_alive(tables, ledger.owner, now, renewals)
     touched = msgspec.structs.replace(ledger, touched_at=now.timestamp())
     with contextlib.suppress(Conflict):
         await batches.replace_ledger(tables, touched, etag)

@@ -9,10 +9,10 @@ from postroom.domain.mailing_list import MailingList
 from postroom.records import subscribers
 from postroom.storage.port import Tables
 
-# Departures are a log (subscribers.py): no row is stamped much earlier than those before it, nor
-# than the beginning of a message. So the first look goes back a little before the message, and
-# every later one from the newest stamp seen, or from now if that stamp is ahead of us. GUIDs make
-# a second look harmless.
+# Departures are a log (subscribers.py): no row has a much earlier time than the rows before it or
+# the start of a message. So the first look goes back to shortly before the message, and later ones
+# to shortly before the newest row seen, or before now if that row is ahead of us. Reading somebody
+# twice is harmless: GUIDs tell memberships apart.
 FIRST_SKEW = timedelta(hours=1)
 SKEW = subscribers.LOG_SKEW
 LISTS_WATCHED_MAX = 100  # kept in memory; of a list that falls out they are read again

@@ -3,9 +3,9 @@
 Built on tables alone, so they are the same on every engine. A holder that stalls past its expiry
 may wake up and write: the fence, and the etags of whatever it writes, keep that harmless.
 
-Expiry is a wall-clock time, and clocks differ and are set. So nobody relies on it alone: a holder
-counts its own lease by the monotonic clock (Right), and whoever sees a lease that nobody has
-renewed for as long as it was to last takes its holder for dead, whatever its time says (Sightings).
+The expiry is wall-clock time, and clocks drift and get set. So nobody relies on it alone: a holder
+times its own lease with the monotonic clock (Right), and a lease that was not renewed for its whole
+duration counts as expired, whatever its expiry says (RenewalTracker).
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ async def hold(
     kept: Lease | None = None,
     troubles: Troubles = NO_TROUBLES,
     mail_trouble: Trouble | None = None,
-    sightings: Sightings | None = None,
+    renewals: RenewalTracker | None = None,
     is_dead: Callable[[str], bool] = lambda owner: False,
 ) -> Lease | None:
     """Take the right or keep it; None while another owner has it, or when the race was lost.
 
-    `kept` is what the last call gave: then the row need not be read again. `sightings` tell a
-    holder that has died from one whose clock is ahead of ours; `is_dead` knows the dead of this
-    machine at once.
+    `kept` is what the last call gave: then the row need not be read again. `renewals` tells a
+    dead holder from one whose clock is ahead of ours; `is_dead` knows at once about processes of
+    this machine.
     """
     known = kept or await _read(tables, name)
     is_ours = known is None or known.owner == owner or is_dead(known.owner)
-    if known and not is_ours and _is_kept(known, now, sightings):
+    if known and not is_ours and _is_kept(known, now, renewals):
         return None
     fence = 1 if known is None else known.fence + (known.owner != owner)
     lease = Lease(
@@ -110,18 +110,18 @@ def sender_lease(owner: str) -> str:
 
 
 async def is_alive(
-    tables: Tables, sender: str, now: datetime, sightings: Sightings | None = None
+    tables: Tables, sender: str, now: datetime, renewals: RenewalTracker | None = None
 ) -> bool:
     """As far as anybody can tell from another machine."""
     lease = await _read(tables, sender_lease(sender))
-    return lease is not None and _is_kept(lease, now, sightings)
+    return lease is not None and _is_kept(lease, now, renewals)
 
 
-def _is_kept(lease: Lease, now: datetime, sightings: Sightings | None) -> bool:
-    """Not expired by our clock, and renewed while we looked."""
-    if sightings is None:
+def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bool:
+    """Not expired by our clock, and renewed in time as far as we have seen."""
+    if renewals is None:
         return lease.is_held(now)
-    return now < lease.expires_at and sightings.is_alive(lease)
+    return now < lease.expires_at and renewals.is_alive(lease)
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
@@ -164,8 +164,8 @@ async def give_up(tables: Tables, lease: Lease) -> None:
         await _write(tables, ended, known)
 
 
-class Sightings:
-    """When the leases of others were last seen to change, by our own monotonic clock."""
+class RenewalTracker:
+    """Tracks when each lease was last renewed, by our own monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -196,7 +196,7 @@ class Right:
         self._until_s: float | None = None
 
     def renewed(self, asked_s: float, lasts_s: float) -> None:
-        """From the moment at which the renewal was asked for, by the monotonic clock."""
+        """Count from when the renewal was requested, by the monotonic clock."""
         self._until_s = asked_s + lasts_s
 
     def holds(self) -> bool:

@@ -6,9 +6,9 @@ guid:<guid>                  pointer to the address key, written with the subscr
 left:<time>:<address key>    who left when: a sender learns by one range query whom to skip
 left:<time>:                 a message to the list began
 
-The `left:` rows are a log: whoever adds to it takes care that no row is stamped much earlier than
-one that was there before, however wrong the clock of its machine is. So a sender that has read the
-log up to some row need only look from a little before it.
+The `left:` rows are a log. Its writers make sure that no row has a much earlier time than the rows
+already there, however wrong their machine's clock is. So a sender that has read the log up to some
+row only has to look again from shortly before it.
 
 Whoever changes somebody's standing does it here: the same batch carries the change of the counts
 (counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
@@ -184,7 +184,7 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
     """
     before, after, now = move.before, move.after, move.removed.at
     gone, there = _gone(before, Gone.REMOVED, now, moved_to=after.key), move.replaced
-    left_at = await _at_the_end_of_the_log(tables, before.list_name, move.left_at)
+    left_at = await _end_of_log(tables, before.list_name, move.left_at)
     key, properties = _EMAIL + after.key, to_properties(after)
     etags = await tables.batch(
         TABLE,
@@ -198,7 +198,7 @@ async def move(tables: Tables, move: Move, etag: str) -> str:
             *_beside(there[0] if there else None, after, move.added),
         ],
     )
-    await overtake(tables, before, left_at)
+    await repeat_departure(tables, before, left_at)
     return etags[0]
 
 
@@ -214,7 +214,7 @@ async def leave(
     """Mark and departure in one write; `left_at` is now, if the consent is of earlier."""
     now = consent.at
     gone = _gone(subscriber, why, now)
-    left_at = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at or now)
+    left_at = await _end_of_log(tables, subscriber.list_name, left_at or now)
     await tables.batch(
         TABLE,
         subscriber.list_name,
@@ -224,7 +224,7 @@ async def leave(
             *_beside(subscriber, gone, consent),
         ],
     )
-    await overtake(tables, subscriber, left_at)
+    await repeat_departure(tables, subscriber, left_at)
 
 
 async def expire(
@@ -249,13 +249,13 @@ async def expire(
     )
 
 
-async def mark_departures(tables: Tables, list_name: str, now: datetime) -> None:
-    """A message begins: whoever leaves from here on is in the log behind this mark."""
+async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> None:
+    """Mark where a message starts: every later departure comes after this row."""
     await tables.upsert(TABLE, list_name, f"{_LEFT}{stamp(now)}:", {"v": FORMAT, "guid": ""})
 
 
-async def _at_the_end_of_the_log(tables: Tables, list_name: str, now: datetime) -> datetime:
-    """Now, or the time of the newest row, if the clock of this machine is behind that."""
+async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime:
+    """The time for a new row: now, or that of the newest row if this machine's clock is behind."""
     keys = Within(list_name, _LEFT + stamp(now), _LEFT + _END)
     newest = now
     async for row in all_rows(tables, TABLE, keys):
@@ -263,14 +263,14 @@ async def _at_the_end_of_the_log(tables: Tables, list_name: str, now: datetime) 
     return newest
 
 
-async def overtake(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
-    """Note a departure once more if newer rows came in while it was being written.
+async def repeat_departure(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
+    """Log a departure again if newer rows arrived while it was being written.
 
-    A sender that has read those would not look back as far as the first note. Whoever died before
-    this came to an end has told nobody that it was done; a second try does it again.
+    A sender that has read those would not look back as far as the first row. If we die before this
+    is done, nobody was told that it succeeded, and trying again repeats it.
     """
     for _try in range(_LOG_TRIES_MAX):
-        newest = await _at_the_end_of_the_log(tables, subscriber.list_name, left_at)
+        newest = await _end_of_log(tables, subscriber.list_name, left_at)
         if newest <= left_at + LOG_SKEW / 2:
             return
         left_at = newest
