@@ -15,7 +15,7 @@ from postroom.flow import test_mail
 from postroom.flow.confirm import SLICE_MAX, Confirmer
 from postroom.flow.send import Sender
 from postroom.records.leases import Right
-from postroom.records.single_mails import CLAIM_S, extended, together
+from postroom.records.single_mail_items import CLAIM_S, extended, together
 from postroom.records.turns import Turns
 from postroom.storage.port import CLAIM_ITEMS_MAX, SUBSCRIBE_QUEUE, Claim
 from postroom.transport.port import Lane, Permit

@@ -13,10 +13,10 @@ from pydantic import SecretStr
 
 from postroom.clock import Clock
 from postroom.settings import BadSettings, Settings
-from postroom.storage.azure_account import Account, check_prefix, parse_account
+from postroom.storage.azure.account import Account, check_prefix, parse_account
 from postroom.storage.port import Storage, Unavailable
-from postroom.storage.sqlite import SqliteStorage
-from postroom.storage.sqlite_file import connect
+from postroom.storage.sqlite.file import connect
+from postroom.storage.sqlite.storage import SqliteStorage
 
 AZURE = "azure:"
 WORK_S = 60.0  # how long a call may take when nobody waits: a throttled minute is sat out
@@ -51,7 +51,7 @@ async def _open_storage(
     if account is None:
         return await SqliteStorage.open(_sqlite_path(settings), clock, create=create)
     try:  # imported only here: an extra, and slow to load
-        from postroom.storage.azure import AzureStorage
+        from postroom.storage.azure.storage import AzureStorage
     except ImportError as error:
         raise BadSettings(
             ["POSTROOM_STORAGE: Azure needs an extra; install “postroom[azure]”."]

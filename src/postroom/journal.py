@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from postroom import clock
-from postroom.domain.delivery import Recollection, StillAlive
+from postroom.domain.delivery import JournalEvidence, SenderStillAlive
 from postroom.domain.outcome import Outcome
 from postroom.process_locks import is_unlocked
 
@@ -152,7 +152,7 @@ class FileJournals:
             os.close(self._lock)
             self._lock = None
 
-    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+    def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
         """Two lanes may have begun a page for the same batch; one of them was sending."""
         if not (self._folder / owner).is_dir():
             return None
@@ -160,11 +160,11 @@ class FileJournals:
         if is_dead is None:
             return None
         if not is_dead:
-            return StillAlive()
+            return SenderStillAlive()
         pages = [page for page in self._read(owner) if page.tells_of(ref, batch)]
         if not pages:
-            return Recollection()  # no page for this batch: everything announced is in doubt
-        return Recollection(
+            return JournalEvidence()  # no page for this batch: everything announced is in doubt
+        return JournalEvidence(
             frozenset().union(*(page.handed for page in pages)),
             {at: outcome for page in pages for at, outcome in page.answered.items()},
             whole=all(page.is_whole and page.boot == self._boot != "" for page in pages)

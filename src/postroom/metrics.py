@@ -18,7 +18,7 @@ log = structlog.get_logger("metrics")
 Counts = Callable[[], Mapping[str, int]]  # since the start, by kind
 
 
-class Counted:
+class RoleCollector:
     """Read when somebody asks, so that counting costs nothing more."""
 
     def __init__(
@@ -69,7 +69,7 @@ def shown(
     health: MailHealth | None = None,
 ) -> Iterator[None]:
     """Metrics at `bind` while a role runs, unless that is empty; and the sum in the log."""
-    counted = Counted(role, calls, commits, troubles, health)
+    counted = RoleCollector(role, calls, commits, troubles, health)
     server = _serve(bind, counted) if bind else None
     try:
         yield
@@ -80,7 +80,7 @@ def shown(
         log.info("storage_calls", role=role, **calls())
 
 
-def _serve(bind: str, counted: Counted) -> WSGIServer | None:
+def _serve(bind: str, counted: RoleCollector) -> WSGIServer | None:
     """A port that is taken must not keep mails from going out."""
     registry = CollectorRegistry()
     registry.register(counted)

@@ -15,14 +15,14 @@ import msgspec
 import structlog
 
 from postroom import heartbeat, metrics, wiring, worker
-from postroom.bell import SCHEDULER_BELL, SENDER_BELL, WEB_BELL, Bell
 from postroom.domain.errors import WrongState
 from postroom.domain.trouble import Trouble
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
 from postroom.settings import Settings, networks
+from postroom.wakeup import SCHEDULER, SENDER, WEB, WakeUpListener
 from postroom.wiring import Parts
-from postroom.worker import Stop
+from postroom.worker import StopRequest
 
 log = structlog.get_logger("roles")
 COLLECT_AFTER = 50_000  # objects: rows and mails leave no cycles; looking took a sixth of fan-out
@@ -45,32 +45,32 @@ def run(role: Coroutine[Any, Any, None]) -> None:
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
     _step_back()
     async with _parts("scheduler", settings) as parts:
-        bell = parts.bells.listen(SCHEDULER_BELL)
-        scheduler, stop = wiring.scheduler(parts), _stop(bell, supervised)
+        wakeup = parts.wakeups.listen(SCHEDULER)
+        scheduler, stop = wiring.scheduler(parts), _stop(wakeup, supervised)
 
         async def step() -> bool:
             is_busy = await scheduler.step()
             if is_busy:
-                parts.bells.ring(SENDER_BELL)
+                parts.wakeups.ring(SENDER)
             return is_busy
 
         _begin_work()
         try:
             rest_s = functools.partial(scheduler.rest_s, parts.pace.schedule_s)
-            await worker.run(step, rest_s, bell, stop, parts.clock)
+            await worker.run(step, rest_s, wakeup, stop, parts.clock)
         finally:
             await scheduler.stop()
-            bell.close()
+            wakeup.close()
 
 
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
     _step_back()
     async with (
         _parts("sender", settings) as parts,
-        _sending(parts, supervised) as (sender, bell, stop),
+        _sending(parts, supervised) as (sender, wakeup, stop),
     ):
         _begin_work()
-        await worker.run(sender.step, sender.rest_s, bell, stop, parts.clock)
+        await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
@@ -79,29 +79,29 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
 
     with wiring.listening(settings) as listener:
         async with _parts("web", settings, storage_s=wiring.PAGE_S) as parts:
-            bell = parts.bells.listen(WEB_BELL)
+            wakeup = parts.wakeups.listen(WEB)
             server = WebServer(
                 await wiring.web(parts),
                 settings.stop_grace_s,
                 settings.stop_notice_s,
                 trusted_proxies=networks(settings.trusted_proxies),
             )
-            stop = _stop(bell, supervised)
+            stop = _stop(wakeup, supervised)
             stop.then(server.stop)
             _begin_work()
             try:
                 await server.run(listener)
             finally:
-                bell.close()
+                wakeup.close()
 
 
 async def drain(settings: Settings) -> None:
     """Scheduler and sender in one process until nothing is due."""
-    async with wiring.parts(settings) as parts, _sending(parts, False) as (sender, bell, stop):
+    async with wiring.parts(settings) as parts, _sending(parts, False) as (sender, wakeup, stop):
         scheduler, is_due = wiring.scheduler(parts), True
         try:
             while is_due and not stop.is_asked:
-                is_due = await _is_anything_due(scheduler, sender, bell)
+                is_due = await _is_anything_due(scheduler, sender, wakeup)
         finally:
             await scheduler.stop()
 
@@ -141,21 +141,23 @@ async def _parts(
 
 
 @contextlib.asynccontextmanager
-async def _sending(parts: Parts, supervised: bool) -> AsyncIterator[tuple[SenderRole, Bell, Stop]]:
+async def _sending(
+    parts: Parts, supervised: bool
+) -> AsyncIterator[tuple[SenderRole, WakeUpListener, StopRequest]]:
     """A sender opened, told of signals, and closed with its work in hand finished."""
-    bell = parts.bells.listen(SENDER_BELL)
-    sender, stop = await wiring.sender(parts, bell), _stop(bell, supervised)
+    wakeup = parts.wakeups.listen(SENDER)
+    sender, stop = await wiring.sender(parts, wakeup), _stop(wakeup, supervised)
     stop.then(sender.stop_handing_over)
     await sender.open()
     try:
-        yield sender, bell, stop
+        yield sender, wakeup, stop
     finally:
         await sender.close(parts.settings.stop_grace_s)
-        bell.close()
+        wakeup.close()
 
 
-def _stop(bell: Bell, supervised: bool) -> Stop:
-    stop = Stop(bell)
+def _stop(wakeup: WakeUpListener, supervised: bool) -> StopRequest:
+    stop = StopRequest(wakeup)
     worker.stop_on_signals(stop)
     if supervised:
         worker.stop_when_orphaned(stop)
@@ -163,7 +165,9 @@ def _stop(bell: Bell, supervised: bool) -> Stop:
     return stop
 
 
-async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell) -> bool:
+async def _is_anything_due(
+    scheduler: Scheduler, sender: SenderRole, wakeup: WakeUpListener
+) -> bool:
     """Do a step of each; whether something is still going on."""
     is_busy = await scheduler.step()
     is_busy |= await sender.step()
@@ -174,7 +178,7 @@ async def _is_anything_due(scheduler: Scheduler, sender: SenderRole, bell: Bell)
         raise WrongState(_gave_up(sender.health.trouble))
     if sender.is_idle and sender.has_recovered:
         return await scheduler.step_and_report()
-    await bell.wait(pause_s)
+    await wakeup.wait(pause_s)
     return True
 
 

@@ -15,7 +15,7 @@ import structlog
 from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
-from postroom.flow.schedule import Agenda, Due, Leftovers
+from postroom.flow.schedule import Agenda, DueMessage, Leftovers
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
@@ -147,7 +147,7 @@ class Scheduler:
             log.exception("message_stuck", ref=entry.ref)
             return False
 
-    async def _advance(self, due: Due) -> bool:
+    async def _advance(self, due: DueMessage) -> bool:
         """The next step of one message; whether it wants another one at once."""
         message, tables, now = due.message, self.storage.tables, self.clock.now()
         if message.status is Status.PENDING:
@@ -165,7 +165,7 @@ class Scheduler:
             log.info("message_archived", ref=message.ref, audience=message.audience)
         return False
 
-    async def _fan_out(self, due: Due, now: datetime) -> bool:
+    async def _fan_out(self, due: DueMessage, now: datetime) -> bool:
         """A page more if senders will need it soon: so no message waits behind all of another."""
         message = due.message
         room = await self._room() if message.batches else FIRST_BATCHES
@@ -196,7 +196,7 @@ class Scheduler:
         waiting = len(await self.storage.queues.peek(MAIL_QUEUE, limit=self.items_ahead))
         return self.items_ahead - waiting if waiting else fan_out.PAGE_BATCHES
 
-    async def _report(self, due: Due, now: datetime) -> bool:
+    async def _report(self, due: DueMessage, now: datetime) -> bool:
         ref = due.message.ref
         if self.clock.monotonic() < self._reported.get(ref, 0.0):
             return False
@@ -226,7 +226,7 @@ class Scheduler:
         """What can wait: no message depends on it."""
         storage, keep_days = self.storage, self.keep_archive_days
         tables, wait_days = storage.tables, self.unconfirmed_days
-        strokes: dict[str, Callable[[], Awaitable[object]]] = {
+        chores: dict[str, Callable[[], Awaitable[object]]] = {
             "archive": lambda: sweep.expire_archive(storage, now, keep_days=keep_days),
             "lists": lambda: sweep.finish_deletions(tables),
             "sign-ups": lambda: sweep.expire_sign_ups(tables, now, keep_days=wait_days),
@@ -237,17 +237,17 @@ class Scheduler:
             "throttles": lambda: throttles.forget_expired(tables, now),
             "test mails": lambda: trials.forget_old(tables, now),
         }
-        for name, stroke in strokes.items():
-            await self._try_to_sweep(name, stroke)
+        for name, chore in chores.items():
+            await self._try_to_sweep(name, chore)
 
-    async def _try_to_sweep(self, name: str, stroke: Callable[[], Awaitable[object]]) -> None:
+    async def _try_to_sweep(self, name: str, chore: Callable[[], Awaitable[object]]) -> None:
         """One stroke that cannot be done must not hold up the others."""
         try:
-            await stroke()
+            await chore()
         except StorageError:
             raise
         except Exception:
-            log.exception("not_swept", stroke=name)
+            log.exception("not_swept", chore=name)
 
 
 def _is_time(last_s: float | None, now_s: float, every_s: float) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 
 import structlog
 
-from postroom.bell import Bell
 from postroom.clock import Clock
 from postroom.confirmations import ConfirmationLane
 from postroom.domain.breaker import Breaker, MailHealth
@@ -35,6 +34,7 @@ from postroom.storage.port import (
     StorageError,
 )
 from postroom.transport.port import Lane, Transport
+from postroom.wakeup import WakeUpListener
 
 log = structlog.get_logger("sender")
 CONFIRM_EVERY_S = 1.0
@@ -59,7 +59,7 @@ class SenderRole:
     sender: Sender
     transport: Transport
     journals: FileJournals
-    bell: Bell
+    wakeup: WakeUpListener
     lanes: int = 4
     lease_s: float = 30.0
     claim_s: float = 60.0
@@ -317,7 +317,7 @@ class SenderRole:
             if self.turns:
                 self.turns.end(slot.lane, ())  # also where it never came to sending
             self._free.append(slot)
-        self.bell.ring()
+        self.wakeup.ring()
 
     async def _is_done(self, work: Coroutine[Any, Any, None]) -> bool:
         """False if the process has to end."""
@@ -348,7 +348,7 @@ class SenderRole:
             self._confirmations.rest()
             self._is_confirming = False
             self._batches_first = self._is_short_of_lanes()
-        self.bell.ring()
+        self.wakeup.ring()
 
     async def _mail_confirmations(self, claims: list[Claim]) -> None:
         while claims:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom import heartbeat, wiring
-from postroom.bell import SENDER_BELL, Bell
 from postroom.settings import PREFIX, Settings
 from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE, Queues, StorageError
+from postroom.wakeup import SENDER, WakeUpListener
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
@@ -172,7 +172,7 @@ class Supervisor:
         self._senders: list[Child] = []
         self._leaving: list[Child] = []
         self._stop = asyncio.Event()
-        self._bell: Bell | None = None
+        self._wakeup: WakeUpListener | None = None
         self._signals = 0
 
     def _child(self, role: str, number: int) -> Child:
@@ -189,20 +189,20 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         async with wiring.parts(self._settings) as parts:
-            self._bell = parts.bells.listen(SENDER_BELL)
+            self._wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:
                 child.start()
             watching = asyncio.create_task(self._watch_children())
             beating = heartbeat.start(supervised=False)
             try:
                 while not self._stop.is_set():
-                    await self._look(parts, self._bell)
+                    await self._look(parts, self._wakeup)
             finally:
                 watching.cancel()
                 await self._stop_all()
                 if beating:
                     beating.cancel()
-                self._bell.close()
+                self._wakeup.close()
 
     async def _watch_children(self) -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +213,7 @@ class Supervisor:
             for child in self._children():
                 child.kill_if_hung(stalled_s)
 
-    async def _look(self, parts: wiring.Parts, bell: Bell) -> None:
+    async def _look(self, parts: wiring.Parts, wakeup: WakeUpListener) -> None:
         """Every second while there is work; else when somebody rings for senders."""
         items = 0
         try:
@@ -224,7 +224,7 @@ class Supervisor:
             log.warning("storage_failed", error=type(error).__name__)
         await _wait(self._stop, LOOK_S)
         if not items and not self._stop.is_set():
-            await bell.wait(max(0.0, parts.pace.poll_s - LOOK_S))
+            await wakeup.wait(max(0.0, parts.pace.poll_s - LOOK_S))
 
     async def _items_unless_stopped(self, parts: wiring.Parts) -> int:
         """A storage that is silent for a minute must not hold up the stop."""
@@ -254,8 +254,8 @@ class Supervisor:
     def _on_signal(self) -> None:
         self._signals += 1
         self._stop.set()
-        if self._bell:
-            self._bell.ring()
+        if self._wakeup:
+            self._wakeup.ring()
         if self._signals > 1:
             for child in self._children():
                 child.kill()

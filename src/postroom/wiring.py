@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.bell import Bell, Bells
 from postroom.clock import Clock, WallClock
 from postroom.domain.breaker import MailHealth
 from postroom.domain.errors import PostroomError
@@ -41,12 +40,13 @@ from postroom.sender import SenderRole
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
-from postroom.transport import smtp_session
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
-from postroom.transport.smtp import (
+from postroom.transport.smtp import session
+from postroom.transport.smtp.config import SUBMISSIONS_PORT
+from postroom.transport.smtp.transport import (
     SmtpConfig,
     SmtpConnection,
     SmtpTransport,
@@ -54,7 +54,7 @@ from postroom.transport.smtp import (
     Tls,
     parse_smtp_url,
 )
-from postroom.transport.smtp_config import SUBMISSIONS_PORT
+from postroom.wakeup import WakeUpListener, WakeUps
 
 __all__ = ["WORK_S", "describe_storage", "elsewhere", "opened_storage"]  # of engines.py
 
@@ -109,7 +109,7 @@ class Parts:
     settings: Settings
     clock: Clock
     storage: CountingStorage
-    bells: Bells
+    wakeups: WakeUps
     pace: Pace
     health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
 
@@ -151,9 +151,9 @@ async def parts(
     async with opened_storage(settings, clock, storage_s=storage_s, create=create) as storage:
         if why := await migrations.why_closed(storage.tables):
             raise Unavailable(why)
-        bells = Bells(settings.data / "bells")
+        wakeups = WakeUps(settings.data / "bells")
         counted, health = CountingStorage(storage), MailHealth(mail_server(settings))
-        yield Parts(settings, clock, counted, bells, pace(settings), health)
+        yield Parts(settings, clock, counted, wakeups, pace(settings), health)
 
 
 def pace(settings: Settings) -> Pace:
@@ -207,14 +207,14 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
 async def web(parts: Parts) -> ASGIApp:
     """Imported only here: most commands do without the web, and start twice as fast."""
     from postroom.web.app import create_app
-    from postroom.web.desk import Desk
+    from postroom.web.context import WebContext
 
     settings = parts.settings
     site = Site(settings.url, await installation_secret(parts.storage.tables))
-    desk = Desk(
+    context = WebContext(
         parts.storage,
         parts.clock,
-        parts.bells,
+        parts.wakeups,
         site,
         trusted_proxies=networks(settings.trusted_proxies),
         admin_networks=networks(settings.admin_networks),
@@ -224,10 +224,10 @@ async def web(parts: Parts) -> ASGIApp:
         mail_server=mail_server(settings),
         data=settings.data,
     )
-    return create_app(desk)
+    return create_app(context)
 
 
-async def sender(parts: Parts, bell: Bell) -> SenderRole:
+async def sender(parts: Parts, wakeup: WakeUpListener) -> SenderRole:
     settings, storage, clock = parts.settings, parts.storage, parts.clock
     owner = new_owner()
     journals = FileJournals(settings.data / "journals", owner)
@@ -243,7 +243,7 @@ async def sender(parts: Parts, bell: Bell) -> SenderRole:
         Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
         PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
         journals,
-        bell,
+        wakeup,
         lanes=settings.lanes,
         lease_s=lease_s,
         claim_s=settings.claim_s,
@@ -308,8 +308,8 @@ async def try_transport(settings: Settings) -> None:
     timeouts = Timeouts(TRY_S, TRY_S, TRY_S)
     try:
         config = replace(_smtp_config(settings), timeouts=timeouts)
-        opened = await smtp_session.open_session(config, smtp_session.tls_context(config))
-    except smtp_session.Unavailable as trouble:
+        opened = await session.open_session(config, session.tls_context(config))
+    except session.Unavailable as trouble:
         raise TransportTrouble(str(trouble), str(ADVICE[trouble.fault.kind])) from trouble
     except ValueError as error:
         raise TransportTrouble(str(error), "See POSTROOM_TRANSPORT.") from error

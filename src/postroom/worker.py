@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from postroom.bell import Bell
 from postroom.clock import Clock, StepWatch
 from postroom.storage.port import StorageError
+from postroom.wakeup import WakeUpListener
 
 log = structlog.get_logger("worker")
 STORAGE_REST_S = 1.0  # after storage failed
 
 
-class Stop:
+class StopRequest:
     """Asked to stop: no new work is taken, work in hand is finished."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, wakeup: WakeUpListener) -> None:
+        self._wakeup = wakeup
         self.is_asked = False
         self.heartbeat: asyncio.Task[None] | None = None  # kept, or it would be collected
         self._called: list[Callable[[], None]] = []
@@ -30,13 +30,13 @@ class Stop:
         self.is_asked = True
         for call in self._called:
             call()
-        self._bell.ring()
+        self._wakeup.ring()
 
     def then(self, call: Callable[[], None]) -> None:
         self._called.append(call)
 
 
-def stop_on_signals(stop: Stop) -> None:
+def stop_on_signals(stop: StopRequest) -> None:
     """For good: a second signal while work in hand is finished must not cut it off.
 
     Service managers send more than one. Whoever insists has SIGKILL.
@@ -46,7 +46,7 @@ def stop_on_signals(stop: Stop) -> None:
         loop.add_signal_handler(number, stop.ask)
 
 
-def stop_when_orphaned(stop: Stop) -> None:
+def stop_when_orphaned(stop: StopRequest) -> None:
     """A role under the supervisor stops when the supervisor is gone: its end of stdin closes."""
 
     def look() -> None:
@@ -67,8 +67,8 @@ def stop_when_orphaned(stop: Stop) -> None:
 async def run(
     step: Callable[[], Awaitable[bool]],
     rest_s: Callable[[], Awaitable[float]],
-    bell: Bell,
-    stop: Stop,
+    wakeup: WakeUpListener,
+    stop: StopRequest,
     clock: Clock,
 ) -> None:
     """Step while there is work, else rest until the bell rings; until asked to stop."""
@@ -87,4 +87,4 @@ async def run(
                 log.warning("storage_failed", error=type(error).__name__, words=failure[:200])
             is_busy, seconds = False, STORAGE_REST_S
         if not is_busy and not stop.is_asked:
-            await bell.wait(seconds)
+            await wakeup.wait(seconds)

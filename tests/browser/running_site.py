@@ -16,7 +16,7 @@ from typing import Any
 from postroom.bench.house import House, until
 from postroom.flow.render import Site
 from postroom.records.secrets import installation_secret
-from postroom.storage.port import Within
+from postroom.storage.port import KeysWithin
 from postroom.transport import outbox
 from postroom.wiring import Parts
 from tests.process.test_cli import Folder
@@ -44,7 +44,7 @@ class RunningSite:
     async def mails(self) -> list[EmailMessage]:
         """The newest in the outbox, newest first."""
         storage = self.parts.storage
-        keys = Within(outbox.PARTITION)
+        keys = KeysWithin(outbox.PARTITION)
         found = await storage.tables.scan(outbox.TABLE, keys, limit=MAILS_MAX)
         sources = [await storage.blobs.get(f"outbox/{row.key}.eml") for row in found.rows]
         return [message_from_bytes(source or b"", policy=default) for source in sources]

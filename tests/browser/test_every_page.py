@@ -20,7 +20,7 @@ from postroom.domain.user import Role
 from postroom.flow import sign_in
 from postroom.records import keys, messages
 from postroom.web import admin
-from postroom.web.visitor import ADMIN
+from postroom.web.signed_in import ADMIN
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page

@@ -53,7 +53,7 @@ async def held_message(site: RunningSite, subject: str) -> str:
     )
     await messages.put_due(storage.tables, going, now)
     await messages.replace(storage.tables, going, found[1])
-    site.parts.bells.ring("scheduler")
+    site.parts.wakeups.ring("scheduler")
     return ref
 
 

@@ -14,16 +14,17 @@ from playwright.async_api import Page, Route, expect
 from postroom.bench.house import until
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
-from postroom.web import public, security
+from postroom.web import security
+from postroom.web.public import links
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 
 SOMEBODY = parse_address("student1@contoso.edu")
 MAIL_S_MAX = 30.0
-TOO_MUCH = public.FORM_PART_BYTES_MAX + 1
+TOO_MUCH = links.FORM_PART_BYTES_MAX + 1
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
@@ -86,7 +87,7 @@ async def test_the_button_takes_somebody_off_the_list(
     await heading(any_page, "Unsubscribe?")
     await any_page.get_by_role("button", name="Unsubscribe").click()
     await heading(any_page, "You’ve unsubscribed")
-    assert (await newsletter.subscriber()).gone is Gone.LEFT
+    assert (await newsletter.subscriber()).gone is InactiveReason.LEFT
     await any_page.reload()  # a GET: nothing is sent twice
     await heading(any_page, "You’ve unsubscribed")
     await any_page.goto(url)
@@ -143,7 +144,7 @@ async def test_the_link_in_the_mail_that_came_leads_onto_the_list(
 ) -> None:
     parts = newsletter.site.parts
     await subscribe.sign_up(parts.storage, newsletter.name, SOMEBODY, {}, parts.clock.now())
-    parts.bells.ring("sender")
+    parts.wakeups.ring("sender")
     await page.goto(await link_in_mail(newsletter))
     await page.get_by_role("button", name="Yes, I want to join").click()
     await heading(page, "Welcome")
@@ -242,6 +243,6 @@ async def test_pages_of_nobody_have_no_barrier(
 
 async def answer_too_late(route: Route) -> None:
     """What the site answers when its storage does not."""
-    body = public.render("try_again.html", list_title="")
+    body = links.render("try_again.html", list_title="")
     headers = {"Content-Type": "text/html"} | security.HEADERS
     await route.fulfill(status=503, headers=headers, body=body)

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from postroom.storage.azure_account import Account, parse_account
+from postroom.storage.azure.account import Account, parse_account
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".tools"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from postroom.clock import Clock
-from postroom.storage.azure import AzureStorage
+from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Keys, Properties, Row, Storage, Tables
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.sqlite.storage import SqliteStorage
 from tests.contract.azurite import azurite
 
 _MEMORY = Path("/dev/shm")

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from postroom.storage.azure_account import Account, parse_account
+from postroom.storage.azure.account import Account, parse_account
 from tests.contract.azurite import azurite
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024

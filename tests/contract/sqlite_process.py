@@ -15,7 +15,7 @@ from pathlib import Path
 
 from postroom.clock import WallClock
 from postroom.storage.port import Conflict, Insert, Unavailable
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.sqlite.storage import SqliteStorage
 
 ROOT = Path(__file__).parents[2]
 INCREMENTS = 40

@@ -15,11 +15,11 @@ from azure.data.tables.aio import TableClient
 from azure.storage.blob import generate_account_sas
 
 from postroom.storage import port
-from postroom.storage.azure import AzureStorage
-from postroom.storage.azure_account import Account, parse_account
-from postroom.storage.azure_line import Identity
-from postroom.storage.azure_rows import as_batch
-from postroom.storage.port import Delete, Insert, Replace, Upsert, Value, Within
+from postroom.storage.azure.account import Account, parse_account
+from postroom.storage.azure.entities import as_batch
+from postroom.storage.azure.http import Identity
+from postroom.storage.azure.storage import AzureStorage
+from postroom.storage.port import Delete, Insert, KeysWithin, Replace, Upsert, Value
 from tests.contract.azurite import azurite
 from tests.contract.engines import MovableClock, all_rows
 
@@ -81,7 +81,7 @@ async def test_a_prefix_keeps_two_services_in_one_account_apart(clock: MovableCl
     await first.tables.insert(TABLE, "p", "k", {})
     await first.queues.put("azuremailqueue", "x")
     await first.blobs.put("a.htm", b"x")
-    assert await all_rows(second.tables, TABLE, Within("p")) == []
+    assert await all_rows(second.tables, TABLE, KeysWithin("p")) == []
     assert await second.queues.length("azuremailqueue") == 0
     assert await second.blobs.get("a.htm") is None
     await first.close()

@@ -12,11 +12,11 @@ import pytest_asyncio
 
 from postroom.bench.ports import held_port
 from postroom.clock import WallClock
-from postroom.storage.azure import AzureStorage
-from postroom.storage.azure_account import Account, parse_account
-from postroom.storage.azure_line import open_session
-from postroom.storage.azure_patience import READ_TRIES, Patience
-from postroom.storage.port import Claim, Insert, Storage, Unavailable, Within
+from postroom.storage.azure.account import Account, parse_account
+from postroom.storage.azure.http import open_session
+from postroom.storage.azure.retry import READ_TRIES, RetryPolicy
+from postroom.storage.azure.storage import AzureStorage
+from postroom.storage.port import Claim, Insert, KeysWithin, Storage, Unavailable
 from tests.contract.engines import MovableClock, all_rows
 from tests.contract.faulty_azure import Fault, FaultyAzure, faulty_azure
 
@@ -27,7 +27,7 @@ SOON_S = 1.0  # many times what a request takes here, on a busy machine too
 Read = Callable[[Storage], Awaitable[Any]]
 READS: dict[str, Read] = {
     "get": lambda storage: storage.tables.get(TABLE, "p", "k"),
-    "scan": lambda storage: all_rows(storage.tables, TABLE, Within("p")),
+    "scan": lambda storage: all_rows(storage.tables, TABLE, KeysWithin("p")),
     "length": lambda storage: storage.queues.length(QUEUE),
     "peek": lambda storage: storage.queues.peek(QUEUE),
     "get a blob": lambda storage: storage.blobs.get("a.htm"),
@@ -143,7 +143,7 @@ async def _hasty(opened: Opened, timeout_s: float) -> AsyncIterator[AzureStorage
     account, clock, prefix = opened[2], WallClock(), f"f{token_hex(6)}"
     await (await AzureStorage.open(account, clock, prefix=prefix)).close()
     async with open_session(account) as session:
-        yield AzureStorage(account, session, Patience(clock, timeout_s), clock, prefix=prefix)
+        yield AzureStorage(account, session, RetryPolicy(clock, timeout_s), clock, prefix=prefix)
 
 
 async def filled(storage: Storage) -> tuple[Claim, str]:
@@ -310,14 +310,14 @@ async def test_an_empty_page_before_the_row_is_passed_over(opened: Opened) -> No
     assert row is not None
     assert row.etag == etag
     azure.expect(Fault.EMPTY_PAGE)
-    assert await all_rows(storage.tables, TABLE, Within("p")) == [row]
+    assert await all_rows(storage.tables, TABLE, KeysWithin("p")) == [row]
 
 
 async def test_a_forged_continuation_leads_to_no_row_out_of_range(opened: Opened) -> None:
     storage, _, _ = opened
     for partition in ("p", "q"):
         await storage.tables.batch(TABLE, partition, [Insert(f"k{n}", {}) for n in range(4)])
-    page = await storage.tables.scan(TABLE, Within("q"), limit=2)
+    page = await storage.tables.scan(TABLE, KeysWithin("q"), limit=2)
     assert page.next is not None
-    forged = await storage.tables.scan(TABLE, Within("p"), after=page.next)
+    forged = await storage.tables.scan(TABLE, KeysWithin("p"), after=page.next)
     assert all(row.partition == "p" for row in forged.rows)

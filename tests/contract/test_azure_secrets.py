@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from postroom.clock import WallClock
-from postroom.storage.azure import AzureStorage
-from postroom.storage.azure_account import parse_account
-from postroom.storage.azure_line import open_session
-from postroom.storage.azure_patience import Patience
+from postroom.storage.azure.account import parse_account
+from postroom.storage.azure.http import open_session
+from postroom.storage.azure.retry import RetryPolicy
+from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.port import MAIL_QUEUE, Unavailable
 
 SIGNATURE = "c2VjcmV0U2lnbmF0dXJl"
@@ -40,7 +40,7 @@ async def test_a_signature_stands_in_no_traceback(part: str) -> None:
         )
         clock = WallClock()
         async with open_session(account) as session:
-            storage = AzureStorage(account, session, Patience(clock, 5.0), clock)
+            storage = AzureStorage(account, session, RetryPolicy(clock, 5.0), clock)
             with pytest.raises(Unavailable) as caught:
                 await CALLS[part](storage)
     told = "".join(traceback.format_exception(caught.value))

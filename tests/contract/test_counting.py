@@ -6,8 +6,8 @@ from pathlib import Path
 
 from postroom.storage.counting import Calls, CountingStorage
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Insert, Within
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.port import Insert, KeysWithin
+from postroom.storage.sqlite.storage import SqliteStorage
 from tests.contract.engines import MovableClock
 
 
@@ -19,7 +19,7 @@ async def test_calls_are_counted_as_azure_would_bill_them(clock: MovableClock) -
     await storage.tables.delete("message", "p", "k")
     await storage.tables.batch("message", "p", [Insert(f"{n}", {}) for n in range(100)])
     await storage.tables.get("message", "p", "1")
-    await storage.tables.scan("message", Within("p"))
+    await storage.tables.scan("message", KeysWithin("p"))
     assert storage.calls == Calls(reads=2, writes=4, batches=1)
     await storage.queues.put("azuremailqueue", "a", "b", "c")
     first, second = await storage.queues.claim("azuremailqueue", limit=2, lease_s=30)

@@ -24,7 +24,7 @@ from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.flow import ask, bring_in, move, subscribe, sweep
 from postroom.records import counts, lists, subscribers
-from postroom.records.counts import Counts
+from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
 from tests.contract.engines import ENGINES, FILES, MovableClock
 
@@ -46,12 +46,12 @@ async def found_list(tables: Tables, now: datetime) -> None:
     )
 
 
-async def scanned(tables: Tables) -> Counts:
+async def scanned(tables: Tables) -> ListCounts:
     """What a scan of everybody says."""
     everyone = [one async for one in subscribers.everyone(tables, LIST)]
     there = [one for one in everyone if not one.gone]
     verified = sum(one.verified for one in there)
-    return Counts(verified, len(there) - verified, len(everyone) - len(there))
+    return ListCounts(verified, len(there) - verified, len(everyone) - len(there))
 
 
 class DyingTables:
@@ -277,7 +277,7 @@ async def deltas(tables: Tables) -> int:
 
 async def test_a_list_without_anybody_has_counts_of_zero(tables: Tables) -> None:
     await found_list(tables, NOW)
-    assert await counts.read(tables, LIST) == Counts()
+    assert await counts.read(tables, LIST) == ListCounts()
     assert await counts.fold(tables, LIST) == 0
 
 
@@ -286,7 +286,7 @@ async def test_deltas_of_many_days_are_folded_by_writes_that_fit(tables: Tables)
     for ago in range(130):  # each in a batch with its own day: not a hundred of them in one write
         await join(tables, f"student{ago}", NOW - timedelta(days=ago))
     assert await counts.fold(tables, LIST) == 130
-    assert await counts.read(tables, LIST) == Counts(verified=130)
+    assert await counts.read(tables, LIST) == ListCounts(verified=130)
     assert await counts.growth(tables, LIST, NOW, days=2) == [
         (NOW.date() - timedelta(days=1), 1, 0),
         (NOW.date(), 1, 0),
@@ -302,9 +302,9 @@ async def test_a_fold_is_bounded_and_the_next_one_goes_on(
     for address in people:
         await subscribe.add(tables, LIST, parse_address(address), {}, verified=True, now=NOW)
     assert await counts.fold(tables, LIST) == 1000
-    assert await counts.read(tables, LIST) == Counts(verified=1200)
+    assert await counts.read(tables, LIST) == ListCounts(verified=1200)
     assert await counts.fold(tables, LIST) == 200
-    assert await counts.read(tables, LIST) == Counts(verified=1200)
+    assert await counts.read(tables, LIST) == ListCounts(verified=1200)
 
 
 @pytest.mark.parametrize("folded_before", [False, True], ids=["first", "later"])
@@ -320,7 +320,7 @@ async def test_of_two_that_fold_at_once_one_counts(tables: Tables, folded_before
     await tallies[0].take(waiting[:1])
     with pytest.raises(Conflict):
         await tallies[1].take(waiting[1:])  # not even others: it did not see what the first did
-    assert await counts.read(tables, LIST) == Counts(verified=3)
+    assert await counts.read(tables, LIST) == ListCounts(verified=3)
 
 
 async def test_a_read_that_a_fold_comes_between_looks_again(tables: Tables) -> None:
@@ -338,7 +338,7 @@ async def test_a_read_that_a_fold_comes_between_looks_again(tables: Tables) -> N
             return await super().scan(*range_, **options)
 
     between: Any = FoldsMeanwhile(tables, 100, done=True)
-    assert await counts.read(between, LIST) == Counts(verified=2)
+    assert await counts.read(between, LIST) == ListCounts(verified=2)
 
 
 async def test_a_page_adds_up_no_more_than_so_many_deltas(
@@ -348,20 +348,20 @@ async def test_a_page_adds_up_no_more_than_so_many_deltas(
     await found_list(tables, NOW)
     for name in "abcde":
         await join(tables, name)
-    assert await counts.read(tables, LIST) == Counts(verified=3)  # a little late
+    assert await counts.read(tables, LIST) == ListCounts(verified=3)  # a little late
     await counts.fold(tables, LIST)
-    assert await counts.read(tables, LIST) == Counts(verified=5)
+    assert await counts.read(tables, LIST) == ListCounts(verified=5)
 
 
 async def test_who_is_gone_counts_as_gone_until_they_come_back(tables: Tables) -> None:
     await found_list(tables, NOW)
     await join(tables, "ada")
     await subscribe.remove(tables, LIST, address_of("ada"), NOW)
-    assert await counts.read(tables, LIST) == Counts(gone=1)
+    assert await counts.read(tables, LIST) == ListCounts(gone=1)
     await counts.fold(tables, LIST)
     assert await deltas(tables) == 0
     await subscribe.add(
         tables, LIST, address_of("ada"), {}, verified=False, now=NOW, bring_back=True
     )
-    assert await counts.read(tables, LIST) == Counts(unverified=1)
+    assert await counts.read(tables, LIST) == ListCounts(unverified=1)
     assert await counts.growth(tables, LIST, NOW, days=1) == [(NOW.date(), 1, 1)]

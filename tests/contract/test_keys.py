@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.storage.port import Across, Delete, Insert, Replace, Tables, Upsert, Within
+from postroom.storage.port import Delete, Insert, KeysAcross, KeysWithin, Replace, Tables, Upsert
 from tests.contract.engines import KEY_CHARACTERS, all_rows
 
 TABLE = "message"
@@ -29,7 +29,7 @@ async def test_rows_come_back_under_their_keys_in_order(tables: Tables) -> None:
     for first in range(0, len(keys), 100):
         batch = [Insert(key, {"key": key}) for key in reversed(keys[first : first + 100])]
         await tables.batch(TABLE, "p", batch)
-    rows = await all_rows(tables, TABLE, Within("p"), limit=70)
+    rows = await all_rows(tables, TABLE, KeysWithin("p"), limit=70)
     assert [row.key for row in rows] == keys
     assert [row.properties["key"] for row in rows] == keys
 
@@ -38,15 +38,15 @@ async def test_partitions_come_back_under_their_keys_in_order(tables: Tables) ->
     keys = sorted({"", *KEY_CHARACTERS, *AWKWARD})
     for key in keys:
         await tables.insert(TABLE, key, "k", {"key": key})
-    rows = await all_rows(tables, TABLE, Across(), limit=70)
+    rows = await all_rows(tables, TABLE, KeysAcross(), limit=70)
     assert [row.partition for row in rows] == keys
     for key in keys:
-        assert [row.partition for row in await all_rows(tables, TABLE, Within(key))] == [key]
+        assert [row.partition for row in await all_rows(tables, TABLE, KeysWithin(key))] == [key]
 
 
 async def test_the_empty_partition_comes_in_pages_like_any_other(tables: Tables) -> None:
     await tables.batch(TABLE, "", [Insert(key, {}) for key in ("", "a", "b", "c")])
-    for keys in (Within(""), Across()):
+    for keys in (KeysWithin(""), KeysAcross()):
         rows = await all_rows(tables, TABLE, keys, limit=1)
         assert [row.key for row in rows] == ["", "a", "b", "c"]
 
@@ -63,14 +63,14 @@ async def test_an_awkward_key_names_one_row_to_every_call(tables: Tables, key: s
     await tables.batch(TABLE, key, [Upsert(f"{key[:500]}-other", {}), Delete(key, etag)])
     assert await tables.get(TABLE, key, key) is None
     await tables.delete(TABLE, key, key)
-    assert len(await all_rows(tables, TABLE, Across())) == 1
+    assert len(await all_rows(tables, TABLE, KeysAcross())) == 1
 
 
 @each_awkward
 async def test_an_awkward_key_bounds_a_range(tables: Tables, key: str) -> None:
     keys = sorted({*KEY_CHARACTERS, key})
     await tables.batch(TABLE, "p", [Insert(each, {}) for each in keys])
-    rows = await all_rows(tables, TABLE, Within("p", key))
+    rows = await all_rows(tables, TABLE, KeysWithin("p", key))
     assert [row.key for row in rows] == [each for each in keys if each >= key]
-    rows = await all_rows(tables, TABLE, Within("p", "", key))
+    rows = await all_rows(tables, TABLE, KeysWithin("p", "", key))
     assert [row.key for row in rows] == [each for each in keys if each < key]

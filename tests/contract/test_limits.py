@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from postroom.storage import port
-from postroom.storage.port import Across, Blobs, Change, Delete, Insert, Queues, Tables, Within
+from postroom.storage.port import (
+    Blobs,
+    Change,
+    Delete,
+    Insert,
+    KeysAcross,
+    KeysWithin,
+    Queues,
+    Tables,
+)
 
 BAD_KEYS = ["a/b", "a\\b", "a#b", "a?b", "tab\t", "line\n", "del\x7f", "ü", "x" * 513]
 BAD_VALUES: dict[str, Any] = {
@@ -37,7 +46,13 @@ async def test_a_key_that_some_engine_cannot_hold_is_refused(tables: Tables, key
             await tables.insert("message", *place, {})
         with pytest.raises(ValueError):
             await tables.delete("message", *place)
-    for keys in (Within(key), Within("p", key), Within("p", "", key), Across(key), Across("", key)):
+    for keys in (
+        KeysWithin(key),
+        KeysWithin("p", key),
+        KeysWithin("p", "", key),
+        KeysAcross(key),
+        KeysAcross("", key),
+    ):
         with pytest.raises(ValueError):
             await tables.scan("message", keys)
 
@@ -55,7 +70,7 @@ async def test_a_value_that_some_engine_cannot_hold_is_refused(tables: Tables, v
     with pytest.raises(ValueError):
         await tables.upsert("message", "p", "k", {"fine": 1, "value": value})
     with pytest.raises(ValueError):
-        await tables.scan("message", Within("p"), where={"value": value})
+        await tables.scan("message", KeysWithin("p"), where={"value": value})
     assert await tables.get("message", "p", "k") is None
 
 
@@ -68,7 +83,7 @@ async def test_a_property_name_that_some_engine_cannot_hold_is_refused(
     with pytest.raises(ValueError):
         await tables.insert("message", "p", "k", {name: 1})
     with pytest.raises(ValueError):
-        await tables.scan("message", Within("p"), where={name: 1})
+        await tables.scan("message", KeysWithin("p"), where={name: 1})
 
 
 async def test_a_row_has_so_many_properties_and_no_more(tables: Tables) -> None:
@@ -104,18 +119,18 @@ async def test_a_batch_that_some_engine_cannot_take_is_refused(
 ) -> None:
     with pytest.raises(ValueError):
         await tables.batch("message", "p", changes)
-    assert (await tables.scan("message", Within("p"))).rows == []
+    assert (await tables.scan("message", KeysWithin("p"))).rows == []
 
 
 @pytest.mark.parametrize("limit", [0, -1, port.SCAN_ROWS_MAX + 1])
 async def test_a_page_has_one_to_a_thousand_rows(tables: Tables, limit: int) -> None:
     with pytest.raises(ValueError):
-        await tables.scan("message", Within("p"), limit=limit)
+        await tables.scan("message", KeysWithin("p"), limit=limit)
 
 
 async def test_a_continuation_of_another_scan_is_refused(tables: Tables) -> None:
     with pytest.raises(ValueError):
-        await tables.scan("message", Within("p"), after="nonsense\x00")
+        await tables.scan("message", KeysWithin("p"), after="nonsense\x00")
 
 
 async def test_an_unknown_table_or_queue_is_refused(tables: Tables, queues: Queues) -> None:
@@ -124,7 +139,7 @@ async def test_an_unknown_table_or_queue_is_refused(tables: Tables, queues: Queu
     with pytest.raises(ValueError):
         await tables.upsert("blob", "p", "k", {})
     with pytest.raises(ValueError):
-        await tables.scan("nosuch", Within("p"))
+        await tables.scan("nosuch", KeysWithin("p"))
     with pytest.raises(ValueError):
         await queues.put("nosuch", "x")
     with pytest.raises(ValueError):

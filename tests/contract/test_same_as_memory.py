@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 )
 
 from postroom.storage.port import (
-    Across,
     Change,
     Claim,
     ClaimLost,
@@ -28,12 +27,13 @@ from postroom.storage.port import (
     Delete,
     Insert,
     Keys,
+    KeysAcross,
+    KeysWithin,
     Properties,
     Replace,
     Row,
     Storage,
     Upsert,
-    Within,
 )
 from tests.contract.engines import ENGINES, FILES, KEY_CHARACTERS, MovableClock, all_rows, memory
 
@@ -59,7 +59,9 @@ values = st.one_of(
     st.sampled_from(["", "1", "true", "Zoë 🎓", 'quo"te', "nul\x00"]),
 )
 properties = st.dictionaries(st.sampled_from(["n", "state"]), values, max_size=2)
-spans = st.one_of(st.builds(Within, partitions, bounds, bounds), st.builds(Across, bounds, bounds))
+spans = st.one_of(
+    st.builds(KeysWithin, partitions, bounds, bounds), st.builds(KeysAcross, bounds, bounds)
+)
 changes = st.tuples(st.sampled_from("iurd"), keys, properties, st.sampled_from([None, 0, 1]))
 
 Outcome = tuple[str, Any]
@@ -144,7 +146,7 @@ class SameAsMemory(RuleBasedStateMachine):
 
     @invariant()
     def all_rows_are_the_same(self) -> None:
-        self.same_rows(Across(), {}, 100)
+        self.same_rows(KeysAcross(), {}, 100)
 
     def same_rows(self, span: Keys, where: Properties, limit: int) -> None:
         model, engine = self.both(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.storage.port import Across, Insert, Keys, Properties, Tables, Value, Within
+from postroom.storage.port import Insert, Keys, KeysAcross, KeysWithin, Properties, Tables, Value
 from tests.contract.engines import all_rows
 
 TABLE = "message"
@@ -27,30 +27,30 @@ async def places(
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 19, 20, 21, 1000])
 async def test_pages_of_any_size_give_every_row_once_in_order(tables: Tables, limit: int) -> None:
     await fill(tables, "a", "b", "c")
-    assert await places(tables, Within("b"), limit=limit) == [("b", key) for key in KEYS]
+    assert await places(tables, KeysWithin("b"), limit=limit) == [("b", key) for key in KEYS]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 20, 1000])
 async def test_a_scan_across_goes_by_partition_then_key(tables: Tables, limit: int) -> None:
     await fill(tables, "b", "a", "c")
     expected = [(partition, key) for partition in "abc" for key in KEYS]
-    assert await places(tables, Across(), limit=limit) == expected
+    assert await places(tables, KeysAcross(), limit=limit) == expected
 
 
 async def test_more_rows_than_a_page_holds_come_in_several(tables: Tables) -> None:
     for first in range(0, 1200, 100):
         changes = [Insert(f"{n:04}", {"n": n}) for n in range(first, first + 100)]
         await tables.batch(TABLE, "p", changes)
-    rows = await all_rows(tables, TABLE, Within("p"))
+    rows = await all_rows(tables, TABLE, KeysWithin("p"))
     assert [row.properties["n"] for row in rows] == list(range(1200))
 
 
 async def test_an_empty_range_gives_nothing(tables: Tables) -> None:
     await fill(tables, "a")
-    assert await places(tables, Within("b")) == []
-    assert await places(tables, Within("a", "l")) == []
-    assert await places(tables, Within("a", "k05", "k05")) == []
-    assert await places(tables, Across("b")) == []
+    assert await places(tables, KeysWithin("b")) == []
+    assert await places(tables, KeysWithin("a", "l")) == []
+    assert await places(tables, KeysWithin("a", "k05", "k05")) == []
+    assert await places(tables, KeysAcross("b")) == []
 
 
 @pytest.mark.parametrize(
@@ -66,29 +66,31 @@ async def test_the_start_belongs_to_the_range_and_the_stop_does_not(
     tables: Tables, start: str, stop: str, first: str, last: str
 ) -> None:
     await fill(tables, "a", "b")
-    found = await places(tables, Within("a", start, stop), limit=2)
+    found = await places(tables, KeysWithin("a", start, stop), limit=2)
     assert found == [("a", key) for key in KEYS if first <= key <= last]
 
 
 async def test_partitions_have_the_same_bounds_when_scanning_across(tables: Tables) -> None:
     await fill(tables, "2026-11-14", "2026-11-15", "2026-11-16", "2026-11-17", keys=["x", "y"])
-    found = await places(tables, Across("2026-11-15", "2026-11-17"), limit=3)
+    found = await places(tables, KeysAcross("2026-11-15", "2026-11-17"), limit=3)
     assert found == [(day, key) for day in ("2026-11-15", "2026-11-16") for key in "xy"]
-    assert await places(tables, Across("2026-11-17")) == [("2026-11-17", key) for key in "xy"]
-    assert await places(tables, Across("", "2026-11-15")) == [("2026-11-14", key) for key in "xy"]
+    assert await places(tables, KeysAcross("2026-11-17")) == [("2026-11-17", key) for key in "xy"]
+    assert await places(tables, KeysAcross("", "2026-11-15")) == [
+        ("2026-11-14", key) for key in "xy"
+    ]
 
 
 async def test_keys_are_ordered_by_their_characters(tables: Tables) -> None:
     keys = ["", " ", "!", '"', "'", "-", "0", "10", "9", "A", "Z", "_", "a", "aa", "b", "~"]
     await fill(tables, "p", keys=keys[::-1])
-    assert await places(tables, Within("p"), limit=3) == [("p", key) for key in keys]
-    assert await places(tables, Across("p"), limit=3) == [("p", key) for key in keys]
+    assert await places(tables, KeysWithin("p"), limit=3) == [("p", key) for key in keys]
+    assert await places(tables, KeysAcross("p"), limit=3) == [("p", key) for key in keys]
 
 
 async def test_a_partition_whose_name_begins_alike_is_another(tables: Tables) -> None:
     await fill(tables, "p", "p ", "p-1", "pp", keys=["k"])
-    assert await places(tables, Within("p")) == [("p", "k")]
-    assert await places(tables, Across("p", "p-2"), limit=1) == [
+    assert await places(tables, KeysWithin("p")) == [("p", "k")]
+    assert await places(tables, KeysAcross("p", "p-2"), limit=1) == [
         ("p", "k"),
         ("p ", "k"),
         ("p-1", "k"),
@@ -101,51 +103,51 @@ async def test_a_partition_whose_name_begins_alike_is_another(tables: Tables) ->
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 async def test_a_filter_gives_every_match_and_nothing_else(tables: Tables, limit: int) -> None:
     await fill(tables, "a", "b")
-    found = await places(tables, Within("a"), where={"even": True}, limit=limit)
+    found = await places(tables, KeysWithin("a"), where={"even": True}, limit=limit)
     assert found == [("a", key) for key in KEYS[::2]]
 
 
 async def test_a_filter_works_across_partitions(tables: Tables) -> None:
     await fill(tables, "a", "b", "c")
-    found = await places(tables, Across("b"), where={"n": 7}, limit=1)
+    found = await places(tables, KeysAcross("b"), where={"n": 7}, limit=1)
     assert found == [("b", "k07"), ("c", "k07")]
 
 
 async def test_all_conditions_of_a_filter_must_hold(tables: Tables) -> None:
     await fill(tables, "a")
-    assert await places(tables, Within("a"), where={"n": 4, "even": True}) == [("a", "k04")]
-    assert await places(tables, Within("a"), where={"n": 4, "even": False}) == []
+    assert await places(tables, KeysWithin("a"), where={"n": 4, "even": True}) == [("a", "k04")]
+    assert await places(tables, KeysWithin("a"), where={"n": 4, "even": False}) == []
 
 
 async def test_a_filter_on_a_property_that_rows_lack_gives_nothing(tables: Tables) -> None:
     await fill(tables, "a")
-    assert await places(tables, Within("a"), where={"state": "queued"}) == []
+    assert await places(tables, KeysWithin("a"), where={"state": "queued"}) == []
 
 
 async def test_a_filter_tells_types_apart(tables: Tables) -> None:
     values: dict[str, Value] = {"bool": True, "float": 1.0, "int": 1, "str": "1", "word": "true"}
     await tables.batch(TABLE, "a", [Insert(key, {"x": value}) for key, value in values.items()])
     for key, value in values.items():
-        assert await places(tables, Within("a"), where={"x": value}) == [("a", key)]
+        assert await places(tables, KeysWithin("a"), where={"x": value}) == [("a", key)]
 
 
 async def test_a_filter_finds_text_of_any_kind(tables: Tables) -> None:
     texts = ["", "学生", "it's", 'say "hi"', "a\\b", "line\nbreak", "nul\x00", "%", "_", "€ 🎓"]
     await tables.batch(TABLE, "a", [Insert(f"k{n}", {"x": x}) for n, x in enumerate(texts)])
     for n, text in enumerate(texts):
-        assert await places(tables, Within("a"), where={"x": text}) == [("a", f"k{n}")]
+        assert await places(tables, KeysWithin("a"), where={"x": text}) == [("a", f"k{n}")]
 
 
 async def test_an_empty_filter_is_no_filter(tables: Tables) -> None:
     await fill(tables, "a", keys=["x", "y"])
-    assert await places(tables, Within("a"), where={}) == [("a", "x"), ("a", "y")]
+    assert await places(tables, KeysWithin("a"), where={}) == [("a", "x"), ("a", "y")]
 
 
 # --- Changes between two pages ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", [None, {"even": True}])
-@pytest.mark.parametrize("keys", [Within("p"), Across("p", "q")])
+@pytest.mark.parametrize("keys", [KeysWithin("p"), KeysAcross("p", "q")])
 async def test_changes_between_pages_neither_repeat_nor_skip_other_rows(
     tables: Tables, keys: Keys, where: Properties | None
 ) -> None:
@@ -171,7 +173,7 @@ async def test_a_scan_goes_on_though_its_last_row_was_deleted(tables: Tables) ->
     found: list[str] = []
     after = None
     for _ in range(100):
-        page = await tables.scan(TABLE, Within("p"), limit=3, after=after)
+        page = await tables.scan(TABLE, KeysWithin("p"), limit=3, after=after)
         found += [row.key for row in page.rows]
         for row in page.rows:
             await tables.delete(TABLE, "p", row.key)
@@ -179,4 +181,4 @@ async def test_a_scan_goes_on_though_its_last_row_was_deleted(tables: Tables) ->
         if after is None:
             break
     assert found == KEYS
-    assert await places(tables, Within("p")) == []
+    assert await places(tables, KeysWithin("p")) == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters, many_letters
 
 SHAPES = {

@@ -12,7 +12,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from postroom.domain.outcome import Deferred, Rejected, Scope, Sent
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from tests.letters import Letter, Witness, letters
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown
-from postroom.transport import smtp_protocol
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from postroom.transport.smtp import protocol
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from tests.contract.test_smtp_hostile import (
     CHUNKING,
     GREETING,
@@ -143,7 +143,7 @@ async def test_a_connection_that_just_breaks_leaves_one_window_in_doubt_and_then
 async def test_a_server_that_says_421_and_stays_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(smtp_protocol, "CLOSING_S_MAX", 0.05)
+    monkeypatch.setattr(protocol, "CLOSING_S_MAX", 0.05)
 
     async def stays_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(GREETING)
@@ -162,7 +162,7 @@ async def test_a_server_that_says_421_and_stays_is_not_waited_for(
 async def test_what_a_server_takes_behind_a_421_is_in_doubt(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(smtp_protocol, "CLOSING_S_MAX", 0.5)
+    monkeypatch.setattr(protocol, "CLOSING_S_MAX", 0.5)
     goes_on = Server(at_mail(3, verb, CLOSING), hangs_up=False)
     outcomes, _ = await sent_to(goes_on, *PEOPLE)
     certain = sum(isinstance(outcome, Sent) for outcome in outcomes)

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Unknown
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
-from postroom.transport.smtp_protocol import LINE_BYTES_MAX, REPLY_LINES_MAX
+from postroom.transport.smtp.protocol import LINE_BYTES_MAX, REPLY_LINES_MAX
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters
 
 GREETING = b"220 hostile\r\n"
@@ -305,7 +305,7 @@ async def test_the_last_words_of_a_server_while_idle_are_heard() -> None:
 async def test_a_line_that_was_idle_for_long_is_asked_before_mail_goes_over_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("postroom.transport.smtp.IDLE_S_MAX", 0.0)
+    monkeypatch.setattr("postroom.transport.smtp.transport.IDLE_S_MAX", 0.0)
     asked: list[bytes] = []
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from postroom.domain.outcome import Sent
-from postroom.transport import smtp
+from postroom.transport.smtp import transport as smtp_transport
 from tests.contract.test_smtp import CHUNKING, running
 from tests.letters import Witness, many_letters
 
@@ -17,7 +17,7 @@ async def test_a_moment_of_421_does_not_shorten_connections_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     later_s = 0.0
-    monkeypatch.setattr(smtp, "monotonic", lambda: monotonic() + later_s)
+    monkeypatch.setattr(smtp_transport, "monotonic", lambda: monotonic() + later_s)
     async with running(replace(CHUNKING, mails_per_connection_max=1)) as (sink, transport):
         lane = transport.lane()
         await lane.send(many_letters(4), Witness())

@@ -16,7 +16,7 @@ import uvloop
 from postroom.bench.ports import held_port
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Timeouts, Tls
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Timeouts, Tls
 from tests.letters import Letter, Witness, letters
 
 PASSWORD = "correct horse battery"

@@ -10,10 +10,10 @@ import apsw
 import pytest
 import pytest_asyncio
 
-from postroom.storage.port import Across, Insert, Unavailable, Within
-from postroom.storage.sqlite import Reader, SqliteStorage
-from postroom.storage.sqlite_file import SCHEMA_VERSION
-from postroom.storage.sqlite_watch import FileWatch
+from postroom.storage.port import Insert, KeysAcross, KeysWithin, Unavailable
+from postroom.storage.sqlite.file import SCHEMA_VERSION
+from postroom.storage.sqlite.file_watch import FileWatch
+from postroom.storage.sqlite.storage import Reader, SqliteStorage
 from tests.contract.engines import MovableClock, all_rows
 
 TABLE = "message"
@@ -155,12 +155,12 @@ async def test_a_read_that_has_to_wait_leaves_the_event_loop(
 async def test_rows_too_large_to_travel_together_come_in_shorter_pages(
     file: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.storage.sqlite_file.VALUE_BYTES_MAX", 200_000)
+    monkeypatch.setattr("postroom.storage.sqlite.file.VALUE_BYTES_MAX", 200_000)
     storage = await SqliteStorage.open(file, clock)
     for n in range(20):
         await storage.tables.insert(TABLE, "p", f"{n:02}", {"filler": "x" * 30_000, "n": n})
     for where in (None, {"filler": "x" * 30_000}):
-        rows = await all_rows(storage.tables, TABLE, Within("p"), where=where)
+        rows = await all_rows(storage.tables, TABLE, KeysWithin("p"), where=where)
         assert [row.properties["n"] for row in rows] == list(range(20))
     await storage.close()
 
@@ -168,11 +168,11 @@ async def test_rows_too_large_to_travel_together_come_in_shorter_pages(
 async def test_a_filter_that_matches_little_gives_short_pages(
     storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.storage.sqlite_rows.SCAN_EXAMINED_MAX", 10)
+    monkeypatch.setattr("postroom.storage.sqlite.rows.SCAN_EXAMINED_MAX", 10)
     for partition in ("a", "b"):
         rows = [Insert(f"{n:02}", {"rare": n == 47}) for n in range(50)]
         await storage.tables.batch(TABLE, partition, rows)
-    first = await storage.tables.scan(TABLE, Across(), where={"rare": True})
+    first = await storage.tables.scan(TABLE, KeysAcross(), where={"rare": True})
     assert (first.rows, first.next) == ([], "a/09")
-    found = await all_rows(storage.tables, TABLE, Across(), where={"rare": True}, limit=1)
+    found = await all_rows(storage.tables, TABLE, KeysAcross(), where={"rare": True}, limit=1)
     assert [(row.partition, row.key) for row in found] == [("a", "47"), ("b", "47")]

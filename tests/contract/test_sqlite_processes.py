@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroom.storage.port import Across, Within
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.port import KeysAcross, KeysWithin
+from postroom.storage.sqlite.storage import SqliteStorage
 from tests.contract.engines import MovableClock, all_rows
 from tests.contract.sqlite_process import BATCH_ROWS, INCREMENTS, start
 
@@ -73,7 +73,7 @@ async def test_after_a_kill_everything_confirmed_is_there_and_batches_are_whole(
 ) -> None:
     confirmed = confirmed_until_killed(start("writes", file))
     storage = await SqliteStorage.open(file, clock)
-    rows = await all_rows(storage.tables, "message", Across())
+    rows = await all_rows(storage.tables, "message", KeysAcross())
     await storage.close()
     found = [row.partition for row in rows]
     assert len(confirmed) >= CONFIRMED_BEFORE_THE_KILL
@@ -97,7 +97,7 @@ async def test_a_commit_that_fails_undoes_its_whole_group_and_the_next_one_works
 ) -> None:
     assert lines_of(start("outgrows", file)) == ["recovered"]
     storage = await SqliteStorage.open(file, clock)
-    rows = await all_rows(storage.tables, "service", Within("p"))
+    rows = await all_rows(storage.tables, "service", KeysWithin("p"))
     items = await storage.queues.length("azuremailqueue")
     await storage.close()
     assert [row.key for row in rows] == ["after", "before"]

@@ -16,9 +16,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from postroom.storage.port import StorageGone
-from postroom.storage.sqlite import Reader, SqliteStorage
-from postroom.storage.sqlite_rows import read_row
-from postroom.storage.sqlite_watch import FileWatch
+from postroom.storage.sqlite.file_watch import FileWatch
+from postroom.storage.sqlite.rows import read_row
+from postroom.storage.sqlite.storage import Reader, SqliteStorage
 from tests.contract.engines import MovableClock
 
 TABLE = "message"

@@ -18,13 +18,13 @@ from postroom.storage.port import (
     Conflict,
     Delete,
     Insert,
+    KeysWithin,
     StorageFull,
     Unavailable,
     Upsert,
-    Within,
 )
-from postroom.storage.sqlite import SqliteStorage
-from postroom.storage.sqlite_writer import CHECKPOINT_PAGES, GroupWriter
+from postroom.storage.sqlite.storage import SqliteStorage
+from postroom.storage.sqlite.writer import CHECKPOINT_PAGES, GroupWriter
 from tests.contract.engines import MovableClock, all_rows
 
 PAGE_BYTES = 4096
@@ -89,7 +89,7 @@ async def test_a_failing_call_does_not_harm_its_neighbours(storage: SqliteStorag
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [str, Conflict, Conflict, ClaimLost, Conflict, type(None), str]
-    rows = await all_rows(storage.tables, TABLE, Within("p"))
+    rows = await all_rows(storage.tables, TABLE, KeysWithin("p"))
     assert {row.key: row.properties for row in rows} == {"first": {}, "last": {}, "taken": {"n": 0}}
     assert await storage.queues.length("azuremailqueue") == 0
 
@@ -116,7 +116,7 @@ async def test_a_mistake_in_one_call_reaches_its_caller_and_the_writer_goes_on(
     with pytest.raises(ZeroDivisionError):
         await storage.writer.submit(mistaken)
     await storage.tables.upsert(TABLE, "p", "later", {})
-    rows = await all_rows(storage.tables, TABLE, Within("p"))
+    rows = await all_rows(storage.tables, TABLE, KeysWithin("p"))
     assert [row.key for row in rows] == ["kept", "later"]
 
 
@@ -133,7 +133,7 @@ async def test_closing_writes_what_waits_first(tmp_path: Path, clock: MovableClo
     await asyncio.gather(*calls)
     await storage.close()
     again = await SqliteStorage.open(tmp_path / "closing.db", clock)
-    assert len(await all_rows(again.tables, TABLE, Within("p"))) == 20
+    assert len(await all_rows(again.tables, TABLE, KeysWithin("p"))) == 20
     await again.close()
 
 
@@ -168,7 +168,7 @@ async def test_a_full_file_says_so_keeps_what_it_has_and_goes_on_when_there_is_r
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "full.db", clock, pages_max=60)
     written = await keys_until_full(storage)
-    assert [row.key for row in await all_rows(storage.tables, TABLE, Within("p"))] == written
+    assert [row.key for row in await all_rows(storage.tables, TABLE, KeysWithin("p"))] == written
     with pytest.raises(StorageFull):
         await storage.blobs.put("a", bytes(40_000))
     assert await storage.blobs.get("a") is None
@@ -193,7 +193,7 @@ async def test_the_log_does_not_grow_with_what_is_written(
 async def test_the_log_starts_over_once_a_long_reader_is_gone(
     storage: SqliteStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.storage.sqlite_writer.LOG_PAGES_MAX", 2 * CHECKPOINT_PAGES)
+    monkeypatch.setattr("postroom.storage.sqlite.writer.LOG_PAGES_MAX", 2 * CHECKPOINT_PAGES)
     log = tmp_path / "group.db-wal"
     reader = apsw.Connection(str(tmp_path / "group.db"))
     reader.execute("BEGIN").execute("SELECT count(*) FROM message").fetchall()

@@ -13,12 +13,12 @@ from postroom.storage.port import (
     Conflict,
     Delete,
     Insert,
+    KeysWithin,
     Replace,
     Row,
     Tables,
     Upsert,
     Value,
-    Within,
 )
 from tests.contract.engines import all_rows
 
@@ -173,7 +173,7 @@ async def test_of_many_replacing_one_version_exactly_one_wins(tables: Tables) ->
 async def test_a_value_comes_back_as_it_was(tables: Tables, value: Value) -> None:
     await tables.insert(TABLE, LIST, ANN, {"value": value})
     row = await tables.get(TABLE, LIST, ANN)
-    [scanned] = await all_rows(tables, TABLE, Within(LIST))
+    [scanned] = await all_rows(tables, TABLE, KeysWithin(LIST))
     assert row is not None
     assert row == scanned
     assert row.properties == {"value": value}
@@ -188,7 +188,7 @@ async def test_an_enum_comes_back_as_its_plain_value(tables: Tables) -> None:
     row = await tables.get(TABLE, LIST, ANN)
     assert row is not None
     assert type(row.properties["state"]) is str
-    assert await all_rows(tables, TABLE, Within(LIST), where={"state": State.QUEUED}) == [row]
+    assert await all_rows(tables, TABLE, KeysWithin(LIST), where={"state": State.QUEUED}) == [row]
 
 
 async def test_what_the_caller_does_to_its_dict_later_changes_nothing(tables: Tables) -> None:
@@ -227,7 +227,7 @@ async def test_a_batch_applies_every_kind_of_change(tables: Tables) -> None:
         ],
     )
     assert [etag == "" for etag in etags] == [False, True, False, True, False, False]
-    assert await all_rows(tables, TABLE, Within(LIST)) == [
+    assert await all_rows(tables, TABLE, KeysWithin(LIST)) == [
         Row(LIST, "inserted", {"n": 1}, etags[0]),
         Row(LIST, "replaced", {"n": 3}, etags[4]),
         Row(LIST, "upserted", {"n": 2}, etags[2]),
@@ -253,7 +253,7 @@ async def test_a_batch_with_one_failing_change_changes_nothing(
     etag = await tables.insert(TABLE, LIST, "c-replaced", {"n": 0})
     for key in ("b-upserted", "d-deleted", "present"):
         await tables.insert(TABLE, LIST, key, {"n": 0})
-    before = await all_rows(tables, TABLE, Within(LIST))
+    before = await all_rows(tables, TABLE, KeysWithin(LIST))
     changes: list[Change] = [
         Insert("a-inserted", {"n": 1}),
         Upsert("b-upserted", {"n": 1}),
@@ -263,7 +263,7 @@ async def test_a_batch_with_one_failing_change_changes_nothing(
     changes.insert(place, failing)
     with pytest.raises(Conflict):
         await tables.batch(TABLE, LIST, changes)
-    assert await all_rows(tables, TABLE, Within(LIST)) == before
+    assert await all_rows(tables, TABLE, KeysWithin(LIST)) == before
 
 
 @pytest.mark.parametrize("place", [0, 50, 99])
@@ -271,17 +271,17 @@ async def test_insertions_that_meet_one_existing_row_insert_nothing(
     tables: Tables, place: int
 ) -> None:
     await tables.insert(TABLE, LIST, f"{place:03}", {"old": True})
-    before = await all_rows(tables, TABLE, Within(LIST))
+    before = await all_rows(tables, TABLE, KeysWithin(LIST))
     with pytest.raises(Conflict):
         await tables.batch(TABLE, LIST, [Insert(f"{n:03}", {}) for n in range(100)])
-    assert await all_rows(tables, TABLE, Within(LIST)) == before
+    assert await all_rows(tables, TABLE, KeysWithin(LIST)) == before
 
 
 async def test_a_batch_of_a_hundred_is_read_back_in_key_order(tables: Tables) -> None:
     keys = [f"{n * 37 % 100:03}" for n in range(100)]
     etags = await tables.batch(TABLE, LIST, [Insert(key, {"key": key}) for key in keys])
     expected = sorted(zip(keys, etags, strict=True))
-    rows = await all_rows(tables, TABLE, Within(LIST))
+    rows = await all_rows(tables, TABLE, KeysWithin(LIST))
     assert [(row.key, row.etag) for row in rows] == expected
     assert all(row.properties == {"key": row.key} for row in rows)
 
@@ -290,7 +290,7 @@ async def test_etags_of_a_batch_are_good_for_the_next_change(tables: Tables) -> 
     etags = await tables.batch(TABLE, LIST, [Insert(ANN, {}), Insert(BOB, {})])
     await tables.replace(TABLE, LIST, ANN, {"n": 1}, etags[0])
     await tables.batch(TABLE, LIST, [Delete(BOB, etags[1])])
-    assert [row.key for row in await all_rows(tables, TABLE, Within(LIST))] == [ANN]
+    assert [row.key for row in await all_rows(tables, TABLE, KeysWithin(LIST))] == [ANN]
 
 
 async def test_batches_in_parallel_each_apply_whole(tables: Tables) -> None:
@@ -302,7 +302,7 @@ async def test_batches_in_parallel_each_apply_whole(tables: Tables) -> None:
         return_exceptions=True,
     )
     [winner] = [n for n, outcome in enumerate(outcomes) if not isinstance(outcome, Conflict)]
-    rows = await all_rows(tables, TABLE, Within(LIST))
+    rows = await all_rows(tables, TABLE, KeysWithin(LIST))
     assert {row.key: row.properties for row in rows} == {
         "same": {"by": winner},
         f"of-{winner}": {"by": winner},

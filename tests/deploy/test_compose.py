@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from postroom.settings import Settings
-from postroom.storage.azure_account import parse_account
+from postroom.storage.azure.account import parse_account
 from postroom.supervisor import KILL_AFTER_S
 from tests.deploy.reading import COMPOSE, compose, schema
 

@@ -13,8 +13,8 @@ import pytest
 import trustme
 
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
-from postroom.transport.smtp_config import WINDOW
+from postroom.transport.smtp.config import WINDOW
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from tests.interop.postfix import SIZE_BYTES_MAX, Postfix
 
 MAILS = 400

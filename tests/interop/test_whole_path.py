@@ -10,7 +10,7 @@ from postroom.bench.house import LIST, House, books
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.flow import subscribe
-from postroom.records.fates import fates
+from postroom.records.recipient_outcomes import all_outcomes
 from tests.interop.postfix import Postfix
 
 PEOPLE = 250
@@ -33,9 +33,13 @@ async def test_a_message_reaches_everybody_once_and_says_who_was_refused(
         drain = await house.start("drain")
         assert await drain.wait(within_s=60) == 0, drain.log.read_text()[-2000:]
         message = await books(parts, ref)
-        sent = [fate async for fate in fates(parts.storage.tables, message, State.SENT)]
-        [failed] = [fate async for fate in fates(parts.storage.tables, message, State.FAILED)]
-        [waiting] = [fate async for fate in fates(parts.storage.tables, message, State.QUEUED)]
+        sent = [fate async for fate in all_outcomes(parts.storage.tables, message, State.SENT)]
+        [failed] = [
+            fate async for fate in all_outcomes(parts.storage.tables, message, State.FAILED)
+        ]
+        [waiting] = [
+            fate async for fate in all_outcomes(parts.storage.tables, message, State.QUEUED)
+        ]
     await postfix.has_relayed(fate.words for fate in sent)
     assert message.books.total == message.audience == PEOPLE + 2
     assert (message.books.sent, message.books.doubts) == (PEOPLE, 0)

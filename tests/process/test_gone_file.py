@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from postroom.bench.house import LIST, House, Process, until
 from postroom.records import keys
-from postroom.storage.sqlite_watch import LOOK_EVERY_S
+from postroom.storage.sqlite.file_watch import LOOK_EVERY_S
 
 SENTENCE = (
     "The database file was deleted or replaced while Postroom was running. "

@@ -31,8 +31,8 @@ async def _is_there(house: House, role: str) -> bool:
 
 def _find_pid(house: House, role: str) -> int | None:
     """Every role listens to its bell, which is named after it."""
-    bells = house.folder / "data" / "bells"
-    names = os.listdir(bells) if bells.is_dir() else []
+    wakeups = house.folder / "data" / "bells"
+    names = os.listdir(wakeups) if wakeups.is_dir() else []
     found = [name for name in names if name.startswith(f"{role}.")]
     pids = [int(name.split(".")[1].partition("-")[0]) for name in found]
     roles = [pid for pid in pids if role.encode() in _command_of(pid)]

@@ -79,7 +79,7 @@ class Site:
 
     async def until_some_are_in(self) -> None:
         async def is_somebody_in() -> bool:
-            shelf = await subscribers.look_through(self.parts.storage.tables, LIST, limit=1)
+            shelf = await subscribers.scan_people(self.parts.storage.tables, LIST, limit=1)
             return bool(shelf.people)
 
         await until(is_somebody_in, within_s=RUN_S_MAX, every_s=0.005)

@@ -13,8 +13,8 @@ from postroom import wiring
 from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
 from postroom.records import migrations
-from postroom.storage.azure_account import Account
-from postroom.storage.port import Storage, Within
+from postroom.storage.azure.account import Account
+from postroom.storage.port import KeysWithin, Storage
 from tests.contract.azurite import azurite
 from tests.contract.faulty_azure import faulty_azure
 
@@ -35,7 +35,7 @@ def address_of(account: Account) -> str:
 
 
 async def rows_of_list(storage: Storage) -> int:
-    page = await storage.tables.scan("mailinglist", Within(LIST))
+    page = await storage.tables.scan("mailinglist", KeysWithin(LIST))
     return len(page.rows) + 1000 * (page.next is not None)
 
 

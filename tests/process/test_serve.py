@@ -18,8 +18,8 @@ PEOPLE = 10_000  # so many that a sender is not through with them before it was 
 
 def roles_awake(house: House) -> int:
     """Every role listens to its bell; one that ends in order takes it away."""
-    bells = house.folder / "data" / "bells"
-    return len(os.listdir(bells)) if bells.is_dir() else 0
+    wakeups = house.folder / "data" / "bells"
+    return len(os.listdir(wakeups)) if wakeups.is_dir() else 0
 
 
 async def test_children_stop_by_themselves_when_their_supervisor_is_killed(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
         for role in ("web", "scheduler", "sender"):
             await house.start(role)
         await until(lambda: _is(roles_awake(house) == 3), within_s=30)
-        bells = [name.split(".") for name in os.listdir(house.folder / "data" / "bells")]
-        pids = {kind: int(rest.partition("-")[0]) for kind, rest in bells}
+        wakeups = [name.split(".") for name in os.listdir(house.folder / "data" / "bells")]
+        pids = {kind: int(rest.partition("-")[0]) for kind, rest in wakeups}
         nice = {kind: os.getpriority(os.PRIO_PROCESS, pid) for kind, pid in pids.items()}
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     behind = min(ours + BULK_NICE, 19)  # nobody can be further back

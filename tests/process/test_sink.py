@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.outcome import Rejected, Sent
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
-from postroom.transport.smtp_session import open_session
+from postroom.transport.smtp.session import open_session
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from tests.letters import Witness, letters
 
 ROOT = Path(__file__).parents[2]

@@ -28,13 +28,13 @@ from postroom.storage.port import (
     MAIL_QUEUE,
     QUEUES,
     TABLES,
-    Across,
+    KeysAcross,
     Storage,
     Troubles,
     Value,
 )
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.port import Lane, Mail, Watch
+from postroom.transport.port import HandOverWatch, Lane, Mail
 
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
@@ -231,7 +231,7 @@ class _OneSlice:
         self._lane = lane
         self._right = right
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         outcomes = await self._lane.send(mails, watch)
         self._right.stopping = True
         return outcomes
@@ -247,7 +247,7 @@ async def everything(storage: Storage, clock: Clock) -> Everything:
             (row.partition, row.key): sorted(
                 (name, type(value).__name__, value) for name, value in row.properties.items()
             )
-            async for row in all_rows(storage.tables, table, Across())
+            async for row in all_rows(storage.tables, table, KeysAcross())
             if (table, row.partition) not in OWN
         }
         for table in TABLES

@@ -9,7 +9,7 @@ import pytest
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt, Status
 from postroom.flow import steer
-from postroom.records import fates
+from postroom.records import recipient_outcomes
 from tests.scenario.town import Town, once_each, students
 
 BROKEN = ("drop-in-data-once", "drop-after-dot-once")
@@ -70,7 +70,10 @@ async def test_whoever_decides_on_the_held_reads_why_and_since_when(town: Town) 
     ref = await town.mailing("ada", "drop-after-dot", on_doubt=OnDoubt.HOLD)
     await send(town)
     message = await town.read(ref)
-    [held] = [one async for one in fates.fates(town.storage.tables, message, State.HELD)]
+    [held] = [
+        one
+        async for one in recipient_outcomes.all_outcomes(town.storage.tables, message, State.HELD)
+    ]
     assert held.words.startswith("handed over, then ")
     assert held.at == town.clock.now()
 

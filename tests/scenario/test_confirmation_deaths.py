@@ -16,7 +16,7 @@ from postroom.flow.render import Renderer
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
 from postroom.records.leases import Right
-from postroom.records.single_mails import CLAIM_S
+from postroom.records.single_mail_items import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
 from tests.scenario.clock import TownClock

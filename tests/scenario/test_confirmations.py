@@ -15,7 +15,7 @@ from postroom.domain.confirmation import ConfirmationAttempts, ConfirmationState
 from postroom.domain.retry import RetryRules
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
-from postroom.records.single_mails import CLAIM_S, DELAY_S_MAX, TAKES_MAX
+from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.scenario.clock import soon
 from tests.scenario.test_rate_limit import limit
@@ -273,7 +273,7 @@ async def test_batches_that_keep_every_lane_do_not_keep_a_confirmation(town: Tow
     await town.pass_time(1)
     await role.step()
     while "ada" not in town.arrived():
-        await soon(role.bell.wait(5))
+        await soon(role.wakeup.wait(5))
     town.sink.release()
 
 
@@ -303,7 +303,7 @@ async def test_with_a_single_connection_they_take_turns(town: Town) -> None:
     for _look in range(TURNS_MAX):
         if not await role.step() and len(town.sink.mails) == 2:
             break
-        await role.bell.wait(0.1)
+        await role.wakeup.wait(0.1)
     assert town.arrived() == once_each(["ada", "bob"])
     assert town.sink.carriers_most == 1
 

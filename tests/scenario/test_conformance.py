@@ -6,7 +6,7 @@ from email import message_from_bytes, policy
 
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
-from postroom.transport.smtp import SmtpTransport
+from postroom.transport.smtp.transport import SmtpTransport
 from tests.contract.test_smtp_aiosmtpd import Mailbox, aiosmtpd, strict_server
 from tests.scenario.town import Town, students
 

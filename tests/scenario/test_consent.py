@@ -18,7 +18,7 @@ from postroom.flow.bring_in import Counts, Intake, bring_in
 from postroom.records import consents, lists, subscribers
 from postroom.records.rows import all_rows
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import KEY_CHARS_MAX, Conflict, Page, Within
+from postroom.storage.port import KEY_CHARS_MAX, Conflict, KeysWithin, Page
 from tests.scenario.town import LIST, SITE, Town, address_of
 
 FORM = Trace(source="form", client="192.0.2.7", shown="We send you a mail with a link.")
@@ -174,7 +174,7 @@ async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(to
     await town.found_list()
     began, basis = town.clock.now(), "people.csv: asked at the fair"
     await bring(town, "ada", "bob", basis=basis)
-    keys = Within(LIST, "consent:", "consent:~")
+    keys = KeysWithin(LIST, "consent:", "consent:~")
     rows = [row async for row in all_rows(town.storage.tables, "mailinglist", keys)]
     assert not rows
     imported = Consent(event=Event.IMPORTED, at=began, source=basis)

@@ -9,12 +9,12 @@ from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.flow import subscribe, sweep
 from postroom.records import lists
 from postroom.records.rows import all_rows
-from postroom.storage.port import Across
+from postroom.storage.port import KeysAcross
 from tests.scenario.town import LIST, Town, students
 
 
 async def rows_left(town: Town) -> int:
-    return len([row async for row in all_rows(town.storage.tables, "mailinglist", Across())])
+    return len([row async for row in all_rows(town.storage.tables, "mailinglist", KeysAcross())])
 
 
 async def half_deleted(town: Town) -> None:

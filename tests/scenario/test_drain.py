@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from postroom import roles
-from postroom.bell import Bell
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
 from postroom.flow import steer
 from postroom.sender import SenderRole
+from postroom.wakeup import WakeUpListener
 from tests.scenario.clock import PATIENCE_S
 from tests.scenario.town import Town, once_each, students
 
@@ -31,7 +31,7 @@ class PassingTime:
 
     async def wait(self, seconds: float) -> bool:
         if not self._role.is_idle:
-            return await self._role.bell.wait(PATIENCE_S)
+            return await self._role.wakeup.wait(PATIENCE_S)
         await self._town.pass_time(seconds)
         return False
 
@@ -41,10 +41,10 @@ class Drain:
 
     def __init__(self, town: Town, role: SenderRole) -> None:
         self.town, self.role = town, role
-        self._bell = cast(Bell, PassingTime(town, role))
+        self._wakeup = cast(WakeUpListener, PassingTime(town, role))
 
     async def step(self) -> bool:
-        return await roles._is_anything_due(self.town.scheduler, self.role, self._bell)
+        return await roles._is_anything_due(self.town.scheduler, self.role, self._wakeup)
 
     async def until_faults(self, faults: int) -> None:
         for _ in range(STEPS_MAX):

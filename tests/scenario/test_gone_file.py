@@ -11,7 +11,7 @@ import pytest_asyncio
 from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.port import StorageGone
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.sqlite.storage import SqliteStorage
 from tests.scenario.clock import TownClock, soon
 from tests.scenario.town import CLAIM_S, Town, once_each
 

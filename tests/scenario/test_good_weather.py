@@ -10,7 +10,7 @@ from postroom.domain.message import Books, Status
 from postroom.records import batches, messages
 from postroom.records.archive import TABLE
 from postroom.records.rows import all_rows
-from postroom.storage.port import Across, Within
+from postroom.storage.port import KeysAcross, KeysWithin
 from tests.scenario.clock import PATIENCE_S
 from tests.scenario.town import SITE, Town, once_each, students
 
@@ -42,13 +42,15 @@ async def test_the_archive_keeps_the_servers_words_and_the_living_keep_nothing(t
     rows = [
         row
         for batch in range(2)
-        async for row in all_rows(town.storage.tables, TABLE, Within(batches.partition(ref, batch)))
+        async for row in all_rows(
+            town.storage.tables, TABLE, KeysWithin(batches.partition(ref, batch))
+        )
     ]
     assert len(rows) == 120
     assert all(row.properties["EmailSent"] is True for row in rows)
     assert {row.properties["words"] for row in rows} == {"250 2.0.0 Ok: queued"}
     assert await town.items() == 0
-    left_over = [row async for row in all_rows(town.storage.tables, "message", Across())]
+    left_over = [row async for row in all_rows(town.storage.tables, "message", KeysAcross())]
     # Neither deliveries, the due entry nor the message; headers and ledgers guard what was written.
     listed = [row.key for row in left_over if row.partition == messages.DIRECTORY]
     kept = {row.key.rstrip("0123456789") for row in left_over if row.key not in listed}
@@ -120,5 +122,5 @@ async def test_a_lane_that_gets_free_takes_the_next_item_at_once(town: Town, pai
     role = await town.open_sender(lanes=1)
     for _ in range(4):
         assert await role.step()
-        assert await role.bell.wait(PATIENCE_S)
+        assert await role.wakeup.wait(PATIENCE_S)
     assert town.arrived() == once_each(students(8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.domain.address import parse_address
 from postroom.domain.csv_people import Person
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.flow import move
 from postroom.flow.bring_in import Intake, bring_in
 from postroom.flow.move import Destination
@@ -38,7 +38,7 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
     tables, clock = town.storage.tables, town.clock
     intake = Intake(tables, LIST, False, START, keep_out=True, clock=clock)  # it began then
     await bring_in(intake, [zoe], Silent())
-    assert (await town.subscriber("zoe")).gone is Gone.REMOVED
+    assert (await town.subscriber("zoe")).gone is InactiveReason.REMOVED
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}
 
@@ -46,7 +46,7 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
 async def test_a_move_that_is_finished_late_keeps_the_old_address_from_being_mailed(
     town: Town,
 ) -> None:
-    """A form sent again acts with the time of its first try (web/once.py)."""
+    """A form sent again acts with the time of its first try (web/submit_once.py)."""
     await queued_after_a_departure(town)
     found = await subscribers.find(town.storage.tables, LIST, "zoe@contoso.edu")
     assert found

@@ -31,7 +31,7 @@ async def test_others_do_not_wait_for_sign_ups_at_a_limited_domain(town: Town) -
     await town.fan_out()
     while "reader" not in town.arrived():
         if not await role.step():
-            await soon(role.bell.wait(5))
+            await soon(role.wakeup.wait(5))
     assert len(town.sink.mails) < len(NAMES)  # most of those still wait
 
 

@@ -11,7 +11,7 @@ from postroom.domain.message import Books
 from postroom.domain.subscriber import Subscriber
 from postroom.flow import move, subscribe
 from postroom.flow.move import Destination
-from postroom.flow.subscribe import Left
+from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import Conflict
 from tests.scenario.town import LIST, Town, once_each
@@ -82,7 +82,7 @@ async def test_a_link_in_an_old_mail_takes_the_new_address_off(town: Town) -> No
     guid = (await town.subscriber("ada")).guid
     assert (await moved(town, "ada", "countess")).guid != guid
     tables, now = town.storage.tables, town.clock.now()
-    assert await subscribe.leave(tables, LIST, guid, now) is Left.NOW
+    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.NOW
     gone = await town.subscriber("countess")
     assert gone.gone is not None
 
@@ -93,7 +93,7 @@ async def add_again(town: Town, name: str) -> None:
     await subscribe.add(tables, LIST, address, {}, verified=True, now=now, bring_back=True)
 
 
-async def unsubscribe(town: Town, guid: str) -> Left:
+async def unsubscribe(town: Town, guid: str) -> UnsubscribeResult:
     return await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
 
 
@@ -119,9 +119,9 @@ async def test_a_link_is_followed_over_leaving_joining_again_and_moving(town: To
     await add_again(town, "ada")
     for before, after in (("ada", "ada1"), ("ada1", "ada2"), ("ada2", "ada3")):
         await moved(town, before, after)
-    assert await unsubscribe(town, first) is Left.NOW
+    assert await unsubscribe(town, first) is UnsubscribeResult.NOW
     assert (await town.subscriber("ada3")).gone
-    assert await unsubscribe(town, first) is Left.ALREADY
+    assert await unsubscribe(town, first) is UnsubscribeResult.ALREADY
 
 
 async def test_the_old_address_is_gone_and_comes_back_only_by_name(town: Town) -> None:

@@ -7,7 +7,7 @@ import pytest
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import PUT_OFF_WORDS, State
 from postroom.domain.message import Books
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import steer, subscribe
 from postroom.records import rate_limits
 from postroom.sender import SenderRole
@@ -18,12 +18,12 @@ NAMES = students(60)
 
 
 async def limit(town: Town, mails_per_s: float = 0.0, connections: int = 0) -> None:
-    found = Limit(TRANSPORT, mails_per_s, connections)
+    found = RateLimit(TRANSPORT, mails_per_s, connections)
     await rate_limits.set_limit(town.storage.tables, found)
 
 
 async def limit_contoso(town: Town, mails_per_s: float, connections: int = 0) -> None:
-    found = Limit("contoso.edu", mails_per_s, connections)
+    found = RateLimit("contoso.edu", mails_per_s, connections)
     await rate_limits.set_limit(town.storage.tables, found)
 
 
@@ -131,7 +131,7 @@ async def test_a_limit_set_while_mails_go_out_is_followed(town: Town, pairs: Non
     await town.mailing(*NAMES)
     role = await town.open_sender(lanes=1)
     assert await role.step()
-    await role.bell.wait(5)
+    await role.wakeup.wait(5)
     await limit(town, 2.0)
     town.clock.move(5.0)
     began_at, before = town.clock.now(), sum(town.arrived().values())
@@ -147,7 +147,7 @@ async def first_slice(town: Town, *names: str) -> str:
     ref = await town.mailing(*names)
     role = await town.open_sender(lanes=1, slice_size=99)
     assert await role.step()
-    assert await role.bell.wait(PATIENCE_S)
+    assert await role.wakeup.wait(PATIENCE_S)
     return ref
 
 
@@ -190,7 +190,7 @@ async def test_others_do_not_wait_for_a_limited_domain(town: Town) -> None:
     await town.fan_out()
     role = await town.open_sender(lanes=1, slice_size=99)
     assert await role.step()
-    assert await role.bell.wait(PATIENCE_S)
+    assert await role.wakeup.wait(PATIENCE_S)
     assert set(others) <= set(town.arrived())
     assert sum(town.arrived().values()) <= 30
     assert (town.clock.now() - now).total_seconds() < 20

@@ -10,9 +10,9 @@ import pytest
 
 from postroom.domain.address import parse_address
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe
-from postroom.flow.subscribe import Confirmed, Left
+from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
@@ -25,7 +25,7 @@ async def sign_up(town: Town, name: str) -> None:
     await subscribe.sign_up(town.storage, LIST, address, {"first_name": name}, town.clock.now())
 
 
-async def confirm(town: Town, guid: str, token: str) -> Confirmed:
+async def confirm(town: Town, guid: str, token: str) -> ConfirmationResult:
     now = town.clock.now()
     return await subscribe.confirm(town.storage.tables, SITE.secret, LIST, guid, token, now)
 
@@ -110,12 +110,12 @@ async def test_the_link_verifies_once_and_a_wrong_one_never(town: Town) -> None:
     await town.open_sender()
     await town.quiet()
     guid, token = link_in(town.sink.mails[0].content)
-    assert await confirm(town, guid, "0" * len(token)) is Confirmed.UNKNOWN
-    assert await confirm(town, "0" * 32, token) is Confirmed.UNKNOWN
+    assert await confirm(town, guid, "0" * len(token)) is ConfirmationResult.UNKNOWN
+    assert await confirm(town, "0" * 32, token) is ConfirmationResult.UNKNOWN
     assert not (await town.subscriber("ada")).verified
-    assert await confirm(town, guid, token) is Confirmed.NOW
+    assert await confirm(town, guid, token) is ConfirmationResult.NOW
     assert (await town.subscriber("ada")).verified
-    assert await confirm(town, guid, token) is Confirmed.ALREADY
+    assert await confirm(town, guid, token) is ConfirmationResult.ALREADY
 
 
 async def test_only_who_confirmed_is_mailed(town: Town) -> None:
@@ -161,11 +161,11 @@ async def test_leaving_twice_is_leaving_once(town: Town) -> None:
     await town.join("ada")
     guid = (await town.subscriber("ada")).guid
     tables, now = town.storage.tables, town.clock.now()
-    assert await subscribe.leave(tables, LIST, guid, now) is Left.NOW
-    assert await subscribe.leave(tables, LIST, guid, now) is Left.ALREADY
-    assert await subscribe.leave(tables, LIST, "0" * 32, now) is Left.UNKNOWN
+    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.NOW
+    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.ALREADY
+    assert await subscribe.leave(tables, LIST, "0" * 32, now) is UnsubscribeResult.UNKNOWN
     ada = await town.subscriber("ada")
-    assert ada.gone is Gone.LEFT
+    assert ada.gone is InactiveReason.LEFT
     assert ada.attributes == {}
 
 
@@ -180,7 +180,7 @@ async def test_who_comes_back_gets_a_new_guid_and_must_confirm_again(town: Town)
     assert ada.guid != old
     assert not ada.verified
     token = subscribe.confirm_token(SITE.secret, LIST, old)
-    assert await confirm(town, old, token) is Confirmed.UNKNOWN
+    assert await confirm(town, old, token) is ConfirmationResult.UNKNOWN
     assert await subscribers.find_by_guid(town.storage.tables, LIST, old) is None
 
 

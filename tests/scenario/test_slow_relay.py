@@ -83,7 +83,7 @@ async def test_an_item_whose_claim_lapsed_in_hand_is_not_sent_twice(town: Town) 
     await town.pass_time(CLAIM_S + 1)
     for other in others:
         assert await other.step()  # the item is there again: both look at it, one after the other
-        assert await other.bell.wait(PATIENCE_S)
+        assert await other.wakeup.wait(PATIENCE_S)
         assert other.is_idle
         await town.pass_time(5)
     assert town.arrived() == once_each(["slow"])
@@ -103,7 +103,7 @@ async def test_a_lane_of_the_same_sender_keeps_off_a_batch_in_hand(town: Town) -
     await soon(town.sink.is_waiting.wait())
     await town.pass_time(CLAIM_S + 1)
     assert await role.step()
-    assert await role.bell.wait(PATIENCE_S)
+    assert await role.wakeup.wait(PATIENCE_S)
     assert town.arrived() == once_each(["slow"])
     town.sink.release()
     await town.quiet()

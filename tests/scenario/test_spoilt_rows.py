@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import subscribe
 from postroom.records import batches, rate_limits
 from postroom.storage.port import DEAD_LETTERS, Unavailable
@@ -101,7 +101,7 @@ async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, nam
     """It may be slower than anything we know. It is set again, and all goes on."""
     await town.mailing("ada")
     await subscribe.sign_up(town.storage, LIST, NEWCOMER, {}, town.clock.now())
-    limit = Limit(name, 100.0)
+    limit = RateLimit(name, 100.0)
     await rate_limits.set_limit(town.storage.tables, limit)
     key = name if name == TRANSPORT else f"domain:{name}"
     await spoil(town, "service", "limit", key, shares=HALF)

@@ -13,7 +13,7 @@ from postroom.domain.errors import NotFound
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.user import Role, User
 from postroom.flow import compose, subscribe, test_mail
-from postroom.flow.subscribe import Left
+from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import messages, trials, users
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
@@ -63,7 +63,7 @@ async def test_the_link_in_a_test_changes_nothing(town: Town) -> None:
     guid = link.rpartition("/")[2]
     assert link == SITE.unsubscribe_url(LIST, guid)
     left = await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
-    assert left is Left.UNKNOWN
+    assert left is UnsubscribeResult.UNKNOWN
     assert (await town.subscriber("ada")).verified
 
 

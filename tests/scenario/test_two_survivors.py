@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.domain.delivery import FINAL, Ended, State
+from postroom.domain.delivery import FINAL, DeliveryEnd, State
 from postroom.domain.retry import RetryRules
 from postroom.flow.send import Handled
 from postroom.records import archive
@@ -75,7 +75,7 @@ async def left_by_a_dead_sender(town: Town) -> str:
     return ref
 
 
-async def ends(town: Town, ref: str) -> dict[str, Ended]:
+async def ends(town: Town, ref: str) -> dict[str, DeliveryEnd]:
     rows = archive.load(town.storage.tables, ref, 0)
     return {name_of(row.delivery.address): row.ended async for row in rows}
 
@@ -95,7 +95,7 @@ async def test_the_rows_written_first_stand_and_row_and_ledger_agree(
     ref = await left_by_a_dead_sender(town)
     one = await survivor(town, one_stops, knows=knower_is_first)
     other = await survivor(town, other_stops, knows=not knower_is_first)
-    first: dict[str, Ended] = {}
+    first: dict[str, DeliveryEnd] = {}
     for go in (one.take, other.take, one.go_on, other.go_on):
         await go()
         now = await ends(town, ref)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe, sweep
 from postroom.records import consents, counts, sign_ups, subscribers
-from postroom.records.counts import Counts
+from postroom.records.counts import ListCounts
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from tests.scenario.town import LIST, SITE, Town, address_of
 
@@ -54,7 +54,7 @@ async def test_a_sign_up_without_a_confirmation_is_forgotten_to_the_last_row(tow
     assert await expire(town) == 1
     assert not await is_known(town, "ada")
     assert await subscribers.find_by_guid(town.storage.tables, LIST, guid) is None
-    assert await counts.read(town.storage.tables, LIST) == Counts()
+    assert await counts.read(town.storage.tables, LIST) == ListCounts()
     assert await entries(town) == 0
     assert await expire(town) == 0
 
@@ -136,9 +136,9 @@ async def test_a_strangers_sign_up_does_not_make_anybody_forget_who_left(town: T
     town.clock.move(KEPT_DAYS * DAY_S + 1)
     assert await expire(town) == 1
     ada = await town.subscriber("ada")
-    assert ada.gone is Gone.LEFT
+    assert ada.gone is InactiveReason.LEFT
     assert await subscribers.find_by_guid(town.storage.tables, LIST, ada.guid) is None
-    assert await counts.read(town.storage.tables, LIST) == Counts(gone=1)
+    assert await counts.read(town.storage.tables, LIST) == ListCounts(gone=1)
 
 
 async def test_who_left_before_the_time_stays_gone(town: Town) -> None:
@@ -147,7 +147,7 @@ async def test_who_left_before_the_time_stays_gone(town: Town) -> None:
     await town.leave("ada")
     town.clock.move(2 * KEPT_DAYS * DAY_S)
     assert await expire(town) == 0
-    assert (await town.subscriber("ada")).gone is Gone.LEFT
+    assert (await town.subscriber("ada")).gone is InactiveReason.LEFT
 
 
 async def test_a_sweep_takes_so_many_and_the_next_goes_on(
@@ -179,4 +179,4 @@ async def test_who_confirms_at_this_very_moment_is_not_forgotten(
     monkeypatch.setattr(subscribers, "find", find_and_be_late)
     assert await expire(town) == 0
     assert (await town.subscriber("ada")).verified
-    assert await counts.read(town.storage.tables, LIST) == Counts(verified=1)
+    assert await counts.read(town.storage.tables, LIST) == ListCounts(verified=1)

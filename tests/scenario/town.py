@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from postroom.bell import Bells
 from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.address import parse_address
 from postroom.domain.breaker import MailHealth
@@ -35,10 +34,11 @@ from postroom.records.rows import all_rows
 from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.storage.port import MAIL_QUEUE, Across, Claim, Storage
+from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
-from postroom.transport.smtp import SmtpConfig, SmtpTransport, Tls
+from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
+from postroom.wakeup import WakeUps
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
 LIST = "contoso1"
@@ -223,7 +223,7 @@ class Town:
                 ObservedTransport(transport or self.transport(), health.note), turns, self.clock
             ),
             journals,
-            Bells(self.folder / "bells").listen("sender"),
+            WakeUps(self.folder / "bells").listen("sender"),
             lanes=lanes,
             lease_s=LEASE_S,
             claim_s=CLAIM_S,
@@ -254,7 +254,7 @@ class Town:
 
     async def close_sender(self, role: SenderRole, *, grace_s: float = PATIENCE_S) -> None:
         await role.close(grace_s)
-        role.bell.close()
+        role.wakeup.close()
         self.roles.remove(role)
 
     def answering_at_once(self) -> SinkOptions:
@@ -291,7 +291,7 @@ class Town:
         raise AssertionError("the senders go round in circles")
 
     async def _lane_is_free(self) -> None:
-        waits = [asyncio.create_task(role.bell.wait(PATIENCE_S)) for role in self.roles]
+        waits = [asyncio.create_task(role.wakeup.wait(PATIENCE_S)) for role in self.roles]
         done, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waiting:
             wait.cancel()
@@ -358,7 +358,7 @@ class Town:
         found = [
             f"{table}/{row.partition}/{row.key}"
             for table in ("message", "messagearchive")
-            async for row in all_rows(self.storage.tables, table, Across())
+            async for row in all_rows(self.storage.tables, table, KeysAcross())
             if ref in row.partition or ref in row.key
         ]
         names, _ = await self.storage.blobs.list(ref)

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from postroom import clock
 from postroom.domain.address import parse_address, parse_mailbox
-from postroom.domain.delivery import Recollection, StillAlive
+from postroom.domain.delivery import JournalEvidence, SenderStillAlive
 from postroom.domain.message import Message
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.flow.render import CompiledMessage, Renderer, Site
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.storage.port import StorageError
-from postroom.transport.port import Mail, Watch
+from postroom.transport.port import HandOverWatch, Mail
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -32,18 +32,18 @@ class Journals:
         self.alive: set[str] = set()
         self.kept: dict[str, dict[tuple[str, int, int], Page]] = {}
 
-    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+    def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
         if owner in self.alive:
-            return StillAlive()
+            return SenderStillAlive()
         if owner not in self.kept:
             return None
         pages = [page for key, page in self.kept[owner].items() if key[:2] == (ref, batch)]
         pages = [page for page in pages if not page.is_recorded]
         if not pages:
-            return Recollection()
+            return JournalEvidence()
         handed = frozenset().union(*(page.handed for page in pages))
         answered = {at: end for page in pages for at, end in page.answered.items()}
-        return Recollection(handed, answered, whole=True)
+        return JournalEvidence(handed, answered, whole=True)
 
 
 @dataclass
@@ -145,10 +145,10 @@ class Lane:
     def __init__(self, post: Post) -> None:
         self._post = post
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         return [await self._send_one(mail, watch) for mail in mails]
 
-    async def _send_one(self, mail: Mail, watch: Watch) -> Outcome:
+    async def _send_one(self, mail: Mail, watch: HandOverWatch) -> Outcome:
         if not watch.may_hand_over():
             return Untried("stopping")
         if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from postroom.domain.outcome import Outcome
 from postroom.storage.port import StorageError
-from postroom.transport.port import Mail, Watch
-from postroom.transport.smtp_config import Timeouts
-from postroom.transport.smtp_envelope import Offers
-from postroom.transport.smtp_exchange import RSET, BdatExchange
-from postroom.transport.smtp_slice import Slice
+from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.smtp.config import Timeouts
+from postroom.transport.smtp.envelope import ServerExtensions
+from postroom.transport.smtp.exchange import RSET, BdatExchange
+from postroom.transport.smtp.slice import Slice
 from tests.simulation.post import Post
 
 WINDOW = 2
 CONNECTIONS_MAX = 3
-OFFERS = Offers(pipelining=True, chunking=True)
+OFFERS = ServerExtensions(pipelining=True, chunking=True)
 COMMANDS = 4  # RSET, MAIL, RCPT, BDAT
 
 
@@ -46,7 +46,7 @@ class SmtpLane:
     def __init__(self, post: Post) -> None:
         self._post = post
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         slice_ = Slice(mails, watch)
         for _ in range(CONNECTIONS_MAX):
             await self._carry(slice_)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from postroom.domain.message import OnDoubt
-from postroom.transport.smtp_exchange import BdatExchange
-from postroom.transport.smtp_slice import Slice
+from postroom.transport.smtp.exchange import BdatExchange
+from postroom.transport.smtp.slice import Slice
 from tests.simulation.mailing import Mailing
 from tests.simulation.post import Journal
 from tests.simulation.weather import CLOSING_SERVER, assert_caught, of_kind, run_each

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.domain.message import OnDoubt
-from postroom.storage.azure import AzureStorage
+from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.port import Blobs, Queues, Storage, Tables
 from tests.contract.azurite import azurite
 from tests.simulation.mailing import Mailing, small_sizes

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from postroom.domain.delivery import Ledger, Recollection, announced
+from postroom.domain.delivery import JournalEvidence, Ledger, announced
 from postroom.domain.message import Message, OnDoubt
 from postroom.flow import fan_out, schedule
 from postroom.flow.send import Sender
@@ -138,7 +138,7 @@ def trust_a_torn_journal(patch: pytest.MonkeyPatch) -> None:
 
     def recall(self: Journals, owner: str, ref: str, batch: int) -> Any:
         found = right(self, owner, ref, batch)
-        return Recollection(whole=True) if found is None else found
+        return JournalEvidence(whole=True) if found is None else found
 
     right = Journals.recall
     patch.setattr(Journals, "recall", recall)

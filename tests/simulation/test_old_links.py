@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
-from postroom.flow.subscribe import Left
+from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import lists, subscribers
 from tests.simulation.post import SENDER
 from tests.simulation.world import START, Crash, Faults, World, instantly
@@ -58,10 +58,10 @@ def test_killed_anywhere_the_next_click_finishes_it() -> None:
         world, old = world_with_ada_back(crash_at)
         leave = subscribe.leave(world.storage().tables, LIST, old, START)
         try:
-            assert run(leave) is Left.NOW
+            assert run(leave) is UnsubscribeResult.NOW
         except Crash:
             again = instantly(subscribe.leave(world.disk.tables, LIST, old, START))
-            assert again in (Left.NOW, Left.ALREADY)
+            assert again in (UnsubscribeResult.NOW, UnsubscribeResult.ALREADY)
         else:
             assert crash_at > 5, "it was never killed"
             return

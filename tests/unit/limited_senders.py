@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
 from postroom.records.turns import Turns
 from postroom.storage.counting import CountingStorage
@@ -90,5 +90,5 @@ class Sender:
 
 async def under(limit: float, number: int, connections: int = 0) -> tuple[World, list[Sender]]:
     world = World()
-    await rate_limits.set_limit(world.storage.tables, Limit(TRANSPORT, limit, connections))
+    await rate_limits.set_limit(world.storage.tables, RateLimit(TRANSPORT, limit, connections))
     return world, [Sender(world, f"s{each}") for each in range(number)]

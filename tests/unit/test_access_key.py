@@ -23,9 +23,9 @@ from postroom.domain.errors import BadInput, NotFound
 from postroom.records import keys
 from postroom.records.rows import Unreadable
 from postroom.storage.memory import MemoryStorage, MemoryTables
-from postroom.storage.port import SCAN_ROWS_MAX, Across, Properties, Tables
-from postroom.web.api import gate as gate_module
-from postroom.web.api.gate import Gate
+from postroom.storage.port import SCAN_ROWS_MAX, KeysAcross, Properties, Tables
+from postroom.web.api import auth as gate_module
+from postroom.web.api.auth import KeyCache
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
@@ -106,7 +106,7 @@ async def test_a_row_that_does_not_say_what_its_key_may_do_is_no_key(
     tables: Tables, spoilt: str
 ) -> None:
     key, _ = await keys.create(tables, "portal", ("contoso1",), NOW)
-    [row] = (await tables.scan("service", Across())).rows
+    [row] = (await tables.scan("service", KeysAcross())).rows
     less = {name: value for name, value in row.properties.items() if name != spoilt}
     await tables.upsert("service", row.partition, row.key, less)
     with pytest.raises(Unreadable):
@@ -125,7 +125,7 @@ async def test_a_key_is_found_as_it_was_made(tables: Tables) -> None:
 
 async def test_storage_holds_the_hash_and_never_the_key(tables: Tables) -> None:
     key, _ = await keys.create(tables, "portal", (), NOW)
-    [row] = (await tables.scan("service", Across())).rows
+    [row] = (await tables.scan("service", KeysAcross())).rows
     assert row.key == hashlib.sha256(key.encode()).hexdigest()
     assert key.removeprefix("prk_") not in repr(row)
 
@@ -185,13 +185,13 @@ async def test_noting_a_use_does_not_bring_a_revoked_key_back() -> None:
 
 async def test_the_gate_notes_the_use_of_a_key(tables: Tables) -> None:
     key, _ = await keys.create(tables, "portal", (), NOW)
-    await Gate().find_key(tables, key, NOW)
+    await KeyCache().find_key(tables, key, NOW)
     [known] = await every_key(tables)
     assert known.last_used_at == NOW
 
 
 async def test_the_gate_looks_a_key_up_once_in_five_seconds(tables: Tables) -> None:
-    gate = Gate()
+    gate = KeyCache()
     key, made = await keys.create(tables, "portal", (), NOW)
     await gate.find_key(tables, key, NOW)
     await keys.revoke(tables, made.id)
@@ -203,7 +203,7 @@ async def test_the_gate_remembers_no_more_keys_than_agreed(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_module, "KEYS_KEPT_MAX", 2)
-    gate = Gate()
+    gate = KeyCache()
     made = [await keys.create(tables, "portal", (), NOW) for _ in range(3)]
     for key, _ in made:
         await gate.find_key(tables, key, NOW)

@@ -19,7 +19,7 @@ from postroom.domain.address import (
     parse_address,
     parse_mailbox,
 )
-from postroom.storage.limits import check_key
+from postroom.storage.validation import check_key
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from postroom.domain.address import parse_address, readable_address
-from postroom.domain.address_slips import domain_meant
+from postroom.domain.address_typos import domain_meant
 from postroom.domain.csv_people import People, Person
 from postroom.domain.csv_rows import BadRow
 

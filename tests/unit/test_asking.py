@@ -14,7 +14,7 @@ from postroom.domain.consent import Event, Trace
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.import_job import SILENT_AFTER, Status
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import ask, subscribe
 from postroom.flow.ask import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE, Asker
 from postroom.records import ask_jobs, consents, counts, lists, subscribers
@@ -133,7 +133,9 @@ async def test_nobody_is_asked_more_than_three_times_in_thirty_days(office: Offi
 async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
     await office.join("ada", verified=True)
     bob = await office.join("bob")
-    await subscribe.leave(office.storage.tables, LIST, bob.guid, office.clock.now(), Gone.LEFT)
+    await subscribe.leave(
+        office.storage.tables, LIST, bob.guid, office.clock.now(), InactiveReason.LEFT
+    )
     assert await office.ask("ada") is CannotAsk.CONFIRMED
     assert await office.ask("bob") is CannotAsk.GONE
     assert await office.ask("nobody") is CannotAsk.GONE
@@ -275,7 +277,7 @@ async def test_who_confirms_while_they_are_asked_stays_confirmed(
     for name in ("student0000", "student0002"):
         assert (await office.read(name)).asked_at == START
     assert set((await office.take_items()).values()) == {1}
-    assert await counts.read(office.storage.tables, LIST) == counts.Counts(1, 2, 0)
+    assert await counts.read(office.storage.tables, LIST) == counts.ListCounts(1, 2, 0)
 
 
 @pytest.mark.parametrize("is_after", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.storage.azure_account import BadAccount, check_prefix, parse_account
+from postroom.storage.azure.account import BadAccount, check_prefix, parse_account
 
 KEY = "a2V5"
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bell import Bell, Bells
+from postroom.wakeup import WakeUpListener, WakeUps
 
 LONG_S = 30.0  # far longer than a test waits: only a ring ends it
 
 
-async def heard(bell: Bell) -> bool:
+async def heard(wakeup: WakeUpListener) -> bool:
     """Whether it rings soon."""
     async with asyncio.timeout(5):
-        return await bell.wait(LONG_S)
+        return await wakeup.wait(LONG_S)
 
 
 def pipes_in(folder: Path) -> list[Path]:
@@ -28,72 +28,72 @@ def pipes_in(folder: Path) -> list[Path]:
 async def test_a_ring_from_another_process_wakes_every_listener_of_its_kind(
     tmp_path: Path,
 ) -> None:
-    bells = Bells(tmp_path / "bells")
-    first, second, other = bells.listen("sender"), bells.listen("sender"), bells.listen("web")
-    Bells(tmp_path / "bells").ring("sender")
+    wakeups = WakeUps(tmp_path / "bells")
+    first, second, other = wakeups.listen("sender"), wakeups.listen("sender"), wakeups.listen("web")
+    WakeUps(tmp_path / "bells").ring("sender")
     assert await heard(first)
     assert await heard(second)
     assert not await other.wait(0)
-    for bell in (first, second, other):
-        bell.close()
+    for wakeup in (first, second, other):
+        wakeup.close()
 
 
 async def test_a_ring_before_the_wait_is_not_lost_and_counts_once(tmp_path: Path) -> None:
-    bell = Bells(tmp_path).listen("sender")
-    bell.ring()
-    bell.ring()
-    assert await heard(bell)
-    assert not await bell.wait(0)
-    bell.close()
+    wakeup = WakeUps(tmp_path).listen("sender")
+    wakeup.ring()
+    wakeup.ring()
+    assert await heard(wakeup)
+    assert not await wakeup.wait(0)
+    wakeup.close()
 
 
 async def test_without_a_ring_the_wait_ends_in_time(tmp_path: Path) -> None:
-    bell = Bells(tmp_path).listen("sender")
-    assert not await bell.wait(0.001)
-    bell.close()
+    wakeup = WakeUps(tmp_path).listen("sender")
+    assert not await wakeup.wait(0.001)
+    wakeup.close()
 
 
 async def test_a_closed_bell_leaves_nothing_behind_and_may_be_rung(tmp_path: Path) -> None:
-    bells = Bells(tmp_path)
-    bells.listen("sender").close()
+    wakeups = WakeUps(tmp_path)
+    wakeups.listen("sender").close()
     assert pipes_in(tmp_path) == []
-    bells.ring("sender")
+    wakeups.ring("sender")
 
 
 async def test_the_bell_of_a_dead_process_is_cleared_away(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "sender.1-dead")
-    bells = Bells(tmp_path)
-    bell = bells.listen("sender")
-    bells.ring("sender")
-    assert await heard(bell)
+    wakeups = WakeUps(tmp_path)
+    wakeup = wakeups.listen("sender")
+    wakeups.ring("sender")
+    assert await heard(wakeup)
     assert not (tmp_path / "sender.1-dead").exists()
-    bell.close()
+    wakeup.close()
 
 
 async def test_ringing_where_nobody_has_ever_listened_is_fine(tmp_path: Path) -> None:
-    Bells(tmp_path / "none").ring("sender")
+    WakeUps(tmp_path / "none").ring("sender")
 
 
 async def test_a_bell_that_rings_already_does_not_hold_up_the_ringer(tmp_path: Path) -> None:
-    bells = Bells(tmp_path)
-    bell = bells.listen("sender")
+    wakeups = WakeUps(tmp_path)
+    wakeup = wakeups.listen("sender")
     [path] = pipes_in(tmp_path)
     pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     with contextlib.suppress(BlockingIOError):
         while True:
             os.write(pipe, b"!" * 4096)
     os.close(pipe)
-    bells.ring("sender")
-    assert await heard(bell)
-    bell.close()
+    wakeups.ring("sender")
+    assert await heard(wakeup)
+    wakeup.close()
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.EAGAIN])
 async def test_a_listener_that_closes_while_it_is_rung_harms_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    bells = Bells(tmp_path)
-    bell = bells.listen("sender")
+    wakeups = WakeUps(tmp_path)
+    wakeup = wakeups.listen("sender")
     closed: list[int] = []
     close = os.close
 
@@ -107,23 +107,23 @@ async def test_a_listener_that_closes_while_it_is_rung_harms_nobody(
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", broken)
         patched.setattr(os, "close", noted)
-        bells.ring("sender")
+        wakeups.ring("sender")
     assert len(closed) == 1  # not a file left open by it
-    bell.close()
+    wakeup.close()
 
 
 async def test_a_ringer_short_of_files_does_not_clear_the_living_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bells = Bells(tmp_path)
-    bell = bells.listen("sender")
+    wakeups = WakeUps(tmp_path)
+    wakeup = wakeups.listen("sender")
 
     def too_many(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", too_many)
-        bells.ring("sender")
-    bells.ring("sender")
-    assert await heard(bell)
-    bell.close()
+        wakeups.ring("sender")
+    wakeups.ring("sender")
+    assert await heard(wakeup)
+    wakeup.close()

@@ -16,7 +16,7 @@ from postroom.domain.dead_letter import Reason
 from postroom.records import dead_letters
 from postroom.storage.port import MAIL_QUEUE, Row
 from postroom.web.api import lists as api_lists
-from postroom.web.api import message_shown
+from postroom.web.api import message_schema
 from tests.unit.typed import Postroom
 
 FUTURE = "2120-01-01T09:00+01:00"
@@ -143,7 +143,7 @@ def test_a_file_may_have_the_encoding_of_its_spreadsheet(
 
 def test_scripts_see_lists_and_messages_as_the_web_service_shows_them(contoso1: Postroom) -> None:
     ref = message(contoso1)
-    assert list(contoso1("message", "show", ref, "--json").json) == list(message_shown.EXAMPLE)
+    assert list(contoso1("message", "show", ref, "--json").json) == list(message_schema.EXAMPLE)
     [shown] = contoso1("list", "all", "--json").json
     assert list(shown) == list(api_lists.EXAMPLE)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from postroom.domain.delivery import (
     BATCH_DELIVERIES_MAX,
     Deferral,
-    Ended,
+    DeliveryEnd,
+    JournalEvidence,
     Ledger,
-    Recollection,
     State,
     Verdict,
     announced,
@@ -39,7 +39,7 @@ from postroom.domain.outcome import (
 )
 from postroom.domain.retry import RetryRules
 from postroom.records.rows import from_properties, to_properties
-from postroom.storage.limits import encode_properties
+from postroom.storage.validation import encode_properties
 
 NOW_S = 1_794_733_200.0
 HOUR_S = 3600.0
@@ -110,8 +110,8 @@ def test_doubt_is_resent_or_held_as_the_message_says() -> None:
 
 def hindsight(
     book: Ledger,
-    ends: dict[int, Ended] | None = None,
-    memory: Recollection | None = None,
+    ends: dict[int, DeliveryEnd] | None = None,
+    memory: JournalEvidence | None = None,
     on_doubt: OnDoubt = OnDoubt.HOLD,
 ) -> dict[int, Verdict]:
     return judge_in_hindsight(book, ends or {}, memory, on_doubt=on_doubt, rules=RULES, now_s=NOW_S)
@@ -128,13 +128,13 @@ def test_without_a_journal_everything_announced_is_in_doubt() -> None:
 
 
 def test_the_archive_knows_best() -> None:
-    ended = Ended(State.FAILED, "550 no", datetime(2026, 11, 15, tzinfo=UTC))
-    memory = Recollection(frozenset({0}), {0: Sent("250 ok")}, whole=True)
+    ended = DeliveryEnd(State.FAILED, "550 no", datetime(2026, 11, 15, tzinfo=UTC))
+    memory = JournalEvidence(frozenset({0}), {0: Sent("250 ok")}, whole=True)
     assert hindsight(ledger("a"), {0: ended}, memory) == {0: Verdict(State.FAILED, "550 no")}
 
 
 def test_a_whole_journal_leaves_only_the_unanswered_in_doubt() -> None:
-    memory = Recollection(frozenset({0, 1}), {0: Sent("250 ok")}, whole=True)
+    memory = JournalEvidence(frozenset({0, 1}), {0: Sent("250 ok")}, whole=True)
     verdicts = hindsight(ledger("aaa"), memory=memory)
     assert verdicts[0] == Verdict(State.SENT, "250 ok")
     assert verdicts[1].state is State.HELD
@@ -142,7 +142,7 @@ def test_a_whole_journal_leaves_only_the_unanswered_in_doubt() -> None:
 
 
 def test_a_journal_with_gaps_proves_only_what_is_in_it() -> None:
-    memory = Recollection(frozenset(), {0: Sent("250 ok")}, whole=False)
+    memory = JournalEvidence(frozenset(), {0: Sent("250 ok")}, whole=False)
     verdicts = hindsight(ledger("aa"), memory=memory)
     assert verdicts[0].state is State.SENT
     assert verdicts[1].state is State.HELD
@@ -156,7 +156,7 @@ def test_a_dead_senders_doubt_is_resent_without_waiting() -> None:
 
 
 def test_a_refusal_the_journal_knows_waits_as_long_as_any() -> None:
-    memory = Recollection(frozenset({0}), {0: Deferred("450 busy")}, whole=True)
+    memory = JournalEvidence(frozenset({0}), {0: Deferred("450 busy")}, whole=True)
     [verdict] = hindsight(ledger("a"), memory=memory).values()
     assert verdict.deferral == Deferral(1, NOW_S + 60, NOW_S, "450 busy")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.domain.delivery import PUT_OFF_S_MAX
-from postroom.domain.rate_limit import Limit
+from postroom.domain.rate_limit import RateLimit
 from postroom.records import rate_limits
 from tests.unit.limited_senders import LANE, START, Sender, World
 from tests.unit.seconds import most_in_a_second
@@ -16,7 +16,7 @@ MANY = [f"ada{each}@many.example" for each in range(30)]
 
 async def with_domain_limit(mails: float, connections: int = 0) -> tuple[World, Sender]:
     world = World()
-    limit = Limit("few.example", mails, connections)
+    limit = RateLimit("few.example", mails, connections)
     await rate_limits.set_limit(world.storage.tables, limit)
     sender = Sender(world, "s0")
     await sender.send()

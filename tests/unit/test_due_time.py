@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.due_time import BadZone, ComesTwice, in_zone, parse_due_time
+from postroom.domain.due_time import AmbiguousTime, UnknownZone, in_zone, parse_due_time
 from postroom.domain.errors import BadInput
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -52,15 +52,15 @@ def test_anything_else_is_refused_with_a_sentence(text: str, zone: str, complain
 
 
 def test_a_wrong_zone_is_told_from_a_wrong_time() -> None:
-    with pytest.raises(BadZone):
+    with pytest.raises(UnknownZone):
         parse_due_time("2026-11-20 09:00", "Mars/Olympus", NOW)
     with pytest.raises(BadInput) as wrong:
         parse_due_time("tomorrow", "Europe/Berlin", NOW)
-    assert not isinstance(wrong.value, BadZone)
+    assert not isinstance(wrong.value, UnknownZone)
 
 
 def test_an_hour_that_comes_twice_names_both_offsets() -> None:
-    with pytest.raises(ComesTwice) as twice:
+    with pytest.raises(AmbiguousTime) as twice:
         parse_due_time("2027-10-31 02:30", "Europe/Berlin", NOW)
     assert twice.value.offsets == ("+02:00", "+01:00")
 

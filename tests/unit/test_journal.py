@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from postroom import clock
-from postroom.domain.delivery import Recollection, StillAlive
+from postroom.domain.delivery import JournalEvidence, SenderStillAlive
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.journal import FileJournal, FileJournals
 
@@ -57,9 +57,9 @@ def died(journals: FileJournals, *pages: FileJournal) -> None:
     journals.close()
 
 
-def recall(journals: FileJournals, owner: str = "sender.1", batch: int = BATCH) -> Recollection:
+def recall(journals: FileJournals, owner: str = "sender.1", batch: int = BATCH) -> JournalEvidence:
     memory = journals.recall(owner, REF, batch)
-    assert isinstance(memory, Recollection)
+    assert isinstance(memory, JournalEvidence)
     return memory
 
 
@@ -72,7 +72,9 @@ def test_every_hand_over_and_every_answer_is_known_after_a_death(
     for at, outcome in enumerate(OUTCOMES):
         page.answered(at, outcome)
     died(journals, page)
-    assert recall(ours) == Recollection(frozenset(range(6)), dict(enumerate(OUTCOMES)), whole=True)
+    assert recall(ours) == JournalEvidence(
+        frozenset(range(6)), dict(enumerate(OUTCOMES)), whole=True
+    )
     assert ours.dead_owners() == ["sender.1"]
     assert list(ours.pages("sender.1")) == [(REF, BATCH)]
 
@@ -100,7 +102,7 @@ def test_what_a_server_did_not_take_counts_as_never_handed_over(
     page.returned([1, 2])
     page.handing_over([2])
     died(journals, page)
-    assert recall(ours) == Recollection(frozenset({0, 2}), whole=True)
+    assert recall(ours) == JournalEvidence(frozenset({0, 2}), whole=True)
 
 
 def test_kill_9_takes_the_lock_away_and_leaves_the_page(ours: FileJournals, tmp_path: Path) -> None:
@@ -108,13 +110,13 @@ def test_kill_9_takes_the_lock_away_and_leaves_the_page(ours: FileJournals, tmp_
     path = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     killed = subprocess.run(command, env=path, timeout=30, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert recall(ours) == Recollection(frozenset({0, 1}), {0: Sent("250 ok")}, whole=True)
+    assert recall(ours) == JournalEvidence(frozenset({0, 1}), {0: Sent("250 ok")}, whole=True)
 
 
 def test_a_sender_that_lives_is_told_by_its_lock(ours: FileJournals, tmp_path: Path) -> None:
     journals, page = begun(tmp_path)
     page.handing_over([0])
-    assert ours.recall("sender.1", REF, BATCH) == StillAlive()
+    assert ours.recall("sender.1", REF, BATCH) == SenderStillAlive()
     assert ours.dead_owners() == []
     died(journals, page)
     assert ours.dead_owners() == ["sender.1"]
@@ -134,7 +136,7 @@ def test_a_torn_last_line_is_as_if_it_had_not_been_written(
     died(journals, page)
     path = tmp_path / "sender.1" / "0"
     path.write_bytes(path.read_bytes()[:-torn_bytes])
-    assert recall(ours) == Recollection(frozenset({0}), {}, whole=True)
+    assert recall(ours) == JournalEvidence(frozenset({0}), {}, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_a_page_that_a_power_cut_spoilt_breaks_nobody_and_proves_little(
     assert not memory.whole
     assert 0 in memory.handed
     path.write_bytes(spoilt)
-    assert recall(ours) == Recollection()
+    assert recall(ours) == JournalEvidence()
     assert list(ours.pages("sender.1")) == []
 
 
@@ -167,7 +169,7 @@ def test_another_boot_proves_what_it_wrote_and_nothing_more(
     other_boot.write_text("another boot\n")
     monkeypatch.setattr(clock, "_BOOT_ID", other_boot)
     ours = opened(tmp_path, "sender.9")
-    assert recall(ours) == Recollection(frozenset({0}), {0: Sent("250 ok")}, whole=False)
+    assert recall(ours) == JournalEvidence(frozenset({0}), {0: Sent("250 ok")}, whole=False)
     ours.close()
 
 
@@ -186,7 +188,7 @@ def test_a_batch_without_a_page_is_in_doubt_as_a_whole(ours: FileJournals, tmp_p
     journals, page = begun(tmp_path)
     page.handing_over([0])
     died(journals, page)
-    assert recall(ours, batch=BATCH + 1) == Recollection()
+    assert recall(ours, batch=BATCH + 1) == JournalEvidence()
 
 
 def full_disk(*_: object) -> int:
@@ -210,7 +212,7 @@ def test_a_page_that_cannot_be_written_is_set_aside(
     assert not (tmp_path / "sender.1" / "0").exists()
     page.begin(REF, BATCH + 1)  # there is room again
     died(journals, page)
-    assert recall(ours) == Recollection()
+    assert recall(ours) == JournalEvidence()
     assert recall(ours, batch=BATCH + 1).whole
 
 
@@ -225,7 +227,7 @@ def test_while_a_page_is_lost_no_other_of_its_sender_is_the_whole_truth(
         full.setattr(os, "write", full_disk)
         sending.handing_over([0])
     died(journals, sending, looking)
-    assert recall(ours) == Recollection(whole=False)
+    assert recall(ours) == JournalEvidence(whole=False)
 
 
 def test_a_recorded_page_tells_that_the_item_is_in_hand_and_nothing_more(
@@ -239,7 +241,7 @@ def test_a_recorded_page_tells_that_the_item_is_in_hand_and_nothing_more(
     after.begin(REF, BATCH)
     after.handing_over([0])
     died(journals, before, after)
-    assert recall(ours) == Recollection(frozenset({0}), {}, whole=True)
+    assert recall(ours) == JournalEvidence(frozenset({0}), {}, whole=True)
     assert list(ours.pages("sender.1")) == [(REF, BATCH)] * 2
 
 
@@ -262,7 +264,7 @@ def test_a_page_is_blank_once_everything_is_recorded(ours: FileJournals, tmp_pat
     page.begin(REF, BATCH + 1)
     page.handing_over([5])
     died(journals, page)
-    assert recall(ours) == Recollection()
+    assert recall(ours) == JournalEvidence()
     assert recall(ours, batch=BATCH + 1).handed == {5}
 
 

@@ -15,7 +15,7 @@ from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe
 from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, lists, subscribers
@@ -84,7 +84,7 @@ async def join(tables: SlowTables, address: str) -> None:
     await subscribe.add(tables, LIST, parse_address(address), {"a": "b"}, verified=True, now=NOW)
 
 
-async def gone(tables: SlowTables, address: str) -> Gone | None:
+async def gone(tables: SlowTables, address: str) -> InactiveReason | None:
     found = await subscribers.find(tables, LIST, parse_address(address).storage_key)
     assert found
     return found[0].gone
@@ -94,10 +94,10 @@ async def test_known_and_unknown_people_are_gone_and_stay_gone(tables: SlowTable
     await join(tables, "student0@contoso.edu")
     assert await keep_out(tables, *students(MANY)) == Counts(added=MANY)
     for address in students(MANY):
-        assert await gone(tables, address) is Gone.REMOVED
+        assert await gone(tables, address) is InactiveReason.REMOVED
         with pytest.raises(AlreadyThere):
             await join(tables, address)
-    assert await counts.read(tables, LIST) == counts.Counts(gone=MANY)
+    assert await counts.read(tables, LIST) == counts.ListCounts(gone=MANY)
     assert await keep_out(tables, *students(MANY)) == Counts(already=MANY)
 
 
@@ -118,7 +118,7 @@ async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None
     assert found
     await subscribe.leave(tables, LIST, found[0].guid, NOW)
     assert await keep_out(tables, *students(1)) == Counts(already=1)
-    assert await gone(tables, "student0@contoso.edu") is Gone.LEFT
+    assert await gone(tables, "student0@contoso.edu") is InactiveReason.LEFT
 
 
 async def test_who_is_kept_out_leaves_by_a_departure_that_senders_see(tables: SlowTables) -> None:
@@ -133,7 +133,7 @@ async def test_a_rehearsal_counts_everybody_and_changes_nobody(tables: SlowTable
         await join(tables, address)
     found = await keep_out(tables, *students(MANY), is_rehearsal=True)
     assert found == Counts(added=MANY)
-    assert await counts.read(tables, LIST) == counts.Counts(verified=10)
+    assert await counts.read(tables, LIST) == counts.ListCounts(verified=10)
 
 
 async def test_batches_that_are_looked_at_together_lose_no_count(tables: SlowTables) -> None:
@@ -152,7 +152,7 @@ async def test_after_a_failure_the_next_run_does_the_rest(tables: SlowTables) ->
     again = await keep_out(tables, *students(MANY))
     assert again.rows == MANY
     assert again.already > 0
-    assert await counts.read(tables, LIST) == counts.Counts(gone=MANY)
+    assert await counts.read(tables, LIST) == counts.ListCounts(gone=MANY)
 
 
 async def test_who_confirms_at_the_same_moment_is_kept_out_all_the_same(
@@ -173,4 +173,4 @@ async def test_who_confirms_at_the_same_moment_is_kept_out_all_the_same(
 
     monkeypatch.setattr(subscribers, "leave", leave_late)
     assert await keep_out(tables, *students(1)) == Counts(added=1)
-    assert await gone(tables, "student0@contoso.edu") is Gone.REMOVED
+    assert await gone(tables, "student0@contoso.edu") is InactiveReason.REMOVED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.records import keys
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Within
+from postroom.storage.port import KeysWithin
 from tests.scenario.clock import START, TownClock
 
 
@@ -12,7 +12,7 @@ async def test_a_key_that_cannot_be_read_hides_no_other() -> None:
     tables = MemoryStorage(TownClock()).tables
     for name in ("site", "shop"):
         await keys.create(tables, name, (), START)
-    page = await tables.scan("service", Within("key"))
+    page = await tables.scan("service", KeysWithin("key"))
     bad = page.rows[0]
     await tables.upsert("service", "key", bad.key, bad.properties | {"v": 99})
     assert len([key async for key in keys.every_key(tables)]) == 1

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from postroom.mail.escape_context import EscapeContext
 from postroom.mail.merge import (
     FIELDS_MAX,
     VALUE_CHARS_MAX,
@@ -19,10 +20,9 @@ from postroom.mail.merge import (
     fill,
     parse,
 )
-from postroom.mail.place import Place
 
 
-def placed(template: str) -> list[Place]:
+def placed(template: str) -> list[EscapeContext]:
     return [part.place for part in compile_html(template) if isinstance(part, Field)]
 
 
@@ -107,38 +107,38 @@ def test_fields_in_html_may_be_written_with_entities() -> None:
 @pytest.mark.parametrize(
     ("template", "place"),
     [
-        ("<p>{{ x }}</p>", Place.HTML),
-        ("a < b {{ x }}", Place.HTML),
-        ("1 <2 {{ x }}", Place.HTML),
-        ("<p title='a {{ x }}'>", Place.HTML),
-        ('<p title = "{{ x }}">', Place.HTML),
-        ("<title>Hi {{ x }}</title>", Place.HTML),
-        ("<textarea><b {{ x }}</textarea>", Place.HTML),
-        ("<script>if (a < b) {}</script><p>{{ x }}", Place.HTML),
-        ("<style>a > b {}</style >{{ x }}", Place.HTML),
-        ("<!-- <b --> {{ x }}", Place.HTML),
-        ("<!--> {{ x }}", Place.HTML),
-        ("<!doctype html>{{ x }}", Place.HTML),
-        ("<br/>{{ x }}", Place.HTML),
-        ("<input disabled value=a>{{ x }}", Place.HTML),
-        ("</p >{{ x }}", Place.HTML),
-        ('<a href="{{ x }}">', Place.URL),
-        ('<A HREF=" {{ x }}">', Place.URL),
-        ('<a href="{{ x }}?a=b">', Place.URL),
-        ('<img src="{{ x }}">', Place.URL),
-        ('<a href="https://x.example/?a={{ x }}">', Place.URL_PART),
-        ('<a href="/u/{{ x }}">', Place.URL_PART),
-        ('<a href="?next=a:{{ x }}">', Place.URL_PART),
-        ('<a href="mailto:{{ x }}">', Place.MAILTO),
+        ("<p>{{ x }}</p>", EscapeContext.HTML),
+        ("a < b {{ x }}", EscapeContext.HTML),
+        ("1 <2 {{ x }}", EscapeContext.HTML),
+        ("<p title='a {{ x }}'>", EscapeContext.HTML),
+        ('<p title = "{{ x }}">', EscapeContext.HTML),
+        ("<title>Hi {{ x }}</title>", EscapeContext.HTML),
+        ("<textarea><b {{ x }}</textarea>", EscapeContext.HTML),
+        ("<script>if (a < b) {}</script><p>{{ x }}", EscapeContext.HTML),
+        ("<style>a > b {}</style >{{ x }}", EscapeContext.HTML),
+        ("<!-- <b --> {{ x }}", EscapeContext.HTML),
+        ("<!--> {{ x }}", EscapeContext.HTML),
+        ("<!doctype html>{{ x }}", EscapeContext.HTML),
+        ("<br/>{{ x }}", EscapeContext.HTML),
+        ("<input disabled value=a>{{ x }}", EscapeContext.HTML),
+        ("</p >{{ x }}", EscapeContext.HTML),
+        ('<a href="{{ x }}">', EscapeContext.URL),
+        ('<A HREF=" {{ x }}">', EscapeContext.URL),
+        ('<a href="{{ x }}?a=b">', EscapeContext.URL),
+        ('<img src="{{ x }}">', EscapeContext.URL),
+        ('<a href="https://x.example/?a={{ x }}">', EscapeContext.URL_PART),
+        ('<a href="/u/{{ x }}">', EscapeContext.URL_PART),
+        ('<a href="?next=a:{{ x }}">', EscapeContext.URL_PART),
+        ('<a href="mailto:{{ x }}">', EscapeContext.MAILTO),
     ],
 )
-def test_the_place_of_a_field_is_found(template: str, place: Place) -> None:
+def test_the_place_of_a_field_is_found(template: str, place: EscapeContext) -> None:
     assert placed(template) == [place]
 
 
 def test_only_the_first_field_of_a_url_is_a_whole_url() -> None:
     assert placed('<a href="{{ x }}{{ y }}:{{ z }}">{{ x }}') == [
-        *(Place.URL, Place.URL_PART, Place.URL_PART, Place.HTML)
+        *(EscapeContext.URL, EscapeContext.URL_PART, EscapeContext.URL_PART, EscapeContext.HTML)
     ]
 
 
@@ -213,14 +213,16 @@ def test_a_value_that_is_a_whole_link_must_lead_to_the_web(value: str, written: 
 @pytest.mark.parametrize(
     ("before", "place"),
     [
-        ("https://x.example/{}", Place.URL_PART),
-        ("https://x.example/ {}", Place.TEXT),
-        ("{}", Place.TEXT),
-        (" {}https://x.example/", Place.URL_PART),
-        ("https://x.example/<{}", Place.TEXT),
+        ("https://x.example/{}", EscapeContext.URL_PART),
+        ("https://x.example/ {}", EscapeContext.TEXT),
+        ("{}", EscapeContext.TEXT),
+        (" {}https://x.example/", EscapeContext.URL_PART),
+        ("https://x.example/<{}", EscapeContext.TEXT),
     ],
 )
-def test_a_url_is_followed_however_long_it_is(words: int, before: str, place: Place) -> None:
+def test_a_url_is_followed_however_long_it_is(
+    words: int, before: str, place: EscapeContext
+) -> None:
     segments = compile_text(before.format("w" * words) + "{{ v }}")
     assert [each.place for each in segments if isinstance(each, Field)] == [place]
 

@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 def shown(role: str, health: MailHealth | None) -> str:
     registry = CollectorRegistry()
-    counted = metrics.Counted(role, lambda: {"get": 3}, dict, lambda: {"refused": 1}, health)
+    counted = metrics.RoleCollector(role, lambda: {"get": 3}, dict, lambda: {"refused": 1}, health)
     registry.register(counted)
     return generate_latest(registry).decode()
 

@@ -8,12 +8,12 @@ from itertools import chain
 from typing import Any
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
 from postroom.records.turns import Turns
 from postroom.storage.memory import MemoryStorage
 from postroom.transport.paced import NO_SHARE_S, PacedTransport
-from postroom.transport.port import Mail, Watch
+from postroom.transport.port import HandOverWatch, Mail
 from tests.unit.seconds import most_in_a_second
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -58,11 +58,11 @@ class Line:
     def lane(self) -> Line:
         return self
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         self.slices.append([mail.position for mail in mails])
         return [self._carry(mail, watch) for mail in mails]
 
-    def _carry(self, mail: Mail, watch: Watch) -> Outcome:
+    def _carry(self, mail: Mail, watch: HandOverWatch) -> Outcome:
         if not watch.may_hand_over():
             return Untried("stopping")
         watch.handing_over([mail.position])
@@ -108,7 +108,7 @@ class Desk:
         self.lane = self.transport.lane()
 
     async def limit(self, name: str = TRANSPORT, mails: float = 0.0, connections: int = 0) -> None:
-        found = Limit(name, mails, connections)
+        found = RateLimit(name, mails, connections)
         await rate_limits.set_limit(self.storage.tables, found)
         await self.turns.ask()
 
@@ -120,36 +120,36 @@ LETTERS = [Letter(position) for position in range(30)]
 
 
 async def test_without_a_limit_a_slice_goes_to_the_line_as_it_is() -> None:
-    desk = Desk()
-    assert await desk.send(*LETTERS) == [Sent()] * 30
-    assert desk.line.slices == [list(range(30))]
-    assert desk.clock.passed_s == 0.0
+    context = Desk()
+    assert await context.send(*LETTERS) == [Sent()] * 30
+    assert context.line.slices == [list(range(30))]
+    assert context.clock.passed_s == 0.0
 
 
 async def test_under_a_limit_mails_leave_evenly_and_in_order() -> None:
-    desk = Desk()
-    await desk.limit(mails=10.0)
-    assert await desk.send(*LETTERS) == [Sent()] * 30
-    assert list(chain(*desk.line.slices)) == list(range(30))
-    assert max(map(len, desk.line.slices)) <= 2
-    assert most_in_a_second(desk.line.times) <= 10
-    assert 2.8 <= desk.line.times[-1] - desk.line.times[0] <= 3.1
+    context = Desk()
+    await context.limit(mails=10.0)
+    assert await context.send(*LETTERS) == [Sent()] * 30
+    assert list(chain(*context.line.slices)) == list(range(30))
+    assert max(map(len, context.line.slices)) <= 2
+    assert most_in_a_second(context.line.times) <= 10
+    assert 2.8 <= context.line.times[-1] - context.line.times[0] <= 3.1
 
 
 async def test_mails_to_a_limited_domain_wait_and_the_others_go_at_once() -> None:
-    desk = Desk()
-    await desk.limit("few.example", mails=2.0)
+    context = Desk()
+    await context.limit("few.example", mails=2.0)
     letters = [Letter(at, "few.example" if at < 4 else "contoso.edu") for at in range(20)]
-    assert await desk.send(*letters) == [Sent()] * 20
-    assert desk.line.slices[0] == list(range(4, 20))
-    assert list(chain(*desk.line.slices[1:])) == [0, 1, 2, 3]
-    assert most_in_a_second(desk.line.times[16:]) <= 2
+    assert await context.send(*letters) == [Sent()] * 20
+    assert context.line.slices[0] == list(range(4, 20))
+    assert list(chain(*context.line.slices[1:])) == [0, 1, 2, 3]
+    assert most_in_a_second(context.line.times[16:]) <= 2
 
 
 async def test_asked_to_stop_the_rest_is_untried_and_the_watch_knows() -> None:
-    desk, watch = Desk(), Looker(allowed=5)
-    await desk.limit(mails=10.0)
-    outcomes = await desk.send(*LETTERS, watch=watch)
+    context, watch = Desk(), Looker(allowed=5)
+    await context.limit(mails=10.0)
+    outcomes = await context.send(*LETTERS, watch=watch)
     assert outcomes[:5] == [Sent()] * 5
     assert all(isinstance(outcome, Untried) for outcome in outcomes[5:])
     assert watch.handed == [0, 1, 2, 3, 4]
@@ -157,49 +157,49 @@ async def test_asked_to_stop_the_rest_is_untried_and_the_watch_knows() -> None:
 
 
 async def test_a_provider_in_trouble_is_not_asked_again_for_every_mail() -> None:
-    desk = Desk()
-    await desk.limit(mails=10.0)
+    context = Desk()
+    await context.limit(mails=10.0)
     fault = Deferred("cannot connect", Scope.PROVIDER, reached=False)
-    desk.line.answers = {3: fault}
-    outcomes = await desk.send(*LETTERS)
+    context.line.answers = {3: fault}
+    outcomes = await context.send(*LETTERS)
     assert outcomes[3] == fault
     assert isinstance(outcomes[29], Untried)
-    assert len(desk.line.times) <= 5
+    assert len(context.line.times) <= 5
 
 
 async def test_a_slice_does_not_wait_for_ever_while_others_have_the_whole_limit() -> None:
-    desk = Desk()
-    await desk.limit(mails=1.0)
-    desk.turns.shares.parts[TRANSPORT].counts_until = 0.0
-    other = Turns(desk.storage.tables, desk.clock, "s0", lanes=2, lease_s=30.0)
+    context = Desk()
+    await context.limit(mails=1.0)
+    context.turns.shares.parts[TRANSPORT].counts_until = 0.0
+    other = Turns(context.storage.tables, context.clock, "s0", lanes=2, lease_s=30.0)
     for _ in range(4):  # its name comes first: one mail a second is for one sender alone
-        desk.clock.passed_s += 3.0
+        context.clock.passed_s += 3.0
         await other.ask()
-        await desk.turns.ask()
+        await context.turns.ask()
     assert other.has_share
-    assert not desk.turns.has_share
-    began_s = desk.clock.passed_s
-    outcomes = await desk.send(*LETTERS)
+    assert not context.turns.has_share
+    began_s = context.clock.passed_s
+    outcomes = await context.send(*LETTERS)
     assert all(isinstance(outcome, Untried) for outcome in outcomes)
-    assert NO_SHARE_S <= desk.clock.passed_s - began_s <= NO_SHARE_S + 1.0
+    assert NO_SHARE_S <= context.clock.passed_s - began_s <= NO_SHARE_S + 1.0
 
 
 async def test_a_lane_without_a_line_to_be_had_waits_and_says_so() -> None:
-    desk = Desk()
-    await desk.limit(connections=1)
-    second = desk.transport.lane()
-    await desk.send(LETTERS[0])
-    assert desk.turns.shares.lines_open == 1
+    context = Desk()
+    await context.limit(connections=1)
+    second = context.transport.lane()
+    await context.send(LETTERS[0])
+    assert context.turns.shares.lines_open == 1
     seen: list[bool] = []
 
     class Closer(Looker):
         def may_hand_over(self) -> bool:
-            seen.append(desk.turns.shares.lines_short > 0)
+            seen.append(context.turns.shares.lines_short > 0)
             return len(seen) < 5
 
     outcomes = await second.send([LETTERS[1]], Closer())
     assert isinstance(outcomes[0], Untried)
-    await desk.lane.close()
-    assert desk.line.is_closed
-    assert desk.turns.shares.lines_open == 0
+    await context.lane.close()
+    assert context.line.is_closed
+    assert context.turns.shares.lines_open == 0
     assert await second.send([LETTERS[1]], Looker()) == [Sent()]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.mail import place
-from postroom.mail.place import HtmlScanner, Misplaced, Place
+from postroom.mail import escape_context
+from postroom.mail.escape_context import EscapeContext, HtmlScanner, MisplacedField
 
 MARK = "\ufffc"
 PIECES = [
@@ -20,17 +20,17 @@ PIECES = [
 ]
 
 
-def by_definition(url_so_far: str) -> Place | str:
+def by_definition(url_so_far: str) -> EscapeContext | str:
     """The place as the whole URL up to the field tells it; a scheme that is refused as text."""
     start = "".join(html.unescape(url_so_far).split()).lower()
     if not start:
-        return Place.URL
+        return EscapeContext.URL
     scheme = re.match(r"[^/?#]*?:", start)
     if scheme is None or start.startswith(MARK):
-        return Place.URL_PART
+        return EscapeContext.URL_PART
     if scheme[0] in ("http:", "https:", "tel:", "sms:"):
-        return Place.URL_PART
-    return Place.MAILTO if scheme[0] == "mailto:" else scheme[0][:20]
+        return EscapeContext.URL_PART
+    return EscapeContext.MAILTO if scheme[0] == "mailto:" else scheme[0][:20]
 
 
 @example(["a" * 25 + "/", "b:"])
@@ -45,7 +45,7 @@ def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: l
         scanner.read(literal)
         so_far += literal
         found, told = scanner.place(), by_definition(so_far)
-        if isinstance(found, Misplaced):
+        if isinstance(found, MisplacedField):
             assert f"begins with {told};" in str(found.words)
         else:
             assert found == told
@@ -55,11 +55,11 @@ def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: l
 def test_one_url_tells_nothing_of_the_next() -> None:
     scanner = HtmlScanner()
     scanner.read('<a href="mailto:')
-    assert scanner.place() is Place.MAILTO
+    assert scanner.place() is EscapeContext.MAILTO
     scanner.read('"><a href="')
-    assert scanner.place() is Place.URL
+    assert scanner.place() is EscapeContext.URL
     scanner.read('"><a href="/u/')
-    assert scanner.place() is Place.URL_PART
+    assert scanner.place() is EscapeContext.URL_PART
 
 
 @pytest.mark.parametrize("start", ["", "https://x.example/?", "abc", "mailto:"])
@@ -72,7 +72,9 @@ def test_no_part_of_a_url_is_read_twice_however_many_fields_it_has(
         read.append(len(text))
         return html.unescape(text)
 
-    monkeypatch.setattr(place, "html", type("html", (), {"unescape": staticmethod(unescape)}))
+    monkeypatch.setattr(
+        escape_context, "html", type("html", (), {"unescape": staticmethod(unescape)})
+    )
     scanner, literals = HtmlScanner(), [start, *["x&amp;" * 50] * 200]
     scanner.read('<a href="')
     for literal in literals:

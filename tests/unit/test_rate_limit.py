@@ -11,8 +11,8 @@ from postroom.domain.rate_limit import (
     NOTHING,
     Bookings,
     Bucket,
-    Limit,
     Presence,
+    RateLimit,
     Share,
     check_domain,
     check_limit,
@@ -29,7 +29,7 @@ RATES = st.one_of(st.integers(1, 5000).map(float), st.floats(0.01, 50.0))
 
 @given(RATES, st.integers(0, 12), st.integers(1, 4))
 def test_fair_shares_are_the_whole_limit(rate: float, connections: int, number: int) -> None:
-    limit = Limit("transport", rate, connections)
+    limit = RateLimit("transport", rate, connections)
     shares = [fair_share(limit, owner, OWNERS[:number]) for owner in OWNERS[:number]]
     assert sum(share.mails_per_s for share in shares) == pytest.approx(rate)
     assert sum(share.connections for share in shares) == connections
@@ -38,37 +38,37 @@ def test_fair_shares_are_the_whole_limit(rate: float, connections: int, number: 
 
 
 def test_who_comes_after_the_last_mail_or_connection_waits() -> None:
-    few_mails = [fair_share(Limit("x", 2.0), owner, OWNERS) for owner in OWNERS]
+    few_mails = [fair_share(RateLimit("x", 2.0), owner, OWNERS) for owner in OWNERS]
     assert few_mails == [Share(1.0), Share(1.0), NOTHING, NOTHING]
-    few_lines = [fair_share(Limit("x", 100.0, 1), owner, OWNERS) for owner in OWNERS]
+    few_lines = [fair_share(RateLimit("x", 100.0, 1), owner, OWNERS) for owner in OWNERS]
     assert few_lines == [Share(100.0, 1), NOTHING, NOTHING, NOTHING]
 
 
 def test_nobody_takes_what_another_has_not_given_back() -> None:
     shares = {"a": Share(100.0, 4, 7)}
-    waiting = next_share(Limit("x", 100.0, 4), shares, "b", gone=())
+    waiting = next_share(RateLimit("x", 100.0, 4), shares, "b", gone=())
     assert waiting == NOTHING
     shares["b"] = waiting
-    lowered = next_share(Limit("x", 100.0, 4), shares, "a", gone=())
+    lowered = next_share(RateLimit("x", 100.0, 4), shares, "a", gone=())
     assert lowered == Share(50.0, 2, 7)
     shares["a"] = lowered
-    assert next_share(Limit("x", 100.0, 4), shares, "b", gone=()) == Share(50.0, 2)
+    assert next_share(RateLimit("x", 100.0, 4), shares, "b", gone=()) == Share(50.0, 2)
 
 
 def test_the_share_of_the_dead_is_free() -> None:
     shares = {"a": Share(100.0, 4, 7)}
-    assert next_share(Limit("x", 100.0, 4), shares, "b", gone={"a"}) == Share(100.0, 4)
+    assert next_share(RateLimit("x", 100.0, 4), shares, "b", gone={"a"}) == Share(100.0, 4)
 
 
 def test_a_connection_in_use_is_not_given_away() -> None:
     shares = {"a": Share(0.0, 4, 7), "b": Share(0.0, 0, 1)}
-    assert next_share(Limit("x", 0.0, 4), shares, "a", gone=(), in_use=3).connections == 3
-    assert next_share(Limit("x", 0.0, 4), shares, "a", gone=(), in_use=1).connections == 2
+    assert next_share(RateLimit("x", 0.0, 4), shares, "a", gone=(), in_use=3).connections == 3
+    assert next_share(RateLimit("x", 0.0, 4), shares, "a", gone=(), in_use=1).connections == 2
 
 
 def test_a_lowered_limit_lowers_every_share_without_waiting_for_the_others() -> None:
     shares = {"a": Share(50.0, 0, 1), "b": Share(50.0, 0, 1)}
-    assert next_share(Limit("x", 20.0), shares, "a", gone=()).mails_per_s == 10.0
+    assert next_share(RateLimit("x", 20.0), shares, "a", gone=()).mails_per_s == 10.0
 
 
 def test_a_sender_is_gone_when_its_renewal_stood_still_for_a_lease_by_our_own_clock() -> None:

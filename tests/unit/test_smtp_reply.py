@@ -16,9 +16,9 @@ from postroom.domain.outcome import (
     Sent,
     Unknown,
 )
-from postroom.transport.smtp import SmtpConfig, Tls, parse_smtp_url
-from postroom.transport.smtp_envelope import Offers, dotted, parse_offers
-from postroom.transport.smtp_reply import Stage, outcome_of
+from postroom.transport.smtp.envelope import ServerExtensions, dotted, parse_offers
+from postroom.transport.smtp.reply import Stage, outcome_of
+from postroom.transport.smtp.transport import SmtpConfig, Tls, parse_smtp_url
 
 ADDRESS, DOMAIN, PROVIDER = Scope.ADDRESS, Scope.DOMAIN, Scope.PROVIDER
 NOT_REACHED = Deferred(scope=PROVIDER, reached=False)
@@ -111,7 +111,7 @@ def test_a_temporary_code_is_never_final(
 
 def test_offers_are_read_from_any_case_and_the_old_form_of_auth() -> None:
     lines = ["relay", "pipelining", "CHUNKING", "Size 1000", "AUTH=LOGIN", "auth plain", "8BITMIME"]
-    assert parse_offers(lines) == Offers(
+    assert parse_offers(lines) == ServerExtensions(
         pipelining=True,
         chunking=True,
         eight_bit=True,
@@ -123,7 +123,7 @@ def test_offers_are_read_from_any_case_and_the_old_form_of_auth() -> None:
 
 @pytest.mark.parametrize("size", ["SIZE", "SIZE 0", "SIZE many", "SIZE ²"])
 def test_a_size_that_names_no_limit_is_none(size: str) -> None:
-    assert parse_offers(["relay", size]) == Offers(size=True, size_max=0)
+    assert parse_offers(["relay", size]) == ServerExtensions(size=True, size_max=0)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.transport.smtp_config import SmtpConfig, Tls
-from postroom.transport.smtp_window import SLICES, SLOW_S, Window
+from postroom.transport.smtp.config import SmtpConfig, Tls
+from postroom.transport.smtp.window import SLICES, SLOW_S, Window
 
 QUICK, SLOW = SLOW_S / 10, SLOW_S * 4
 WAITING, BUSY = 0.1, 0.95

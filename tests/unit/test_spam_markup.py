@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.spam_finding import Finding, Sign, Where
-from postroom.mail.spam_signs import Mail, spam_signs
+from postroom.mail.spam.finding import SpamFinding, SpamPlace, SpamSign
+from postroom.mail.spam.signs import CheckedMail, spam_signs
 
 WORDS = "<p>Dear reader, the library opens on Sundays from ten to four. Bring your card.</p>"
 HIDDEN = "cheap watches and pills of every kind"
 
 
-def signs(html: str | None, text: str | None = None) -> list[Finding]:
-    return spam_signs(Mail(subject="News", sender_domain="contoso.edu", html=html, text=text))
+def signs(html: str | None, text: str | None = None) -> list[SpamFinding]:
+    return spam_signs(
+        CheckedMail(subject="News", sender_domain="contoso.edu", html=html, text=text)
+    )
 
 
-def only(html: str) -> Sign:
+def only(html: str) -> SpamSign:
     [found] = signs(WORDS + html)
-    assert found.where is Where.HTML
+    assert found.where is SpamPlace.HTML
     return found.sign
 
 
@@ -27,24 +29,27 @@ def only(html: str) -> Sign:
 @pytest.mark.parametrize(
     ("link", "sign"),
     [
-        ('<a href="https://example.org/x">https://contoso.edu/x</a>', Sign.LINK_SHOWS_OTHER_HOST),
-        ('<a href="https://example.org/x">www.contoso.edu</a>', Sign.LINK_SHOWS_OTHER_HOST),
-        ('<a href="https://example.org/x">contoso.com</a>', Sign.LINK_SHOWS_OTHER_HOST),
-        ('<a href="https://a.co.uk">Go to www.b.co.uk now</a>', Sign.LINK_SHOWS_OTHER_HOST),
-        ('<a href="https://192.0.2.1/x">x</a>', Sign.LINK_TO_IP),
-        ('<a href="https://[2001:db8::1]/x">x</a>', Sign.LINK_TO_IP),
-        ('<a href="https://3221225985/x">x</a>', Sign.LINK_TO_IP),
-        ('<a href="https://0xC0.0x0.2.1/x">x</a>', Sign.LINK_TO_IP),
-        ('<a href="https://contoso.edu@example.org/">x</a>', Sign.LINK_WITH_USER),
-        ('<a href="https://bit.ly/3abc">x</a>', Sign.LINK_SHORTENED),
-        ('<area href="https://www.tinyurl.com/3abc">', Sign.LINK_SHORTENED),
-        ('<a href="https://соntoso.edu/">x</a>', Sign.LINK_LOOKS_ALIKE),  # Cyrillic с and о
-        ('<a href="https://xn--ntoso-iyeu.edu/">x</a>', Sign.LINK_LOOKS_ALIKE),
-        ('<a href="https://аррӏе.com/">x</a>', Sign.LINK_LOOKS_ALIKE),  # Cyrillic throughout
-        ('<a href="http://contoso.edu/">x</a>', Sign.LINK_WITHOUT_TLS),
+        (
+            '<a href="https://example.org/x">https://contoso.edu/x</a>',
+            SpamSign.LINK_SHOWS_OTHER_HOST,
+        ),
+        ('<a href="https://example.org/x">www.contoso.edu</a>', SpamSign.LINK_SHOWS_OTHER_HOST),
+        ('<a href="https://example.org/x">contoso.com</a>', SpamSign.LINK_SHOWS_OTHER_HOST),
+        ('<a href="https://a.co.uk">Go to www.b.co.uk now</a>', SpamSign.LINK_SHOWS_OTHER_HOST),
+        ('<a href="https://192.0.2.1/x">x</a>', SpamSign.LINK_TO_IP),
+        ('<a href="https://[2001:db8::1]/x">x</a>', SpamSign.LINK_TO_IP),
+        ('<a href="https://3221225985/x">x</a>', SpamSign.LINK_TO_IP),
+        ('<a href="https://0xC0.0x0.2.1/x">x</a>', SpamSign.LINK_TO_IP),
+        ('<a href="https://contoso.edu@example.org/">x</a>', SpamSign.LINK_WITH_USER),
+        ('<a href="https://bit.ly/3abc">x</a>', SpamSign.LINK_SHORTENED),
+        ('<area href="https://www.tinyurl.com/3abc">', SpamSign.LINK_SHORTENED),
+        ('<a href="https://соntoso.edu/">x</a>', SpamSign.LINK_LOOKS_ALIKE),  # Cyrillic с and о
+        ('<a href="https://xn--ntoso-iyeu.edu/">x</a>', SpamSign.LINK_LOOKS_ALIKE),
+        ('<a href="https://аррӏе.com/">x</a>', SpamSign.LINK_LOOKS_ALIKE),  # Cyrillic throughout
+        ('<a href="http://contoso.edu/">x</a>', SpamSign.LINK_WITHOUT_TLS),
     ],
 )
-def test_a_link_that_filters_distrust_is_found(link: str, sign: Sign) -> None:
+def test_a_link_that_filters_distrust_is_found(link: str, sign: SpamSign) -> None:
     assert only(link) is sign
 
 
@@ -84,11 +89,11 @@ def test_a_link_that_shows_another_host_is_shown_with_both() -> None:
 def test_links_of_the_text_part_count_unless_the_html_has_them() -> None:
     text = "See https://192.0.2.1/a), and http://contoso.edu."
     assert [(each.sign, each.where, each.found) for each in signs(None, text)] == [
-        (Sign.LINK_TO_IP, Where.TEXT, ("https://192.0.2.1/a",)),
-        (Sign.LINK_WITHOUT_TLS, Where.TEXT, ("http://contoso.edu",)),
+        (SpamSign.LINK_TO_IP, SpamPlace.TEXT, ("https://192.0.2.1/a",)),
+        (SpamSign.LINK_WITHOUT_TLS, SpamPlace.TEXT, ("http://contoso.edu",)),
     ]
     html = '<a href="https://192.0.2.1/a">x</a><a href="http://contoso.edu">x</a>'
-    assert {each.where for each in signs(html, text)} == {Where.HTML}
+    assert {each.where for each in signs(html, text)} == {SpamPlace.HTML}
 
 
 # --- Code -------------------------------------------------------------------------------------
@@ -97,19 +102,19 @@ def test_links_of_the_text_part_count_unless_the_html_has_them() -> None:
 @pytest.mark.parametrize(
     ("html", "sign"),
     [
-        ("<script>x()</script>", Sign.SCRIPT),
-        ('<p onclick="x()">x</p>', Sign.SCRIPT),
-        ('<a href=" JavaScript:x()">x</a>', Sign.SCRIPT),
-        ('<form action="https://contoso.edu"><input name="a"></form>', Sign.FORM),
-        ('<iframe src="https://contoso.edu"></iframe>', Sign.EMBEDDED),
-        ('<object data="https://contoso.edu/a.swf"></object>', Sign.EMBEDDED),
-        ('<embed src="https://contoso.edu/a.swf">', Sign.EMBEDDED),
-        ('<a href="data:text/html;base64,PGI+">x</a>', Sign.DATA_URI),
-        ("<p style=\"background:url( 'data:image/png;base64,AAAA')\">x</p>", Sign.DATA_URI),
-        ("<style>p { background: url(data:image/png;base64,AAAA) }</style>", Sign.DATA_URI),
+        ("<script>x()</script>", SpamSign.SCRIPT),
+        ('<p onclick="x()">x</p>', SpamSign.SCRIPT),
+        ('<a href=" JavaScript:x()">x</a>', SpamSign.SCRIPT),
+        ('<form action="https://contoso.edu"><input name="a"></form>', SpamSign.FORM),
+        ('<iframe src="https://contoso.edu"></iframe>', SpamSign.EMBEDDED),
+        ('<object data="https://contoso.edu/a.swf"></object>', SpamSign.EMBEDDED),
+        ('<embed src="https://contoso.edu/a.swf">', SpamSign.EMBEDDED),
+        ('<a href="data:text/html;base64,PGI+">x</a>', SpamSign.DATA_URI),
+        ("<p style=\"background:url( 'data:image/png;base64,AAAA')\">x</p>", SpamSign.DATA_URI),
+        ("<style>p { background: url(data:image/png;base64,AAAA) }</style>", SpamSign.DATA_URI),
     ],
 )
-def test_what_mail_programs_do_not_run_or_show_is_found(html: str, sign: Sign) -> None:
+def test_what_mail_programs_do_not_run_or_show_is_found(html: str, sign: SpamSign) -> None:
     assert only(html) is sign
 
 
@@ -135,7 +140,7 @@ def test_what_only_looks_like_code_is_not(html: str) -> None:
 
 def test_pictures_with_few_words_are_found() -> None:
     [found] = signs('<img src="https://contoso.edu/a.png" alt="All of it"><p>Open on Sundays</p>')
-    assert found.sign is Sign.FEW_WORDS
+    assert found.sign is SpamSign.FEW_WORDS
 
 
 def test_pictures_with_words_or_words_alone_are_not() -> None:
@@ -171,7 +176,7 @@ def test_pictures_with_words_or_words_alone_are_not() -> None:
 )
 def test_text_that_nobody_sees_is_found(html: str) -> None:
     [found] = signs(WORDS + html)
-    assert (found.sign, found.found) == (Sign.HIDDEN_TEXT, (HIDDEN,))
+    assert (found.sign, found.found) == (SpamSign.HIDDEN_TEXT, (HIDDEN,))
 
 
 @pytest.mark.parametrize(
@@ -205,9 +210,9 @@ def test_text_that_may_be_seen_is_not(html: str) -> None:
 def test_a_preview_text_at_the_top_is_not_hidden_text() -> None:
     preview = '<div style="display:none">What is new in the library this month</div>'
     assert signs(preview + WORDS) == []
-    assert [each.sign for each in signs(WORDS + preview)] == [Sign.HIDDEN_TEXT]
+    assert [each.sign for each in signs(WORDS + preview)] == [SpamSign.HIDDEN_TEXT]
 
 
 def test_a_page_of_preview_text_is_hidden_text() -> None:
     preview = f'<div style="display:none">{HIDDEN * 10}</div>'
-    assert [each.sign for each in signs(preview + WORDS)] == [Sign.HIDDEN_TEXT]
+    assert [each.sign for each in signs(preview + WORDS)] == [SpamSign.HIDDEN_TEXT]

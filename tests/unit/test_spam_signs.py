@@ -11,9 +11,16 @@ from postroom.domain.address import parse_address, parse_mailbox
 from postroom.mail.markdown import html_from_markdown
 from postroom.mail.merge import BadTemplate
 from postroom.mail.mime import BODY_BYTES_MAX, MailParts, compile_mail
-from postroom.mail.spam_finding import FOUND_SHOWN_MAX, WEIGHTS, Finding, Sign, Weight, Where
-from postroom.mail.spam_signs import PHRASES, Mail, spam_signs
-from postroom.web.admin.messages_write import EXAMPLES
+from postroom.mail.spam.finding import (
+    FOUND_SHOWN_MAX,
+    WEIGHTS,
+    SpamFinding,
+    SpamPlace,
+    SpamSign,
+    SpamWeight,
+)
+from postroom.mail.spam.signs import PHRASES, CheckedMail, spam_signs
+from postroom.web.admin.messages.writing import EXAMPLES
 
 POSTAL = "1 Campus Road\nContoso 12345"
 LETTER = "<p>Dear reader, the library opens on Sundays from ten to four. Bring your card.</p>"
@@ -27,8 +34,10 @@ def signs(
     subject: str = "Opening hours",
     sender_domain: str = "contoso.edu",
     postal: str | None = POSTAL,
-) -> list[Finding]:
-    mail = Mail(subject=subject, sender_domain=sender_domain, html=html, text=text, postal=postal)
+) -> list[SpamFinding]:
+    mail = CheckedMail(
+        subject=subject, sender_domain=sender_domain, html=html, text=text, postal=postal
+    )
     return spam_signs(mail)
 
 
@@ -48,12 +57,16 @@ def example(name: str) -> str:
 
 
 def test_every_sign_has_a_weight() -> None:
-    assert set(WEIGHTS) == set(Sign)
+    assert set(WEIGHTS) == set(SpamSign)
 
 
 def test_the_heaviest_sign_comes_first() -> None:
     html = '<a href="http://contoso.edu">x</a><iframe></iframe><form></form>'
-    assert [each.weight for each in signs(html)] == [Weight.HEAVY, Weight.MIDDLING, Weight.LIGHT]
+    assert [each.weight for each in signs(html)] == [
+        SpamWeight.HEAVY,
+        SpamWeight.MIDDLING,
+        SpamWeight.LIGHT,
+    ]
 
 
 def test_what_is_found_often_is_shown_a_few_times_and_clipped() -> None:
@@ -77,8 +90,8 @@ def test_a_template_that_no_mail_can_be_made_of_is_refused() -> None:
 @pytest.mark.parametrize("domain", ["gmail.com", "yahoo.co.uk", "hotmail.fr", "outlook.com"])
 def test_a_sender_at_a_free_mail_provider_is_found(domain: str) -> None:
     [found] = signs(sender_domain=domain)
-    assert found == Finding(Sign.FREE_MAIL_SENDER, Where.SENDER, (domain,))
-    assert found.weight is Weight.HEAVY
+    assert found == SpamFinding(SpamSign.FREE_MAIL_SENDER, SpamPlace.SENDER, (domain,))
+    assert found.weight is SpamWeight.HEAVY
 
 
 @pytest.mark.parametrize("domain", ["notgmail.com", "yahoo.contoso.edu", "gmail.com.contoso.edu"])
@@ -89,23 +102,23 @@ def test_a_sender_at_a_domain_of_their_own_is_not(domain: str) -> None:
 @pytest.mark.parametrize(
     ("subject", "sign"),
     [
-        ("OPEN ON SUNDAYS", Sign.SUBJECT_CAPITALS),
-        ("ОТКРЫТО ПО ВОСКРЕСЕНЬЯМ", Sign.SUBJECT_CAPITALS),
-        ("Open! On Sundays!", Sign.EXCLAMATIONS),
-        ("开放！开放！", Sign.EXCLAMATIONS),
-        ("Re: your card", Sign.FAKED_REPLY),
-        ("FWD[2]: your card", Sign.FAKED_REPLY),
-        ("AW: Ihre Karte", Sign.FAKED_REPLY),
-        ("f r e e coffee and b.o.o.k.s", Sign.GAPPY),
-        ("Dear *|FNAME|*", Sign.FOREIGN_FIELD),
-        ("Dear {first_name}", Sign.FOREIGN_FIELD),
-        ("Dear %%name%%", Sign.FOREIGN_FIELD),
-        ("Dear name }}", Sign.FOREIGN_FIELD),
+        ("OPEN ON SUNDAYS", SpamSign.SUBJECT_CAPITALS),
+        ("ОТКРЫТО ПО ВОСКРЕСЕНЬЯМ", SpamSign.SUBJECT_CAPITALS),
+        ("Open! On Sundays!", SpamSign.EXCLAMATIONS),
+        ("开放！开放！", SpamSign.EXCLAMATIONS),
+        ("Re: your card", SpamSign.FAKED_REPLY),
+        ("FWD[2]: your card", SpamSign.FAKED_REPLY),
+        ("AW: Ihre Karte", SpamSign.FAKED_REPLY),
+        ("f r e e coffee and b.o.o.k.s", SpamSign.GAPPY),
+        ("Dear *|FNAME|*", SpamSign.FOREIGN_FIELD),
+        ("Dear {first_name}", SpamSign.FOREIGN_FIELD),
+        ("Dear %%name%%", SpamSign.FOREIGN_FIELD),
+        ("Dear name }}", SpamSign.FOREIGN_FIELD),
     ],
 )
-def test_a_subject_that_filters_know_is_found(subject: str, sign: Sign) -> None:
+def test_a_subject_that_filters_know_is_found(subject: str, sign: SpamSign) -> None:
     [found] = signs(subject=subject)
-    assert (found.sign, found.where) == (sign, Where.SUBJECT)
+    assert (found.sign, found.where) == (sign, SpamPlace.SUBJECT)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +147,8 @@ def test_a_subject_that_nearly_is_one_is_not(subject: str) -> None:
 
 def test_a_body_in_capitals_is_found() -> None:
     [found] = signs(f"<p>{LONG.upper()}</p>")
-    assert (found.sign, found.where) == (Sign.CAPITALS, Where.HTML)
-    assert [each.sign for each in signs(None, LONG.upper())] == [Sign.CAPITALS]
+    assert (found.sign, found.where) == (SpamSign.CAPITALS, SpamPlace.HTML)
+    assert [each.sign for each in signs(None, LONG.upper())] == [SpamSign.CAPITALS]
 
 
 def test_a_heading_in_capitals_is_not() -> None:
@@ -144,7 +157,7 @@ def test_a_heading_in_capitals_is_not() -> None:
 
 def test_words_with_gaps_are_found_in_the_body() -> None:
     [found] = signs(f"<p>{LONG} f-r-e-e c a s h</p>")
-    assert (found.sign, found.found) == (Sign.GAPPY, ("f-r-e-e c a s h",))
+    assert (found.sign, found.found) == (SpamSign.GAPPY, ("f-r-e-e c a s h",))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +175,7 @@ def test_cells_and_lists_of_single_letters_have_no_gaps(row: str) -> None:
 def test_many_phrases_of_advertising_are_found_together() -> None:
     text = "<p>Act now: RISK-FREE, no obligation, for a limited time.</p>"
     [found] = signs(text)
-    assert found.sign is Sign.PHRASES
+    assert found.sign is SpamSign.PHRASES
     assert set(found.found) == {"act now", "risk free", "no obligation", "limited time"}
 
 
@@ -181,9 +194,9 @@ def test_no_phrase_is_counted_twice() -> None:
 )
 def test_a_merge_field_of_another_program_is_found(words: str) -> None:
     [found] = signs(f"{LETTER}<p>Dear {words}</p>")
-    assert found.sign is Sign.FOREIGN_FIELD
+    assert found.sign is SpamSign.FOREIGN_FIELD
     [found] = signs(None, f"Dear *|FNAME|*, {LONG}")
-    assert (found.where, found.found) == (Where.TEXT, ("*|FNAME|*",))
+    assert (found.where, found.found) == (SpamPlace.TEXT, ("*|FNAME|*",))
 
 
 def test_our_own_fields_and_escaped_addresses_are_not() -> None:
@@ -197,7 +210,7 @@ def test_our_own_fields_and_escaped_addresses_are_not() -> None:
 def test_a_text_part_that_says_something_else_is_found() -> None:
     html = "<p>" + " ".join(f"word{at}" for at in range(40)) + "</p>"
     [found] = signs(html, "Your program shows no HTML.")
-    assert (found.sign, found.where) == (Sign.TEXT_DIFFERS, Where.TEXT)
+    assert (found.sign, found.where) == (SpamSign.TEXT_DIFFERS, SpamPlace.TEXT)
 
 
 def test_a_shorter_text_part_of_the_same_words_is_not() -> None:
@@ -228,16 +241,16 @@ def test_long_lines_are_no_sign_because_they_are_folded_on_the_way() -> None:
 
 def test_a_list_without_a_postal_address_is_found() -> None:
     [found] = signs(postal="")
-    assert (found.sign, found.where) == (Sign.LIST_WITHOUT_ADDRESS, Where.LIST)
+    assert (found.sign, found.where) == (SpamSign.LIST_WITHOUT_ADDRESS, SpamPlace.LIST)
     assert signs(postal=None) == []  # the list is gone
 
 
 def test_a_foot_of_ones_own_without_the_address_is_found() -> None:
     own = '<p><a href="{{ unsubscribe_url }}">Leave</a></p>'
     [found] = signs(LETTER + own)
-    assert (found.sign, found.where) == (Sign.FOOT_WITHOUT_ADDRESS, Where.HTML)
+    assert (found.sign, found.where) == (SpamSign.FOOT_WITHOUT_ADDRESS, SpamPlace.HTML)
     [found] = signs(None, "To leave: {{ unsubscribe_url }}")
-    assert (found.sign, found.where) == (Sign.FOOT_WITHOUT_ADDRESS, Where.TEXT)
+    assert (found.sign, found.where) == (SpamSign.FOOT_WITHOUT_ADDRESS, SpamPlace.TEXT)
 
 
 def test_a_foot_of_ones_own_with_the_address_is_not() -> None:

@@ -8,8 +8,8 @@ from postroom.domain.delivery import BATCH_DELIVERIES_MAX, Delivery
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import clean_attributes
 from postroom.records.deliveries import to_row
-from postroom.storage.limits import encode_changes
 from postroom.storage.port import Insert
+from postroom.storage.validation import encode_changes
 
 
 def test_values_are_trimmed_and_empty_ones_left_out() -> None:

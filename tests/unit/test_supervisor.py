@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from postroom import settings, wiring
-from postroom.bell import SENDER_BELL, Bells
 from postroom.clock import WallClock
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.supervisor import Child, Supervisor, wanted_senders
+from postroom.wakeup import SENDER, WakeUps
 
 FEW = settings.load(
     {"POSTROOM_SENDERS_MIN": "1", "POSTROOM_SENDERS_MAX": "4"}, Path("/nonexistent.toml")
@@ -55,7 +55,7 @@ async def test_sign_ups_alone_bring_a_sender_up(
     clock = WallClock()
     storage = MemoryStorage(clock)
     await storage.queues.put(SUBSCRIBE_QUEUE, *["guid,contoso1"] * sign_ups)
-    parts = wiring.Parts(few, clock, CountingStorage(storage), Bells(tmp_path), wiring.NEAR)
+    parts = wiring.Parts(few, clock, CountingStorage(storage), WakeUps(tmp_path), wiring.NEAR)
     supervisor = Supervisor(few)
     monkeypatch.setattr(Child, "start", lambda _child: None)
     for _look in range(3):
@@ -77,15 +77,15 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
         raise AssertionError
 
     monkeypatch.setattr(storage.queues, "length", silent)
-    bells = Bells(tmp_path)
-    parts = wiring.Parts(FEW, clock, CountingStorage(storage), bells, wiring.NEAR)
-    supervisor, bell = Supervisor(FEW), bells.listen(SENDER_BELL)
-    looking = asyncio.create_task(supervisor._look(parts, bell))
+    wakeups = WakeUps(tmp_path)
+    parts = wiring.Parts(FEW, clock, CountingStorage(storage), wakeups, wiring.NEAR)
+    supervisor, wakeup = Supervisor(FEW), wakeups.listen(SENDER)
+    looking = asyncio.create_task(supervisor._look(parts, wakeup))
     await is_asked.wait()
     supervisor._on_signal()
     async with asyncio.timeout(5):
         await looking
-    bell.close()
+    wakeup.close()
 
 
 def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
 from postroom.records.shares import LOOK_EVERY_S
 from postroom.storage.port import Unavailable
@@ -96,7 +96,7 @@ def test_no_second_has_more_turns_than_the_limit(
 ) -> None:
     async def run() -> None:
         world = World()
-        await rate_limits.set_limit(world.storage.tables, Limit(TRANSPORT, limit))
+        await rate_limits.set_limit(world.storage.tables, RateLimit(TRANSPORT, limit))
         senders = [Sender(world, f"s{each}", off) for each, off in enumerate(offs)]
         for step in steps:
             await live_through(world, senders, step)
@@ -184,7 +184,7 @@ async def test_a_new_limit_is_followed_within_seconds_by_all() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
     for limit in (10.0, 1000.0):
-        await rate_limits.set_limit(world.storage.tables, Limit(TRANSPORT, limit))
+        await rate_limits.set_limit(world.storage.tables, RateLimit(TRANSPORT, limit))
         await run_for(world, senders, 5.0, 0.02)
         world.turns.clear()
         await run_for(world, senders, 10.0, 0.02)

@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx2
 
-from postroom.bell import Bells
 from postroom.domain.address import parse_address
 from postroom.domain.consent import Consent
 from postroom.domain.mailing_list import MailingList
@@ -22,8 +21,9 @@ from postroom.flow.render import Site
 from postroom.records import consents, keys, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 
 LIST = "contoso1"
 PATH = f"/s/{LIST}"
@@ -115,7 +115,7 @@ async def open_doorstep(folder: Path) -> AsyncIterator[Doorstep]:
         )
         await lists.create(storage.tables, made)
     links = Site("https://post.contoso.edu", "a secret")
-    app = create_app(Desk(storage, clock, Bells(folder / "bells"), links))
+    app = create_app(WebContext(storage, clock, WakeUps(folder / "bells"), links))
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=True, client=("192.0.2.7", 1))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as browser:
         yield Doorstep(storage, clock, browser)

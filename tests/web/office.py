@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx2
 
-from postroom.bell import Bells
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
@@ -21,8 +20,9 @@ from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import lists, subscribers
 from postroom.storage.memory import MemoryStorage
+from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
@@ -81,7 +81,7 @@ async def open_office(
         name=LIST, description="History <b>news</b>", sender="a@contoso.edu", created_at=NOW
     )
     await lists.create(storage.tables, mailing_list)
-    app = create_app(Desk(storage, clock, Bells(folder / "bells"), site, **more), spoken)
+    app = create_app(WebContext(storage, clock, WakeUps(folder / "bells"), site, **more), spoken)
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as browser:
         yield Office(storage, site, browser)

@@ -7,7 +7,7 @@ from html import unescape
 
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone, Subscriber
+from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 from tests.web.office import LIST, NOW
@@ -31,7 +31,7 @@ async def join(
     )
 
 
-async def leave(editor: Worker, one: Subscriber, why: Gone = Gone.LEFT) -> None:
+async def leave(editor: Worker, one: Subscriber, why: InactiveReason = InactiveReason.LEFT) -> None:
     tables = editor.office.storage.tables
     await subscribe.leave(tables, one.list_name, one.guid, NOW, why)
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx2
 
-from postroom.bell import Bells
 from postroom.domain.access_key import Right
 from postroom.domain.mailing_list import MailingList
 from postroom.flow.render import Site
 from postroom.records import keys, lists
 from postroom.storage.memory import MemoryStorage
+from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from tests.scenario.clock import START, TownClock
 
 API = "/api/v1"
@@ -84,7 +84,9 @@ class Program:
 async def open_program(folder: Path, *list_names: str) -> AsyncIterator[Program]:
     clock = TownClock()
     storage = MemoryStorage(clock)
-    app = create_app(Desk(storage, clock, Bells(folder), Site("https://post.contoso.edu", "s")))
+    app = create_app(
+        WebContext(storage, clock, WakeUps(folder), Site("https://post.contoso.edu", "s"))
+    )
     for name in list_names:
         made = MailingList(name=name, description="", sender="a@contoso.edu", created_at=START)
         await lists.create(storage.tables, made)

@@ -12,18 +12,18 @@ from pathlib import Path
 import httpx2
 from starlette.types import ASGIApp, Message
 
-from postroom.bell import Bells
 from postroom.domain.mailing_list import MailingList
 from postroom.flow.render import Site
 from postroom.records import lists
 from postroom.records.secrets import installation_secret
-from postroom.storage.azure import AzureStorage
+from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Storage
-from postroom.storage.sqlite import SqliteStorage
+from postroom.storage.sqlite.storage import SqliteStorage
+from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from postroom.web.throttles import ROUND_S
 from tests.contract.azurite import azurite
 from tests.scenario.clock import START, TownClock, soon
@@ -121,7 +121,7 @@ async def _web(storage: Storage, folder: Path, clock: RoundClock) -> AsyncIterat
     """In service, as a server would have it."""
     counted = CountingStorage(storage)
     site = Site(URL, await installation_secret(storage.tables))
-    app = create_app(Desk(counted, clock, Bells(folder / "bells"), site, data=folder))
+    app = create_app(WebContext(counted, clock, WakeUps(folder / "bells"), site, data=folder))
     transport = httpx2.ASGITransport(app=app)
     async with (
         _in_service(app),

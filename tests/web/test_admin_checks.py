@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from postroom.domain.user import Role
 from postroom.mail.markdown import html_from_markdown
-from postroom.web.admin import messages_check, messages_form
+from postroom.web.admin.messages import form, mail_checks
 from tests.web.drafts import GOOD, said_by, written
 from tests.web.people import join
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
@@ -204,7 +204,7 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     threads: list[str] = []
-    markdown, look = html_from_markdown, messages_check._look_at
+    markdown, look = html_from_markdown, mail_checks._look_at
 
     def noted_markdown(source: str) -> str:
         threads.append(threading.current_thread().name)
@@ -214,8 +214,8 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
         threads.append(threading.current_thread().name)
         return look(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(messages_form, "html_from_markdown", noted_markdown)
-    monkeypatch.setattr(messages_check, "_look_at", noted_look)
+    monkeypatch.setattr(form, "html_from_markdown", noted_markdown)
+    monkeypatch.setattr(mail_checks, "_look_at", noted_look)
     await editor.post(path, **GOOD | {"kind": "markdown", "body": "*Words*"})
     assert len(threads) == 2
     assert all(name.startswith("parsing") for name in threads)

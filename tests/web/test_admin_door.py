@@ -22,8 +22,8 @@ from postroom.records import users
 from postroom.storage.memory import MemoryStorage
 from postroom.web import admin
 from postroom.web.admin.users import removal_path
-from postroom.web.desk import client_of
-from postroom.web.visitor import ADMIN, anybody
+from postroom.web.context import client_of
+from postroom.web.signed_in import ADMIN, anybody
 from tests.scenario.clock import TownClock
 from tests.web.office import NOW, Office, open_office
 from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, sign_in_as
@@ -356,7 +356,7 @@ async def test_who_is_removed_is_out_at_once(boss: Worker) -> None:
 
 
 def request_from(host: str, forwarded: list[str], trusted: str = "10.0.0.0/8") -> Request:
-    state = SimpleNamespace(desk=SimpleNamespace(trusted_proxies=(ip_network(trusted),)))
+    state = SimpleNamespace(context=SimpleNamespace(trusted_proxies=(ip_network(trusted),)))
     headers = [(b"x-forwarded-for", each.encode()) for each in forwarded]
     scope = {"type": "http", "client": (host, 1), "headers": headers,
              "app": SimpleNamespace(state=state)}  # fmt: skip

@@ -16,7 +16,7 @@ import pytest_asyncio
 from postroom.domain.address import parse_address
 from postroom.domain.csv_people import Beginning, beginning
 from postroom.domain.import_job import Status
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.records import counts
@@ -141,8 +141,8 @@ async def test_a_damaged_or_endless_form_is_refused(editor: Worker, tmp_path: Pa
 async def test_a_file_that_is_too_large_is_refused_with_a_sentence(
     editor: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = security.Room(body_bytes=10_000, answer_s=None)
-    monkeypatch.setattr(security, "ROOMS", [(re.compile("/admin/imports/upload"), room)])
+    room = security.RequestLimits(body_bytes=10_000, answer_s=None)
+    monkeypatch.setattr(security, "REQUEST_LIMITS", [(re.compile("/admin/imports/upload"), room)])
     answer = await upload(editor, GOOD + "x" * 20_000)
     assert answer.status_code == 422
     assert "larger than 1 GiB" in answer.text
@@ -274,7 +274,7 @@ async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Wor
     assert (job.added, job.gone, job.bad) == (1, 1, 1)
     gone = await stored(editor, "ada@contoso.edu")
     assert gone
-    assert gone.gone is Gone.LEFT
+    assert gone.gone is InactiveReason.LEFT
     answer = await editor.get(f"/admin/imports/{job.id}/report/export")
     assert "attachment" in answer.headers["content-disposition"]
     assert answer.content.startswith(codecs.BOM_UTF8)  # or it is read as Windows-1252
@@ -321,10 +321,10 @@ async def test_people_to_suppress_leave_or_are_marked_before_they_ever_come(
     for address in ("ada@contoso.edu", "bob@contoso.edu"):
         one = await stored(editor, address)
         assert one
-        assert (one.gone, one.verified, one.attributes) == (Gone.REMOVED, False, {})
+        assert (one.gone, one.verified, one.attributes) == (InactiveReason.REMOVED, False, {})
     eve = await stored(editor, "eve@contoso.edu")
     assert eve
-    assert eve.gone is Gone.LEFT  # what was known of her still holds
+    assert eve.gone is InactiveReason.LEFT  # what was known of her still holds
     people = await counts.read(tables, LIST)
     assert (people.verified, people.unverified, people.gone) == (0, 0, 3)
     again = await brought_in(editor, GOOD)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from postroom.domain.rate_limit import TRANSPORT, Limit, Share
+from postroom.domain.rate_limit import TRANSPORT, RateLimit, Share
 from postroom.domain.user import Role
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LIMITS_MAX
@@ -20,8 +20,8 @@ from tests.web.signed_in import Worker, at_work, sign_in_as
 
 SET = "/admin/limits/set"
 DOMAIN = "contoso.edu"
-ALL_MAILS = Limit(TRANSPORT, 500.0, 8)
-TO_DOMAIN = Limit(DOMAIN, 0.5)
+ALL_MAILS = RateLimit(TRANSPORT, 500.0, 8)
+TO_DOMAIN = RateLimit(DOMAIN, 0.5)
 
 
 @pytest_asyncio.fixture
@@ -30,12 +30,12 @@ async def owner(tmp_path: Path) -> AsyncIterator[Worker]:
         yield worker
 
 
-async def put(worker: Worker, *limits: Limit) -> None:
+async def put(worker: Worker, *limits: RateLimit) -> None:
     for limit in limits:
         await rate_limits.set_limit(worker.office.storage.tables, limit)
 
 
-async def stored(worker: Worker) -> list[Limit]:
+async def stored(worker: Worker) -> list[RateLimit]:
     found = await rate_limits.all_limits(worker.office.storage.tables)
     return [row.limit(name) for name, row in found.items()]
 
@@ -62,7 +62,7 @@ async def test_without_a_limit_the_page_says_what_one_is_for_and_offers_the_form
 async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_it(
     owner: Worker,
 ) -> None:
-    await put(owner, Limit("zoo.contoso.edu", 1_000_000.0), TO_DOMAIN, ALL_MAILS)
+    await put(owner, RateLimit("zoo.contoso.edu", 1_000_000.0), TO_DOMAIN, ALL_MAILS)
     tables = owner.office.storage.tables
     row = (await rate_limits.all_limits(tables))[TRANSPORT]
     shares = {"one": Share(250.0, 4), "two": Share(250.0, 4)}
@@ -86,18 +86,18 @@ async def test_a_limit_that_cannot_be_read_is_told_and_can_be_set_again(owner: W
     assert "no mail leaves until it can" in await shown(owner)
     typed = fields_of(await shown(owner, change=TRANSPORT), SET) | {"mails_per_second": "5"}
     assert (await owner.post(SET, **typed)).status_code == 303
-    assert await stored(owner) == [Limit(TRANSPORT, 5.0)]
+    assert await stored(owner) == [RateLimit(TRANSPORT, 5.0)]
 
 
 async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
-    await put(owner, ALL_MAILS, Limit(DOMAIN, 12_345.5))
+    await put(owner, ALL_MAILS, RateLimit(DOMAIN, 12_345.5))
     of_all = fields_of(await shown(owner, change=TRANSPORT), SET)
     assert of_all | {"once": "", "etag": ""} == {
         "once": "", "etag": "", "domain": "", "mails_per_second": "500", "connections": "8",
     }  # fmt: skip
     of_domain = fields_of(await shown(owner, change=DOMAIN), SET)
     assert (await owner.post(SET, **of_domain)).status_code == 303
-    assert await stored(owner) == [ALL_MAILS, Limit(DOMAIN, 12_345.5)]
+    assert await stored(owner) == [ALL_MAILS, RateLimit(DOMAIN, 12_345.5)]
 
 
 # --- Set and replaced ---------------------------------------------------------------------------
@@ -108,11 +108,14 @@ async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
     [
         ({"mails_per_second": "500", "connections": "8"}, ALL_MAILS),
         ({"domain": " Contoso.EDU ", "mails_per_second": " 0.5 ", "connections": " "}, TO_DOMAIN),
-        ({"domain": "bücher.example", "connections": "3"}, Limit("xn--bcher-kva.example", 0.0, 3)),
+        (
+            {"domain": "bücher.example", "connections": "3"},
+            RateLimit("xn--bcher-kva.example", 0.0, 3),
+        ),
     ],
 )
 async def test_a_limit_is_set_and_the_page_says_when_it_counts(
-    owner: Worker, typed: dict[str, str], limit: Limit
+    owner: Worker, typed: dict[str, str], limit: RateLimit
 ) -> None:
     answer = await owner.post(SET, **typed)
     assert answer.status_code == 303
@@ -123,7 +126,7 @@ async def test_a_limit_is_set_and_the_page_says_when_it_counts(
 async def test_a_limit_takes_the_place_of_the_one_for_the_same_mails(owner: Worker) -> None:
     await put(owner, ALL_MAILS, TO_DOMAIN)
     await owner.post(SET, domain=DOMAIN, mails_per_second="", connections="2")
-    assert await stored(owner) == [ALL_MAILS, Limit(DOMAIN, 0.0, 2)]
+    assert await stored(owner) == [ALL_MAILS, RateLimit(DOMAIN, 0.0, 2)]
 
 
 async def test_a_form_sent_again_does_not_undo_what_was_set_after_it(owner: Worker) -> None:
@@ -181,7 +184,7 @@ async def test_every_field_that_is_wrong_is_told_at_once(owner: Worker) -> None:
 
 
 async def test_one_limit_too_many_is_refused_with_a_sentence(owner: Worker) -> None:
-    await put(owner, *(Limit(f"d{number}.contoso.edu", 1.0) for number in range(LIMITS_MAX)))
+    await put(owner, *(RateLimit(f"d{number}.contoso.edu", 1.0) for number in range(LIMITS_MAX)))
     sent = fields_of(await shown(owner), SET) | GOOD
     answer = await owner.post(SET, **sent)
     assert answer.status_code == 422
@@ -204,7 +207,7 @@ async def test_what_storage_did_not_take_comes_back_and_can_be_sent_again(
     assert answer.status_code == 503
     assert fields_of(answer.text, SET) == sent
     assert (await owner.post(SET, **sent)).status_code == 303
-    assert await stored(owner) == [Limit(DOMAIN, 20.0, 4)]
+    assert await stored(owner) == [RateLimit(DOMAIN, 20.0, 4)]
 
 
 # --- Cleared ------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ async def test_what_storage_did_not_take_comes_back_and_can_be_sent_again(
     [(ALL_MAILS, TO_DOMAIN, "all mails"), (TO_DOMAIN, ALL_MAILS, "mails to contoso.edu")],
 )
 async def test_clearing_asks_by_name_and_leaves_the_others(
-    owner: Worker, gone: Limit, left: Limit, named: str
+    owner: Worker, gone: RateLimit, left: RateLimit, named: str
 ) -> None:
     await put(owner, gone, left)
     path = f"/admin/limits/{gone.name}/clear"
@@ -262,15 +265,15 @@ async def test_a_form_sent_again_never_says_that_a_limit_is_set_which_is_not(own
     assert await stored(owner) == []
     answer = await owner.post(SET, **form)
     is_said = answer.status_code == 303 and "limit-set" in answer.headers["location"]
-    assert is_said == (await stored(owner) == [Limit(DOMAIN, 10.0)])
+    assert is_said == (await stored(owner) == [RateLimit(DOMAIN, 10.0)])
 
 
 async def test_a_limit_somebody_else_changed_meanwhile_is_not_overwritten_unseen(
     owner: Worker,
 ) -> None:
-    await put(owner, Limit(DOMAIN, 10.0, 5))
+    await put(owner, RateLimit(DOMAIN, 10.0, 5))
     form = fields_of(await shown(owner, change=DOMAIN), SET)
-    await put(owner, Limit(DOMAIN, 100.0, 5))
+    await put(owner, RateLimit(DOMAIN, 100.0, 5))
     answer = await owner.post(SET, **(form | {"connections": "6"}))
     assert answer.status_code == 409
-    assert await stored(owner) == [Limit(DOMAIN, 100.0, 5)]
+    assert await stored(owner) == [RateLimit(DOMAIN, 100.0, 5)]

@@ -13,7 +13,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.confirmation import after_attempt
 from postroom.domain.outcome import Deferred, Outcome, Rejected
 from postroom.domain.retry import RetryRules
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.domain.user import Role
 from postroom.records import consents, subscribers
 from tests.web.office import ADDRESS, LIST, NOW
@@ -120,7 +120,7 @@ async def test_another_address_takes_the_place_of_the_old_one(editor: Worker) ->
     assert moved
     assert old
     assert (moved.attributes, moved.gone) == ({"city": "Köln"}, None)
-    assert old.gone is Gone.REMOVED
+    assert old.gone is InactiveReason.REMOVED
 
 
 async def test_a_move_to_another_list_leaves_the_old_one(editor: Worker) -> None:
@@ -132,7 +132,7 @@ async def test_a_move_to_another_list_leaves_the_old_one(editor: Worker) -> None
     old, new = await stored(editor, ADDRESS), await stored(editor, ADDRESS, SECOND)
     assert old
     assert new
-    assert (old.gone, new.gone) == (Gone.REMOVED, None)
+    assert (old.gone, new.gone) == (InactiveReason.REMOVED, None)
 
 
 async def test_an_address_that_somebody_has_cannot_be_taken(editor: Worker) -> None:

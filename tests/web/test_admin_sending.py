@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from postroom.domain.delivery import Delivery, Ended, Ledger, State
+from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.message import Books, Revive, Status
 from postroom.domain.user import Role
 from postroom.records import archive, batches, messages
@@ -39,7 +39,7 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
     await batches.write_batches(tables, ref, 0, [people])
     ledger = Ledger(ref=ref, batch=0, states="fh", first="key0", last="key1")
     await batches.insert_ledgers(tables, [ledger])
-    ended = Ended(State.FAILED, "550 5.1.1 mailbox unavailable", NOW)
+    ended = DeliveryEnd(State.FAILED, "550 5.1.1 mailbox unavailable", NOW)
     await archive.write(tables, ledger, dict(enumerate(people)), {0: ended})
     message = msgspec.structs.replace(
         found[0],

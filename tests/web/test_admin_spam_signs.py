@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.user import Role
-from postroom.mail.spam_finding import Sign, Weight, Where
+from postroom.mail.spam.finding import SpamPlace, SpamSign, SpamWeight
 from postroom.records import lists
-from postroom.web.admin.spam_sentences import PLACES, SENTENCES, TITLES
+from postroom.web.admin.messages.spam_advice import PLACES, SENTENCES, TITLES
 from tests.web.drafts import GOOD, written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work
@@ -46,9 +46,9 @@ def section(page: str) -> str:
 
 
 def test_every_sign_weight_and_place_has_words() -> None:
-    assert set(SENTENCES) == set(Sign)
-    assert set(TITLES) == set(Weight)
-    assert set(PLACES) == set(Where)
+    assert set(SENTENCES) == set(SpamSign)
+    assert set(TITLES) == set(SpamWeight)
+    assert set(PLACES) == set(SpamPlace)
 
 
 async def test_a_message_without_signs_is_told_so_plainly(editor: Worker) -> None:
@@ -70,7 +70,7 @@ async def test_signs_follow_what_is_typed(editor: Worker) -> None:
     good, bad = GOOD | {"list": LIST}, GOOD | {"list": LIST, "subject": "Re: your order"}
     assert NOTHING in (await editor.post("/admin/messages/preview", **good)).text
     typed = (await editor.post("/admin/messages/preview", **bad)).text
-    assert str(SENTENCES[Sign.FAKED_REPLY]) in typed
+    assert str(SENTENCES[SpamSign.FAKED_REPLY]) in typed
 
 
 async def test_signs_stay_when_the_chosen_person_is_nobody(editor: Worker) -> None:
@@ -82,7 +82,7 @@ async def test_signs_stay_when_the_chosen_person_is_nobody(editor: Worker) -> No
 
 async def test_the_list_is_asked_for_its_postal_address(editor: Worker) -> None:
     page = (await editor.get(await written(editor))).text
-    assert unescape(section(page)).count(str(SENTENCES[Sign.LIST_WITHOUT_ADDRESS])) == 1
+    assert unescape(section(page)).count(str(SENTENCES[SpamSign.LIST_WITHOUT_ADDRESS])) == 1
 
 
 @pytest.mark.parametrize("body", ["<p>Dear {{ name</p>", "<b>" * 300])

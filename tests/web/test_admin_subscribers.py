@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone, Standing
+from postroom.domain.subscriber import InactiveReason, SubscriberFilter
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
@@ -122,13 +122,13 @@ async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
             for n in range(start, min(start + 49, 7000))
         ]
         await subscribers.join_together(tables, people, NOW)
-    shelf = await subscribers.look_through(tables, LIST, standing=Standing.GONE, limit=50)
+    shelf = await subscribers.scan_people(tables, LIST, standing=SubscriberFilter.GONE, limit=50)
     assert (shelf.people, shelf.looked_at, shelf.next) == ([], 3000, "s02999@contoso.edu")
     assert tables.rows <= subscribers.LOOKED_AT_MAX
     looks = 1
     while shelf.next:
-        shelf = await subscribers.look_through(
-            tables, LIST, standing=Standing.GONE, after=shelf.next, limit=50
+        shelf = await subscribers.scan_people(
+            tables, LIST, standing=SubscriberFilter.GONE, after=shelf.next, limit=50
         )
         looks += 1
     assert looks == 3
@@ -228,7 +228,7 @@ async def test_who_left_comes_back_only_by_the_tick_that_says_so(editor: Worker)
     assert "city=Köln" in answer.text
     gone = await stored(editor, ADDRESS)
     assert gone
-    assert gone.gone is Gone.LEFT
+    assert gone.gone is InactiveReason.LEFT
     answer = await editor.post(NEW, address=ADDRESS, verified="yes", bring_back="yes")
     assert answer.status_code == 303
     back = await stored(editor, ADDRESS)

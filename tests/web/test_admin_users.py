@@ -18,7 +18,7 @@ from postroom.domain.user import Role
 from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.port import Conflict
-from postroom.web.security import ORDINARY, room_for
+from postroom.web.security import ORDINARY, limits_for
 from tests.web.office import NOW, Office, open_office
 from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, notice_in, sign_in_as
 
@@ -103,7 +103,7 @@ async def test_a_link_for_a_new_password_is_shown_with_the_role_that_its_user_ha
 async def test_nothing_that_a_stranger_sends_to_a_void_link_is_read(
     office: Office, token: str
 ) -> None:
-    assert room_for(f"/admin/welcome/{token}") == ORDINARY
+    assert limits_for(f"/admin/welcome/{token}") == ORDINARY
     read = 0
 
     async def body() -> AsyncIterator[bytes]:

@@ -19,7 +19,6 @@ from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from structlog.testing import capture_logs
 
-from postroom.bell import SENDER_BELL, Bells
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import Subscriber
@@ -28,10 +27,11 @@ from postroom.flow.render import Site
 from postroom.records import keys, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Row, StorageFull, Unavailable
+from postroom.wakeup import SENDER, WakeUps
 from postroom.web import api
+from postroom.web.api import auth
 from postroom.web.api import body as reading
-from postroom.web.api import gate
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from tests.scenario.clock import START, TownClock
 
 ADA = "student1@contoso.edu"
@@ -46,7 +46,7 @@ class Service:
 
     storage: MemoryStorage
     clock: TownClock
-    bells: Bells
+    wakeups: WakeUps
     client: httpx2.AsyncClient
     app: FastAPI
     key: str = ""
@@ -74,16 +74,18 @@ class Service:
 
 @pytest_asyncio.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    clock, bells, app = TownClock(), Bells(tmp_path), FastAPI()
+    clock, wakeups, app = TownClock(), WakeUps(tmp_path), FastAPI()
     storage = MemoryStorage(clock)
-    app.state.desk = Desk(storage, clock, bells, Site("https://post.contoso.edu", "secret"))
+    app.state.context = WebContext(
+        storage, clock, wakeups, Site("https://post.contoso.edu", "secret")
+    )
     app.include_router(api.router)
     for name in ("contoso1", "contoso2"):
         made = MailingList(name=name, description="", sender="a@contoso.edu", created_at=START)
         await lists.create(storage.tables, made)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
-        service = Service(storage, clock, bells, client, app)
+        service = Service(storage, clock, wakeups, client, app)
         service.key = await service.new_key()
         yield service
 
@@ -112,12 +114,12 @@ async def test_a_call_stores_the_person_unverified_and_queues_one_item(service: 
 
 
 async def test_senders_are_woken(service: Service) -> None:
-    bell = service.bells.listen(SENDER_BELL)
+    wakeup = service.wakeups.listen(SENDER)
     try:
         await service.call()
-        assert await bell.wait(20)
+        assert await wakeup.wait(20)
     finally:
-        bell.close()
+        wakeup.close()
 
 
 async def test_a_known_address_gets_the_same_answer_and_no_item(service: Service) -> None:
@@ -304,7 +306,7 @@ async def test_another_method_is_refused(service: Service, method: str) -> None:
 async def test_a_key_that_calls_too_often_is_told_when_to_call_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "KEY_CALLS", msgspec.structs.replace(gate.KEY_CALLS, burst=3))
+    monkeypatch.setattr(auth, "KEY_CALLS", msgspec.structs.replace(auth.KEY_CALLS, burst=3))
     people = [f"student{number}@contoso.edu" for number in range(4)]
     answers = [await service.call(email=each) for each in people]
     assert [each.status_code for each in answers] == [202, 202, 202, 429]
@@ -353,7 +355,7 @@ async def test_storage_that_never_answers_does_not_keep_the_caller(
         await asyncio.Event().wait()
         return None
 
-    monkeypatch.setattr(gate, "STORAGE_S_MAX", 0.01)
+    monkeypatch.setattr(auth, "STORAGE_S_MAX", 0.01)
     monkeypatch.setattr(service.storage.tables, "get", never)
     problem(await service.call(), 503)
 

@@ -11,7 +11,7 @@ import pytest
 from postroom.flow import compose, keep_lists, subscribe
 from postroom.records import idempotency, messages
 from postroom.records.idempotency import KEPT_FOR, TAKEN_FOR
-from postroom.storage.port import Across, Unavailable
+from postroom.storage.port import KeysAcross, Unavailable
 from tests.web.program import ADA, Program, problem
 
 DAY_S, TAKEN_S = KEPT_FOR.total_seconds(), TAKEN_FOR.total_seconds()
@@ -28,7 +28,7 @@ async def count(program: Program, path: str) -> int:
 
 
 async def notes(program: Program) -> int:
-    rows = await program.storage.tables.scan("service", Across("idempotency-", "idempotency."))
+    rows = await program.storage.tables.scan("service", KeysAcross("idempotency-", "idempotency."))
     return len(rows.rows)
 
 

@@ -11,7 +11,7 @@ import pytest
 from postroom.domain.message import Status
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.flow import fan_out, schedule
-from postroom.records import batches, bodies, fates, leases, messages
+from postroom.records import batches, bodies, leases, messages, recipient_outcomes
 from postroom.storage.port import Tables
 from tests.web.program import Program, problem
 
@@ -300,7 +300,7 @@ async def test_a_decision_on_the_held_is_taken(program: Program, decision: str) 
 async def test_outcomes_come_page_by_page_over_all_batches(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fates, "BATCHES_A_PAGE", 2)
+    monkeypatch.setattr(recipient_outcomes, "BATCHES_A_PAGE", 2)
     ref = await going_out(program, 250)
     everyone = [f"student{number:03d}@contoso.edu" for number in range(250)]
     for limit in (7, 99, 200):
@@ -314,8 +314,8 @@ async def test_outcomes_come_page_by_page_over_all_batches(
 async def test_outcomes_of_one_kind_are_found_in_any_batch(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fates, "GROUPS_A_PAGE", 1)
-    for module in (fates, batches, fan_out):
+    monkeypatch.setattr(recipient_outcomes, "GROUPS_A_PAGE", 1)
+    for module in (recipient_outcomes, batches, fan_out):
         monkeypatch.setattr(module, "GROUP_BATCHES", 1)
     ref = await going_out(program, 250)
     await with_states(program.storage.tables, ref, 0, "h" + "q" * 98)

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from postroom.domain.access_key import Right
 from postroom.records.rows import all_rows
-from postroom.storage.port import Across, Row
+from postroom.storage.port import KeysAcross, Row
 from postroom.web import api
 from tests.web.program import ADA, API, BOB, Program, problem
 
@@ -77,9 +77,11 @@ async def ask(program: Program, operation: Operation, ref: str, key: str) -> Any
 async def everything(program: Program) -> list[Row]:
     """All rows but those of keys, whose use is noted."""
     tables = program.storage.tables
-    found = [row async for row in all_rows(tables, "service", Across()) if row.partition != "key"]
+    found = [
+        row async for row in all_rows(tables, "service", KeysAcross()) if row.partition != "key"
+    ]
     for table in ("mailinglist", "message", "messagearchive"):
-        found += [row async for row in all_rows(tables, table, Across())]
+        found += [row async for row in all_rows(tables, table, KeysAcross())]
     return found
 
 

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from postroom.bell import Bells
 from postroom.domain.access_key import Right
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
@@ -29,8 +28,9 @@ from postroom.flow.render import Site
 from postroom.records import keys, lists
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Blobs, Queues, Tables, Troubles
+from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from tests.scenario.clock import START, TownClock
 from tests.web.program import ADA, BOB
 
@@ -73,8 +73,8 @@ class Refilled:
 
 
 storage = Refilled()
-desk = Desk(storage, TownClock(), Bells(BELLS), Site("http://test", "secret"))
-app = create_app(desk)
+context = WebContext(storage, TownClock(), WakeUps(BELLS), Site("http://test", "secret"))
+app = create_app(context)
 schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
 bounded = hypothesis.settings(
     max_examples=EXAMPLES,

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.domain.address import parse_address
 from postroom.domain.consent import Event
-from postroom.domain.subscriber import Standing
+from postroom.domain.subscriber import SubscriberFilter
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
@@ -310,7 +310,9 @@ async def test_nobody_is_on_a_list_twice_after_a_change(program: Program, addres
     await program.call("POST", PEOPLE, {"address": address, "verified": True, "bring_back": True})
     there = [
         one.address
-        async for one in subscribers.everyone(program.storage.tables, "contoso1", Standing.VERIFIED)
+        async for one in subscribers.everyone(
+            program.storage.tables, "contoso1", SubscriberFilter.VERIFIED
+        )
     ]
     assert there == [address]
 

@@ -16,7 +16,12 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.web import connections
-from postroom.web.connections import Connections, Limits, limits_within, raise_file_limit
+from postroom.web.connections import (
+    ConnectionLimits,
+    OpenConnections,
+    limits_within,
+    raise_file_limit,
+)
 from postroom.web.server import WebServer
 from tests.scenario.clock import PATIENCE_S
 
@@ -102,7 +107,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site(limits: Limits, **more: Any) -> AsyncIterator[Site]:
+async def site(limits: ConnectionLimits, **more: Any) -> AsyncIterator[Site]:
     service = Service()
     async with AsyncExitStack() as stack, serving(service, limits, **more) as port:
         yield Site(port, service, stack)
@@ -110,7 +115,7 @@ async def site(limits: Limits, **more: Any) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, limits: Limits, **more: Any) -> AsyncIterator[int]:
+async def serving(app: ASGIApp, limits: ConnectionLimits, **more: Any) -> AsyncIterator[int]:
     """A server for the application, on this port; it is stopped and over at the end."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         web = WebServer(app, grace_s=60, limits=limits, **more)
@@ -131,9 +136,9 @@ def events() -> Iterator[list[MutableMapping[str, Any]]]:
     structlog.configure(**before)
 
 
-def patient(**more: Any) -> Limits:
+def patient(**more: Any) -> ConnectionLimits:
     """Only the number of connections closes any."""
-    return Limits(head_s=LONG_S, keep_alive_s=int(LONG_S), **more)
+    return ConnectionLimits(head_s=LONG_S, keep_alive_s=int(LONG_S), **more)
 
 
 # --- How many ---------------------------------------------------------------------------------
@@ -228,7 +233,7 @@ def test_the_next_event_a_minute_later_says_how_many_were_closed(
     events: list[MutableMapping[str, Any]],
 ) -> None:
     now = 1000.0
-    open_ones = Connections(Limits(of_network=1), clock=lambda: now)
+    open_ones = OpenConnections(ConnectionLimits(of_network=1), clock=lambda: now)
     for _ in range(4):
         open_ones.add(Line(), "192.0.2.7")
     now += connections.TOLD_EVERY_S
@@ -247,14 +252,14 @@ def test_the_next_event_a_minute_later_says_how_many_were_closed(
     ],
 )
 def test_what_counts_as_one_network(first: str, second: str, is_one: bool) -> None:
-    open_ones, line = Connections(Limits(of_network=1)), Line()
+    open_ones, line = OpenConnections(ConnectionLimits(of_network=1)), Line()
     assert open_ones.add(line, first)
     assert open_ones.add(Line(), second)
     assert line.is_closed is is_one
 
 
 def test_who_is_gone_is_forgotten() -> None:
-    open_ones, line = Connections(Limits(of_network=1, of_all=1)), Line()
+    open_ones, line = OpenConnections(ConnectionLimits(of_network=1, of_all=1)), Line()
     for _ in range(3):
         open_ones.add(line, "192.0.2.7")
         open_ones.note_at_work(line)
@@ -268,7 +273,7 @@ def test_who_is_gone_is_forgotten() -> None:
 
 @pytest.mark.parametrize("words", [b"", HALF, b"\r\n"])
 async def test_who_sends_no_whole_head_in_time_is_closed(words: bytes) -> None:
-    async with site(Limits(head_s=0.05)) as there:
+    async with site(ConnectionLimits(head_s=0.05)) as there:
         silent = await there.call()
         silent.send(words)
         assert await silent.is_closed()
@@ -276,7 +281,7 @@ async def test_who_sends_no_whole_head_in_time_is_closed(words: bytes) -> None:
 
 @pytest.mark.parametrize("words", [HALF, b"\r\n"])
 async def test_half_a_head_after_an_answer_is_closed_as_well(words: bytes) -> None:
-    async with site(Limits(head_s=0.05, keep_alive_s=int(LONG_S))) as there:
+    async with site(ConnectionLimits(head_s=0.05, keep_alive_s=int(LONG_S))) as there:
         caller = await there.known()
         caller.send(words)
         assert await caller.is_closed()
@@ -294,7 +299,7 @@ async def test_the_rest_of_a_body_that_nobody_reads_has_an_end(
 
 
 async def test_a_request_may_take_longer_than_its_head() -> None:
-    async with site(Limits(head_s=0.05)) as there:
+    async with site(ConnectionLimits(head_s=0.05)) as there:
         busy = await there.call()
         busy.send(SLOW)
         await there.service.at_work.acquire()

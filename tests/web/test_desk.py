@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from postroom.web.desk import one_per_app
+from postroom.web.context import one_per_app
 
 
 class Counter:

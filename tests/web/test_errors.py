@@ -240,7 +240,7 @@ async def test_a_page_that_takes_too_long_is_one_for_administrators(
     answer = await owner.get("/admin/lists")
     assert answer.status_code == 503
     assert is_for_administrators(answer.text)
-    monkeypatch.setattr(security, "ORDINARY", security.Room(answer_s=0))
+    monkeypatch.setattr(security, "ORDINARY", security.RequestLimits(answer_s=0))
     answer = await owner.get("/admin/lists")
     assert answer.status_code == 503
     assert is_for_administrators(answer.text)

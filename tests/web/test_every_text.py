@@ -19,9 +19,10 @@ from jinja2.utils import LRUCache
 from postroom.domain.texts import ENGLISH
 from postroom.domain.user import Role
 from postroom.flow import sign_in
-from postroom.web import admin, pages, public, public_form
+from postroom.web import admin, pages
+from postroom.web.public import links, sign_up_form
+from postroom.web.signed_in import ADMIN
 from postroom.web.texts import TEMPLATES
-from postroom.web.visitor import ADMIN
 from tests.web import importing
 from tests.web.office import NOW, Office, open_office
 from tests.web.pseudo import OPEN, PSEUDO, untranslated
@@ -37,7 +38,7 @@ KEPT = re.compile(r"/admin/(imports|subscribers)/")
 @pytest_asyncio.fixture
 async def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Visit]:
     """In a house that speaks in brackets first, with templates that nobody has loaded yet."""
-    for module in (pages, public):
+    for module in (pages, links):
         monkeypatch.setattr(module._pages, "cache", LRUCache(400))
     more: dict[str, Any] = {"has_outbox": True, "data": tmp_path, "spoken": [PSEUDO, ENGLISH]}
     async with open_office(tmp_path, **more) as office:
@@ -81,7 +82,7 @@ async def still_in_brackets(visit: Visit) -> AsyncIterator[str]:
 
 def unopened(visit: Visit) -> Iterator[str]:
     patterns = [f"{ADMIN}{path}" for module in admin.MODULES for path in _paths(module.router)]
-    patterns += [path for module in (public, public_form) for path in _paths(module.router)]
+    patterns += [path for module in (links, sign_up_form) for path in _paths(module.router)]
     for pattern in patterns:
         expression = re.compile(re.sub(r"\{\w+\}", "[^/]+", pattern))
         if not NO_PAGES.search(pattern) and not any(map(expression.fullmatch, visit.seen)):
@@ -97,7 +98,7 @@ def _paths(router: Any) -> Iterator[str]:
 
 def unshown() -> set[str]:
     """Templates of pages that no visit has rendered."""
-    shown = {name for module in (pages, public) for _loader, name in module._pages.cache or ()}
+    shown = {name for module in (pages, links) for _loader, name in module._pages.cache or ()}
     known = {str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*.html")}
     return {name for name in known - shown if not name.startswith("mails/")}
 

@@ -16,10 +16,10 @@ import pytest_asyncio
 from hypothesis import strategies as st
 
 from postroom.flow import keep_lists
-from postroom.flow.keep_lists import Wording
+from postroom.flow.keep_lists import ListChanges
 from postroom.records import lists, subscribers
 from postroom.storage.port import Unavailable
-from postroom.web.desk import client_of
+from postroom.web.context import client_of
 from postroom.web.forms import SLICE_BYTES, Form, unescaped
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
 from tests.web.office import LIST
@@ -77,7 +77,7 @@ async def test_fields_are_utf_8_whatever_charset_the_request_names(editor: Worke
 
 async def open_to_all(editor: Worker) -> None:
     tables = editor.office.storage.tables
-    wording = Wording(public_form=True)
+    wording = ListChanges(public_form=True)
     await keep_lists.edit(tables, LIST, wording, (await lists.read_with_etag(tables, LIST))[1])
 
 

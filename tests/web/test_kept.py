@@ -17,8 +17,8 @@ from postroom.domain.user import Role
 from postroom.flow import keep_lists, sign_in, subscribe
 from postroom.records import counts, lists, users
 from postroom.storage.port import Conflict, Unavailable
-from postroom.web import kept, security
-from postroom.web.security import Room
+from postroom.web import form_recovery, security
+from postroom.web.security import RequestLimits
 from tests.web.drafts import GOOD
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import NEW, stored
@@ -64,7 +64,7 @@ async def test_what_was_typed_comes_back_whole_and_can_be_sent_again(
 ) -> None:
     with monkeypatch.context() as failing:
         failing.setattr(*broken, how)
-        failing.setattr(security, "ORDINARY", Room(answer_s=0.05))
+        failing.setattr(security, "ORDINARY", RequestLimits(answer_s=0.05))
         answer = await editor.post(NEW, **PERSON)
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
@@ -138,9 +138,9 @@ async def test_a_form_of_another_site_is_not_given_back(
 ) -> None:
     """Also if it fails before anybody has looked where it came from."""
     answers = [await editor.browser.post("/admin/lists/new", data=NEW_LIST, headers=headers)]
-    monkeypatch.setattr("postroom.web.visitor.check_where_from", lambda _request: None)
+    monkeypatch.setattr("postroom.web.signed_in.check_network_and_origin", lambda _request: None)
     monkeypatch.setattr(users, "find_session", how)
-    monkeypatch.setattr(security, "ORDINARY", Room(answer_s=0.05))
+    monkeypatch.setattr(security, "ORDINARY", RequestLimits(answer_s=0.05))
     answers += [await editor.browser.post("/admin/lists/new", data=NEW_LIST, headers=headers)]
     assert [answer.status_code for answer in answers] == [403, 503]
     for answer in answers:
@@ -164,7 +164,7 @@ async def test_a_part_of_a_page_is_not_given_back(editor: Worker, header: tuple[
 async def test_there_is_a_limit_on_what_is_given_back(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
-    monkeypatch.setattr(kept, limit, value)
+    monkeypatch.setattr(form_recovery, limit, value)
     answer = await editor.post("/admin/lists/new", **NEW_LIST)
     assert answer.status_code == 503
     assert is_bare(answer.text)
@@ -192,7 +192,7 @@ async def test_nobody_waits_for_ever_for_the_rest_of_a_form(
         yield b"name=news"
         await hang()
 
-    monkeypatch.setattr(kept, "READ_S_MAX", 0.01)
+    monkeypatch.setattr(form_recovery, "READ_S_MAX", 0.01)
     headers = OWN_PAGE | {
         "content-type": "application/x-www-form-urlencoded",
         "content-length": "100",
@@ -209,7 +209,7 @@ async def test_a_form_that_came_only_in_part_is_not_given_back_as_if_it_were_who
         yield b"name=news&descr"
         await hang()
 
-    monkeypatch.setattr(security, "ORDINARY", Room(answer_s=0.05))
+    monkeypatch.setattr(security, "ORDINARY", RequestLimits(answer_s=0.05))
     headers = OWN_PAGE | {
         "content-type": "application/x-www-form-urlencoded",
         "content-length": "100",

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from postroom.domain.texts import ENGLISH, Language, _, language
-from postroom.web.language import CHARS_READ_MAX, Spoken, chosen, languages
+from postroom.web.language import CHARS_READ_MAX, LanguageMiddleware, chosen, languages
 from tests.web.office import LIST, open_office
 
 
@@ -119,7 +119,7 @@ async def test_a_stream_speaks_to_its_end_as_it_began_and_readers_do_not_mix(
 
         return StreamingResponse(pieces())
 
-    app = Spoken(Starlette(routes=[Route("/", say)]), known)
+    app = LanguageMiddleware(Starlette(routes=[Route("/", say)]), known)
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://test"
     ) as browser:
@@ -134,7 +134,7 @@ async def test_a_header_that_stands_there_twice_is_one(known: list[Language]) ->
     async def say(request: Request) -> Response:
         return PlainTextResponse(language().tag)
 
-    app = Spoken(Starlette(routes=[Route("/", say)]), known)
+    app = LanguageMiddleware(Starlette(routes=[Route("/", say)]), known)
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://test"
     ) as browser:

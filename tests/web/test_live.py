@@ -17,7 +17,6 @@ import pytest
 import pytest_asyncio
 from starlette.types import ASGIApp
 
-from postroom.bell import Bells
 from postroom.domain.delivery import Deferral, Ledger
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Books, Message, Status
@@ -25,9 +24,10 @@ from postroom.domain.user import Role
 from postroom.flow.render import Site
 from postroom.records import batches, lists, messages, users
 from postroom.storage.memory import MemoryStorage
-from postroom.web import pulse
+from postroom.wakeup import WakeUps
+from postroom.web import live_updates
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from postroom.web.server import WebServer
 from tests.web.office import LIST, NOW, Office
 from tests.web.signed_in import Worker, sign_in_as
@@ -179,7 +179,7 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
     storage, site = MemoryStorage(clock), Site("https://post.contoso.edu", "a secret")
     sample = MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=NOW)
     await lists.create(storage.tables, sample)
-    app = create_app(Desk(storage, clock, Bells(tmp_path / "bells"), site))
+    app = create_app(WebContext(storage, clock, WakeUps(tmp_path / "bells"), site))
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=site.url) as browser:
         worker = await sign_in_as(Office(storage, site, browser), Role.EDITOR)
@@ -355,7 +355,7 @@ async def test_streams_opened_at_the_same_moment_are_counted_too(room: Room) -> 
 async def test_proxies_hear_from_a_stream_that_has_nothing_to_say(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(live_updates, "HEARTBEAT_S", 0.01)
     async with room.watching(live(await room.message())) as stream:
         await stream.event()
         assert await stream.chunk() == ": still here\n\n"

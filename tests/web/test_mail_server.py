@@ -18,7 +18,7 @@ from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
 from postroom.records import leases, messages, trials
 from postroom.storage.memory import MemoryStorage
-from postroom.web import pulse
+from postroom.web import live_updates
 from tests.web.drafts import written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work, sign_in_as
@@ -50,7 +50,7 @@ async def editor(tmp_path: Path) -> AsyncIterator[Worker]:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read a moment ago is read again."""
-    monkeypatch.setattr(pulse, "GLANCE_S", 0.0)
+    monkeypatch.setattr(live_updates, "GLANCE_S", 0.0)
 
 
 async def sender(storage: MemoryStorage, owner: str, trouble: Trouble | None) -> None:

@@ -18,7 +18,7 @@ from postroom.domain.user import Role
 from postroom.flow import compose, keep_lists, move, sign_in, subscribe
 from postroom.records import idempotency, keys, lists, messages, subscribers, users
 from postroom.records.idempotency import KEPT_FOR
-from postroom.storage.port import Across, Unavailable
+from postroom.storage.port import KeysAcross, Unavailable
 from postroom.web.security import ORDINARY
 from tests.scenario.clock import TownClock
 from tests.web.drafts import GOOD, written
@@ -89,7 +89,7 @@ async def count(worker: Worker) -> int:
     tables, now = worker.office.storage.tables, TownClock().now()
     found_lists, _ = await lists.page(tables, limit=100)
     found_messages, _ = await messages.newest(tables, limit=100)
-    people = await subscribers.look_through(tables, LIST, limit=100)
+    people = await subscribers.scan_people(tables, LIST, limit=100)
     made = [key async for key in keys.every_key(tables)]
     links = await users.open_invitations(tables, now)
     return len([*found_lists, *found_messages, *people.people, *made, *links])
@@ -163,7 +163,7 @@ async def test_nothing_that_is_shown_once_is_kept(owner: Worker, kind: str) -> N
     answer = await sent(owner, creation, await filled_in(owner, creation))
     secret = re.search(r"prk_[\w-]{40}|(?<=/admin/welcome/)[\w-]{20,}", answer.text)
     assert secret
-    rows = await owner.office.storage.tables.scan("service", Across("", "~"), limit=1000)
+    rows = await owner.office.storage.tables.scan("service", KeysAcross("", "~"), limit=1000)
     assert any(row.partition.startswith("idempotency-user-") for row in rows.rows)
     assert secret[0] not in repr(rows.rows)
 
@@ -353,7 +353,7 @@ async def test_a_ref_that_another_message_took_does_not_lock_anybody_out(
     creation = CREATIONS["message"]
     fields = await filled_in(owner, creation)
     with monkeypatch.context() as taken:
-        taken.setattr("postroom.web.admin.messages_write.ref_of_call", lambda *_: other)
+        taken.setattr("postroom.web.admin.messages.writing.ref_of_call", lambda *_: other)
         answer = await sent(owner, creation, fields)
     assert answer.status_code == 422
     assert "at the same moment" in answer.text

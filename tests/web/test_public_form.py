@@ -14,13 +14,14 @@ from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import lists
-from postroom.web import public_form, throttles
+from postroom.web import throttles
+from postroom.web.public import sign_up_form
 from tests.web.doorstep import ADDRESS, LIST, PATH, Doorstep, is_thanks, open_doorstep, postmark_in
 
 
 @pytest.fixture(autouse=True)
 def quick_thanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public_form, "THANKED_AFTER_S", 0)
+    monkeypatch.setattr(sign_up_form, "THANKED_AFTER_S", 0)
 
 
 @pytest_asyncio.fixture
@@ -158,8 +159,8 @@ async def test_thanks_come_after_the_same_time_whoever_it_is(
     form = await doorstep.open()
     doorstep.clock.move(seconds=10)
     loop, pauses, hour = asyncio.get_running_loop(), Pauses(), 3600
-    monkeypatch.setattr(public_form, "THANKED_AFTER_S", hour)
-    monkeypatch.setattr(public_form, "asyncio", pauses)
+    monkeypatch.setattr(sign_up_form, "THANKED_AFTER_S", hour)
+    monkeypatch.setattr(sign_up_form, "asyncio", pauses)
     begun_at = loop.time()
     answer = await doorstep.browser.post(PATH, data=form | {"email": typed})
     assert is_thanks(answer)

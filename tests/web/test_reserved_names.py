@@ -12,8 +12,9 @@ import pytest_asyncio
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import RESERVED_NAMES, check_new_list_name
 from postroom.domain.user import Role
-from postroom.web import admin, public, public_form
-from postroom.web.visitor import ADMIN
+from postroom.web import admin
+from postroom.web.public import links, sign_up_form
+from postroom.web.signed_in import ADMIN
 from tests.web.office import open_office
 from tests.web.program import Program
 from tests.web.signed_in import Worker, at_work
@@ -27,7 +28,7 @@ def paths() -> Iterator[list[str]]:
         yield from (
             (ADMIN + getattr(route, "path", "")).split("/") for route in module.router.routes
         )
-    for router in (public.router, public_form.router):
+    for router in (links.router, sign_up_form.router):
         yield from (getattr(route, "path", "").split("/") for route in router.routes)
 
 

@@ -20,8 +20,8 @@ from postroom.flow.sign_in import Browser
 from postroom.records import keys, throttles, users
 from postroom.records.throttles import TELLING_LASTS
 from postroom.scheduler import Scheduler
-from postroom.storage.port import Storage, Unavailable, Value, Within
-from postroom.web.api.gate import KEY_KEPT
+from postroom.storage.port import KeysWithin, Storage, Unavailable, Value
+from postroom.web.api.auth import KEY_KEPT
 from tests.contract.engines import all_rows
 from tests.scenario.clock import START
 from tests.web.office import LIST
@@ -66,7 +66,7 @@ async def signed_in(web: Web) -> httpx2.AsyncClient:
 
 
 async def rows_of_throttles(storage: Storage) -> list[str]:
-    rows = await all_rows(storage.tables, "service", Within("throttle"))
+    rows = await all_rows(storage.tables, "service", KeysWithin("throttle"))
     return [f"{row.key} {row.properties}" for row in rows]
 
 

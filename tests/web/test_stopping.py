@@ -13,12 +13,12 @@ import pytest_asyncio
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.bell import Bells
 from postroom.flow.render import Site
 from postroom.storage.memory import MemoryStorage
+from postroom.wakeup import WakeUps
 from postroom.web import server
 from postroom.web.app import create_app
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 from postroom.web.server import WebServer
 from tests.scenario.clock import PATIENCE_S
 from tests.web.several import RoundClock
@@ -31,7 +31,9 @@ READY = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
 @pytest_asyncio.fixture
 async def app(tmp_path: Path) -> ASGIApp:
     clock = RoundClock()
-    return create_app(Desk(MemoryStorage(clock), clock, Bells(tmp_path), Site("http://test", "s")))
+    return create_app(
+        WebContext(MemoryStorage(clock), clock, WakeUps(tmp_path), Site("http://test", "s"))
+    )
 
 
 @asynccontextmanager

@@ -11,12 +11,12 @@ from postroom.domain.consent import by_key, by_user, source_text
 from postroom.domain.message import Books
 from postroom.domain.texts import Text, speaking
 from postroom.web.admin.account import _browser
-from postroom.web.words import STATES, size, word
+from postroom.web.labels import STATES, size, word
 from tests.web.pseudo import CLOSE, OPEN, PSEUDO
 
 SHOWN = [
     *(access_key.Right, consent.Event, import_job.Status, message.Status),
-    *(subscriber.Gone, subscriber.Standing, user.Role),
+    *(subscriber.InactiveReason, subscriber.SubscriberFilter, user.Role),
 ]
 SOURCES = [
     *("command line", "confirmation mail", "form", "import", "link", "not confirmed in time"),
@@ -36,7 +36,7 @@ def test_every_word_that_pages_show_has_a_text(kind: type[StrEnum]) -> None:
 
 def test_words_that_are_stored_alike_keep_their_own_texts() -> None:
     assert word(import_job.Status.FAILED) is import_job.STATUS_TEXTS[import_job.Status.FAILED]
-    assert word(consent.Event.LEFT) is not word(subscriber.Gone.LEFT)
+    assert word(consent.Event.LEFT) is not word(subscriber.InactiveReason.LEFT)
 
 
 def test_the_bar_names_every_part_of_the_books() -> None:

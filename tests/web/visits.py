@@ -14,7 +14,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.import_job import COUNTED
 from postroom.domain.import_job import Status as ImportStatus
 from postroom.domain.message import Books, Status
-from postroom.domain.subscriber import Gone
+from postroom.domain.subscriber import InactiveReason
 from postroom.domain.texts import speaking
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
@@ -23,9 +23,9 @@ from postroom.flow import ask, sign_in, subscribe
 from postroom.records import ask_jobs, lists, messages, subscribers, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
-from postroom.web.admin.messages import TABS
-from postroom.web.admin.messages_watch import Progress, Sample
-from postroom.web.admin.overview import Gauge
+from postroom.web.admin.messages.pages import TABS
+from postroom.web.admin.messages.progress import MessageProgress, RateSample
+from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.web import importing, test_admin_outbox
@@ -151,7 +151,7 @@ async def at_people(visit: Visit) -> None:
     await visit.get("/admin/subscribers", list=LIST)
     await join(owner, "ada@contoso.edu", first_name="Ada")
     await join(owner, "ben@contoso.edu", verified=False)
-    for name, why in zip(("eve", "fay", "gus", "zoe"), Gone, strict=True):
+    for name, why in zip(("eve", "fay", "gus", "zoe"), InactiveReason, strict=True):
         await leave(owner, await join(owner, f"{name}@contoso.edu"), why)
     await subscribe.sign_up(
         owner.office.storage, LIST, parse_address("student0@contoso.edu"), {}, NOW
@@ -397,22 +397,22 @@ async def at_live_parts(visit: Visit) -> None:
     going = msgspec.structs.replace(
         message, status=Status.PROCESSING, audience=9, books=books, fanned_out=False
     )
-    samples = tuple(Sample(float(at), at * 100, 100.0) for at in range(8))
-    shown = {"visitor": Everybody(), "is_update": True, "has_new_actions": True}
+    samples = tuple(RateSample(float(at), at * 100, 100.0) for at in range(8))
+    shown = {"signed_in": Everybody(), "is_update": True, "has_new_actions": True}
     spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
-    desk = spoken._app._app.state.desk
+    context = spoken._app._app.state.context
     with speaking(PSEUDO):
         kept = msgspec.structs.replace(going, is_test=True)
-        stuck = Progress(kept, mail_troubles=tuple(every_trouble()))
-        for progress in (Progress(going), Progress(going, samples), stuck):
+        stuck = MessageProgress(kept, mail_troubles=tuple(every_trouble()))
+        for progress in (MessageProgress(going), MessageProgress(going, samples), stuck):
             going = progress.message or going
             part = pages.part("messages/live.html", message=going, progress=progress, **shown)
             visit.read("live", part)
-        seen = await overview.look(desk, overview.Gauges(desk))
-        curves = tuple(Gauge(float(at), at, 1) for at in range(5))
+        seen = await overview.look(context, overview.QueueHistory(context))
+        curves = tuple(QueueSample(float(at), at, 1) for at in range(5))
         troubles = tuple(every_trouble())
         seen = msgspec.structs.replace(
-            seen, gauges=curves, going_out=[going], senders=2, mail_troubles=troubles
+            seen, queue_history=curves, going_out=[going], senders=2, mail_troubles=troubles
         )
         visit.read("live", pages.part("overview_live.html", overview=seen))
 

@@ -235,7 +235,7 @@ class House:
             on_doubt=on_doubt,
         )
         message = await compose(parts.storage, draft, now)
-        parts.bells.ring("scheduler")
+        parts.wakeups.ring("scheduler")
         return message.ref
 
     async def arrived(self) -> Counter[str]:

@@ -29,7 +29,7 @@ from postroom.bench.figures import Figures, draw, used_by, work_out
 from postroom.bench.house import CLEAR, DOMAIN, House, Process, until
 from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
 from postroom.domain.errors import BadInput
-from postroom.domain.rate_limit import TRANSPORT, Limit
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
 from postroom.records.side_by_side import is_empty
 from postroom.storage.port import QUEUES, TABLES
@@ -76,7 +76,7 @@ async def _fill(house: House, parts: Parts, plan: Plan, say: Say) -> None:
         await house.people(parts, SMALL_PEOPLE, "small", list_name=SMALL_LIST)
     for name, mails_per_s in ((TRANSPORT, plan.limit), (DOMAIN, plan.domain_limit)):
         if mails_per_s:
-            await rate_limits.set_limit(parts.storage.tables, Limit(name, mails_per_s))
+            await rate_limits.set_limit(parts.storage.tables, RateLimit(name, mails_per_s))
 
 
 async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
@@ -159,9 +159,9 @@ def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
 
 async def _until_awake(house: House, name: str, roles: int) -> None:
     """Every role listens to its bell once it has started."""
-    bells = house.folder / "data" / "bells"
+    wakeups = house.folder / "data" / "bells"
 
     async def are_awake() -> bool:
-        return len(list(bells.glob(f"{name}.*"))) >= roles
+        return len(list(wakeups.glob(f"{name}.*"))) >= roles
 
     await until(are_awake, within_s=START_UP_S)

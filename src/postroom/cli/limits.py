@@ -9,7 +9,7 @@ import typer
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
-from postroom.domain.rate_limit import Limit, check_limit, limit_name, rate_text, whom
+from postroom.domain.rate_limit import RateLimit, check_limit, limit_name, rate_text, whom
 from postroom.domain.texts import ngettext
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
@@ -73,7 +73,7 @@ def clear(domain: Domain = "", as_json: AsJson = False) -> None:
     show({"name": name}, as_json, f"There is no limit for {whom(name)} any more.")
 
 
-def _line(limit: Limit, row: LimitRow) -> str:
+def _line(limit: RateLimit, row: LimitRow) -> str:
     if not row.is_readable:
         return (
             f"{whom(limit.name)}: cannot be read, and no mail leaves until it can: "
@@ -83,13 +83,13 @@ def _line(limit: Limit, row: LimitRow) -> str:
     return f"{_told(limit)} ({senders})"
 
 
-def _told(limit: Limit) -> str:
+def _told(limit: RateLimit) -> str:
     parts = [f"{rate_text(limit.mails_per_s)} a second"] * bool(limit.mails_per_s)
     parts += [f"{limit.connections:,} connections"] * bool(limit.connections)
     return f"{whom(limit.name)}: {' over at most '.join(parts)}".capitalize()
 
 
-def _data(limit: Limit) -> dict[str, Any]:
+def _data(limit: RateLimit) -> dict[str, Any]:
     return {
         "name": limit.name,
         "mails_per_second": limit.mails_per_s or None,

@@ -15,7 +15,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.domain.texts import ngettext
 from postroom.flow import keep_lists, sweep
-from postroom.flow.keep_lists import Wording
+from postroom.flow.keep_lists import ListChanges
 from postroom.records import lists
 from postroom.storage.port import Conflict
 
@@ -72,13 +72,13 @@ def edit(
 ) -> None:
     """Change what a list says; what is not named stays. An empty text takes it away."""
     check_list_name(name)
-    wording = Wording(
+    wording = ListChanges(
         sender=sender,
         description=description,
         postal_address=postal_address,
         public_form=public_form,
     )
-    if wording == Wording():
+    if wording == ListChanges():
         raise BadInput("Say what to change: --from, --description, --postal-address, …")
 
     async def job(parts: Parts) -> MailingList:

@@ -27,7 +27,7 @@ from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_da
 from postroom.flow import report, steer
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
-from postroom.records.fates import OUTCOMES, Fate, fates
+from postroom.records.recipient_outcomes import OUTCOMES, RecipientOutcome, all_outcomes
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
@@ -157,7 +157,7 @@ def people(
     async def job(parts: Parts) -> None:
         message = await read_message(parts, ref)
         only = OUTCOMES[outcome] if outcome else None
-        found = fates(parts.storage.tables, message, only)
+        found = all_outcomes(parts.storage.tables, message, only)
         if as_json:
             await print_json_array(found)
             return
@@ -241,7 +241,7 @@ def _check_somebody(count: int, ref: str, outcome: str) -> None:
         raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
 
 
-async def _rows(found: AsyncIterator[Fate]) -> AsyncIterator[list[object]]:
+async def _rows(found: AsyncIterator[RecipientOutcome]) -> AsyncIterator[list[object]]:
     async for fate in found:
         yield [fate.address, fate.outcome, fate.at, fate.words]
 

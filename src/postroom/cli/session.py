@@ -11,10 +11,10 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from postroom.bell import SCHEDULER_BELL, SENDER_BELL
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
 from postroom.records import messages
+from postroom.wakeup import SCHEDULER, SENDER
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -60,11 +60,11 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def wake_scheduler(parts: Parts) -> None:
-    parts.bells.ring(SCHEDULER_BELL)
+    parts.wakeups.ring(SCHEDULER)
 
 
 def wake_senders(parts: Parts) -> None:
-    parts.bells.ring(SENDER_BELL)
+    parts.wakeups.ring(SENDER)
 
 
 async def read_message(parts: Parts, ref: str) -> Message:

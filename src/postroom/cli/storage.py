@@ -18,10 +18,10 @@ from postroom.storage.port import (
     QUEUES,
     SCAN_ROWS_MAX,
     TABLES,
-    Across,
     Keys,
+    KeysAcross,
+    KeysWithin,
     Row,
-    Within,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def rows(
 ) -> None:
     """Print rows in key order; secrets are masked."""
     _check_name(table, TABLES, "table")
-    keys = Across(start) if partition is None else Within(partition, start)
+    keys = KeysAcross(start) if partition is None else KeysWithin(partition, start)
 
     async def job(parts: Parts) -> None:
         found = _rows(parts, table, keys, limit)

@@ -29,7 +29,7 @@ from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.import_job import Status
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.subscriber import Standing, Subscriber, attributes_from, subscription
+from postroom.domain.subscriber import Subscriber, SubscriberFilter, attributes_from, subscription
 from postroom.domain.texts import ngettext
 from postroom.flow import ask, subscribe, take_out
 from postroom.records import lists, subscribers
@@ -187,7 +187,7 @@ def export(
     """Write everyone of a list as CSV, or with --json and no file as one array."""
     check_list_name(list_name)
     path = None if file is None or str(file) == "-" else file
-    standing = Standing.GONE if gone else Standing.THERE
+    standing = SubscriberFilter.GONE if gone else SubscriberFilter.THERE
 
     async def job(parts: Parts) -> int:
         await lists.read(parts.storage.tables, list_name)
@@ -210,7 +210,9 @@ def export(
             tell(str(told))
 
 
-async def _export_csv(parts: Parts, list_name: str, standing: Standing, path: Path | None) -> int:
+async def _export_csv(
+    parts: Parts, list_name: str, standing: SubscriberFilter, path: Path | None
+) -> int:
     tables = parts.storage.tables
     header = await take_out.columns(tables, list_name, standing)
     rows = take_out.rows(tables, list_name, standing, header)
@@ -219,7 +221,7 @@ async def _export_csv(parts: Parts, list_name: str, standing: Standing, path: Pa
 
 
 async def _exported(
-    parts: Parts, list_name: str, standing: Standing
+    parts: Parts, list_name: str, standing: SubscriberFilter
 ) -> AsyncIterator[dict[str, Any]]:
     async for one in subscribers.everyone(parts.storage.tables, list_name, standing):
         yield _data(one)

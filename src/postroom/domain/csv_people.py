@@ -13,10 +13,10 @@ from itertools import islice
 import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
-from postroom.domain.address_slips import mended
+from postroom.domain.address_typos import mended
 from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
 from postroom.domain.errors import BadInput
-from postroom.domain.subscriber import Gone, clean_attributes
+from postroom.domain.subscriber import InactiveReason, clean_attributes
 from postroom.domain.texts import Text, _
 
 EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
@@ -26,7 +26,7 @@ NAME_CHARS_MAX = 40  # of an attribute
 COLUMNS_MAX = 1003  # an export's thousand attributes, and its own three
 BEGINNING_STRETCHES = 32  # of a file, in which its first row must be: 256 KiB, or 2,500 blank rows
 UNVERIFIED = "unverified"
-_GONE = frozenset(Gone)
+_GONE = frozenset(InactiveReason)
 _NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 _WHITE = re.compile(r"\s+")
 _RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute

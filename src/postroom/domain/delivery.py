@@ -51,7 +51,7 @@ class Delivery(msgspec.Struct, frozen=True):
     attributes: dict[str, str] = {}
 
 
-class Ended(msgspec.Struct, frozen=True):
+class DeliveryEnd(msgspec.Struct, frozen=True):
     """How a delivery ended: what its archive row says."""
 
     state: State
@@ -241,20 +241,20 @@ def judged(
     )
 
 
-def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Ended]:
+def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, DeliveryEnd]:
     """What is to be archived of a slice."""
     return {
-        at: Ended(verdict.state, verdict.words, now)
+        at: DeliveryEnd(verdict.state, verdict.words, now)
         for at, verdict in verdicts.items()
         if verdict.state in FINAL
     }
 
 
-class StillAlive(msgspec.Struct, frozen=True):
+class SenderStillAlive(msgspec.Struct, frozen=True):
     """The sender that was asked about holds its journal: it is at work on this machine."""
 
 
-class Recollection(msgspec.Struct, frozen=True):
+class JournalEvidence(msgspec.Struct, frozen=True):
     """What a dead sender's ack journal tells of one batch."""
 
     handed: frozenset[int] = frozenset()
@@ -264,8 +264,8 @@ class Recollection(msgspec.Struct, frozen=True):
 
 def judge_in_hindsight(
     ledger: Ledger,
-    ends: Mapping[int, Ended],
-    memory: Recollection | None,
+    ends: Mapping[int, DeliveryEnd],
+    memory: JournalEvidence | None,
     *,
     on_doubt: OnDoubt,
     rules: RetryRules,
@@ -291,7 +291,7 @@ def judge_in_hindsight(
     return verdicts
 
 
-def _outcome_in_hindsight(position: int, memory: Recollection | None) -> Outcome:
+def _outcome_in_hindsight(position: int, memory: JournalEvidence | None) -> Outcome:
     if memory and position in memory.answered:
         return memory.answered[position]
     if memory and memory.whole and position not in memory.handed:

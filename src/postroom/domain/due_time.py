@@ -15,19 +15,19 @@ OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")  # stands for a zone, too
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.DOTALL)
 
 
-class BadZone(BadInput):
+class UnknownZone(BadInput):
     """It is the zone that is wrong, not the time."""
 
 
-class InThePast(BadInput):
+class TimeInThePast(BadInput):
     """The time is over."""
 
 
-class Skipped(BadInput):
+class NonexistentTime(BadInput):
     """Clocks in the zone are put forward over this time."""
 
 
-class ComesTwice(BadInput):
+class AmbiguousTime(BadInput):
     """The zone does not tell the instant: an offset does."""
 
     def __init__(self, text: Text, offsets: tuple[str, str]) -> None:
@@ -44,7 +44,9 @@ def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
         return now
     due_at = _instant(_parsed(text), zone, text)
     if due_at < now - LATE_BY_AT_MOST:
-        raise InThePast(_("“{text}” is in the past: give a time to come, or say now.", text=text))
+        raise TimeInThePast(
+            _("“{text}” is in the past: give a time to come, or say now.", text=text)
+        )
     return due_at
 
 
@@ -99,7 +101,7 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     place = _place(zone)
     first, second = at.replace(tzinfo=place, fold=0), at.replace(tzinfo=place, fold=1)
     if first.astimezone(UTC).astimezone(place).replace(tzinfo=None) != at:
-        raise Skipped(
+        raise NonexistentTime(
             _(
                 "“{text}” does not exist in {zone}: clocks are put forward over it.",
                 text=text,
@@ -107,7 +109,7 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
             )
         )
     if first.utcoffset() != second.utcoffset():
-        raise ComesTwice(
+        raise AmbiguousTime(
             _(
                 "“{text}” comes twice in {zone}: say which with an offset, {first} or {second}.",
                 text=text,
@@ -124,6 +126,6 @@ def _place(zone: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadZone(
+        raise UnknownZone(
             _("There is no time zone “{zone}”: write one such as Europe/Berlin.", zone=zone)
         ) from None

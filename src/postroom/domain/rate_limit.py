@@ -26,7 +26,7 @@ CATCH_UP_S = 0.1  # of its rate is what a sender held up for a moment, say by st
 HANDFUL_S = 0.005  # mails of so long go to the line together: fewer wake-ups at high rates
 
 
-class Limit(msgspec.Struct, frozen=True):
+class RateLimit(msgspec.Struct, frozen=True):
     """Of the transport, or of one recipient domain; 0 means that there is none."""
 
     name: str
@@ -45,11 +45,11 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
 NOTHING = Share()
 
 
-def check_limit(name: str, mails_per_s: float | None, connections: int | None) -> Limit:
+def check_limit(name: str, mails_per_s: float | None, connections: int | None) -> RateLimit:
     """A limit as somebody typed it; BadInput says what is wrong."""
     if mails_per_s is None and connections is None:
         raise BadInput(_("Say how many mails a second, how many connections, or both."))
-    return Limit(
+    return RateLimit(
         name,
         0.0 if mails_per_s is None else check_mails_per_s(mails_per_s),
         0 if connections is None else check_connections(connections),
@@ -109,7 +109,7 @@ def domain_of(address: str) -> str:
 # --- Dividing ---------------------------------------------------------------------------------
 
 
-def fair_share(limit: Limit, owner: str, members: Collection[str]) -> Share:
+def fair_share(limit: RateLimit, owner: str, members: Collection[str]) -> Share:
     """What everybody should have in the end; nothing for who comes after the last whole mail."""
     seats = len(members)
     if limit.mails_per_s:
@@ -128,7 +128,12 @@ def fair_share(limit: Limit, owner: str, members: Collection[str]) -> Share:
 
 
 def next_share(
-    limit: Limit, shares: Mapping[str, Share], owner: str, *, gone: Container[str], in_use: int = 0
+    limit: RateLimit,
+    shares: Mapping[str, Share],
+    owner: str,
+    *,
+    gone: Container[str],
+    in_use: int = 0,
 ) -> Share:
     """What a sender may take now: its fair share, as far as the others leave it.
 

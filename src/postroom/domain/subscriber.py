@@ -21,7 +21,7 @@ _ATTRIBUTE_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{ATTRIBUTE_NAME_CHARS_MAX - 1}
 _RESERVED = frozenset({"email", "unsubscribe_url"})
 
 
-class Gone(StrEnum):
+class InactiveReason(StrEnum):
     """Why somebody is no longer a subscriber."""
 
     LEFT = "left"  # by the link, by one click
@@ -30,15 +30,15 @@ class Gone(StrEnum):
     COMPLAINED = "complained"
 
 
-GONE_TEXTS = {
-    Gone.LEFT: pgettext("a subscriber has", "left"),
-    Gone.REMOVED: pgettext("a subscriber was", "removed"),
-    Gone.BOUNCED: pgettext("a subscriber's mail has", "bounced"),
-    Gone.COMPLAINED: pgettext("a subscriber has", "complained"),
+INACTIVE_TEXTS = {
+    InactiveReason.LEFT: pgettext("a subscriber has", "left"),
+    InactiveReason.REMOVED: pgettext("a subscriber was", "removed"),
+    InactiveReason.BOUNCED: pgettext("a subscriber's mail has", "bounced"),
+    InactiveReason.COMPLAINED: pgettext("a subscriber has", "complained"),
 }
 
 
-class Standing(StrEnum):
+class SubscriberFilter(StrEnum):
     """Which people of a list are meant."""
 
     ALL = "all"
@@ -49,22 +49,22 @@ class Standing(StrEnum):
 
     def fits(self, *, verified: bool, is_gone: bool) -> bool:
         match self:
-            case Standing.ALL:
+            case SubscriberFilter.ALL:
                 return True
-            case Standing.GONE:
+            case SubscriberFilter.GONE:
                 return is_gone
-            case Standing.THERE:
+            case SubscriberFilter.THERE:
                 return not is_gone
             case _:
-                return not is_gone and verified == (self is Standing.VERIFIED)
+                return not is_gone and verified == (self is SubscriberFilter.VERIFIED)
 
 
 STANDING_TEXTS = {
-    Standing.ALL: pgettext("subscribers", "everybody"),
-    Standing.THERE: pgettext("subscribers", "there"),
-    Standing.VERIFIED: pgettext("subscribers", "verified"),
-    Standing.UNVERIFIED: pgettext("subscribers", "not verified"),
-    Standing.GONE: pgettext("subscribers", "gone"),
+    SubscriberFilter.ALL: pgettext("subscribers", "everybody"),
+    SubscriberFilter.THERE: pgettext("subscribers", "there"),
+    SubscriberFilter.VERIFIED: pgettext("subscribers", "verified"),
+    SubscriberFilter.UNVERIFIED: pgettext("subscribers", "not verified"),
+    SubscriberFilter.GONE: pgettext("subscribers", "gone"),
 }
 
 
@@ -75,21 +75,21 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     guid: str  # stands in links; new every time somebody joins
     verified: bool
     since: datetime
-    gone: Gone | None = None  # the row stays, so that no import brings anybody back
+    gone: InactiveReason | None = None  # the row stays, so that no import brings anybody back
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
     asks: str | None = None  # the last times that administrators asked them, one after the other
     expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
-    gone_before: Gone | None = None  # why they were gone when they signed up again
+    gone_before: InactiveReason | None = None  # why they were gone when they signed up again
     moved_to: str | None = None  # the key of the address they changed to, if they are gone by that
     basis: str = ""  # the name of the import that brought them, and what it declared
     imported_at: datetime | None = None
     confirmation: ConfirmationAttempts | None = None  # only while the email is not accepted
 
 
-def subscription(one: Subscriber) -> Gone | Standing:
+def subscription(one: Subscriber) -> InactiveReason | SubscriberFilter:
     """verified, unverified, or why they are gone: what an export says, and an import reads."""
-    return one.gone or (Standing.VERIFIED if one.verified else Standing.UNVERIFIED)
+    return one.gone or (SubscriberFilter.VERIFIED if one.verified else SubscriberFilter.UNVERIFIED)
 
 
 def attributes_from(pairs: Iterable[str]) -> dict[str, str]:

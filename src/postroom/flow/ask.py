@@ -35,7 +35,7 @@ from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
-from postroom.records.edits import Edit, Known
+from postroom.records.edits import KnownSubscriber, SubscriberEdit
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     SUBSCRIBE_QUEUE,
@@ -109,11 +109,11 @@ async def ask_one(asker: Asker, list_name: str, key: str) -> CannotAsk | None:
         return CannotAsk.GONE
     why = cannot_ask(found[0], asker.clock.now())
     if why is None:
-        await ask_together(asker, [Known(*found)])
+        await ask_together(asker, [KnownSubscriber(*found)])
     return why
 
 
-async def ask_together(asker: Asker, people: Sequence[Known]) -> int:
+async def ask_together(asker: Asker, people: Sequence[KnownSubscriber]) -> int:
     """Ask those of one list who may be asked; how many."""
     now = asker.clock.now()
     chosen = [each for each in people if cannot_ask(each.one, now) is None]
@@ -123,7 +123,7 @@ async def ask_together(asker: Asker, people: Sequence[Known]) -> int:
     return len(chosen)
 
 
-async def _ask_group(asker: Asker, people: Sequence[Known], now: datetime) -> None:
+async def _ask_group(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) -> None:
     items = [ConfirmItem(each.one.guid, each.one.list_name).body() for each in people]
     await asker.storage.queues.put(SUBSCRIBE_QUEUE, *items)
     asker.wake_senders()
@@ -134,9 +134,11 @@ async def _ask_group(asker: Asker, people: Sequence[Known], now: datetime) -> No
             await _note_alone(asker, each.one, now)
 
 
-async def _note(asker: Asker, people: Sequence[Known], now: datetime) -> None:
+async def _note(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) -> None:
     consent = asker.trace.consent(Event.INVITED, now)
-    changed = [Edit(each.one, asked(each.one, now), each.etag, consent) for each in people]
+    changed = [
+        SubscriberEdit(each.one, asked(each.one, now), each.etag, consent) for each in people
+    ]
     await edits.replace_together(asker.storage.tables, people[0].one.list_name, changed, now)
 
 
@@ -146,7 +148,7 @@ async def _note_alone(asker: Asker, one: Subscriber, now: datetime) -> None:
         if found is None or cannot_ask(found[0], now):
             return
         with contextlib.suppress(Conflict):
-            await _note(asker, [Known(*found)], now)
+            await _note(asker, [KnownSubscriber(*found)], now)
             return
 
 
@@ -231,7 +233,7 @@ class _Progress:
     job: AskJob
     etag: str
 
-    async def ask(self, people: Sequence[Known]) -> bool:
+    async def ask(self, people: Sequence[KnownSubscriber]) -> bool:
         """Ask a group and write down how far it is; whether the run may go on."""
         before = sum(self._is_asked_by_this_job(each.one) for each in people)
         count = before + await ask_together(self.asker, people)

@@ -25,18 +25,18 @@ from typing import Protocol
 import msgspec
 
 from postroom.clock import Clock
-from postroom.domain.address_slips import domain_meant
+from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
 from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound
 from postroom.domain.import_job import Existing, attributes_after
-from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.flow.ask import Asker, ask_together
 from postroom.records import counts, edits, lists, subscribers
-from postroom.records.edits import EDITS_MAX, Edit, Known
+from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
@@ -236,11 +236,11 @@ class _Door:
         """Those not on the list, now or earlier; the others are changed as wanted, and counted."""
         tables, name = self.intake.tables, self.intake.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
-        changed: list[tuple[Person, Edit]] = []
+        changed: list[tuple[Person, SubscriberEdit]] = []
         for person, known in zip(people, found, strict=True):
             if known and self.intake.keep_out:
                 await self._see_off(known)
-            elif known and (edit := self._known(person, Known(*known))):
+            elif known and (edit := self._known(person, KnownSubscriber(*known))):
                 changed.append((person, edit))
         for start in range(0, len(changed), EDITS_MAX):
             await self._change(changed[start : start + EDITS_MAX])
@@ -256,7 +256,7 @@ class _Door:
             except AlreadyThere:
                 await self._unknown([person])
 
-    def _known(self, person: Person, known: Known) -> Edit | None:
+    def _known(self, person: Person, known: KnownSubscriber) -> SubscriberEdit | None:
         """What the import changes of somebody on the list; None, and counted, if nothing."""
         if known.one.gone or known.one.gone_before:
             self._gone(person, known.one.gone or "")
@@ -272,22 +272,22 @@ class _Door:
             return None
         return edit
 
-    def _edit(self, person: Person, known: Known) -> Edit:
+    def _edit(self, person: Person, known: KnownSubscriber) -> SubscriberEdit:
         intake, one = self.intake, known.one
         attributes = attributes_after(intake.existing, one.attributes, person.attributes)
         after = msgspec.structs.replace(one, attributes=attributes)
         if one.verified or not (intake.verified and person.verified):
-            return Edit(one, after, known.etag)
+            return SubscriberEdit(one, after, known.etag)
         after = msgspec.structs.replace(after, verified=True, since=intake.now, expires=False)
         trace = Trace(source=intake.basis or "import")
-        return Edit(one, after, known.etag, trace.consent(Event.CONFIRMED, intake.now))
+        return SubscriberEdit(one, after, known.etag, trace.consent(Event.CONFIRMED, intake.now))
 
-    def _count(self, edit: Edit) -> None:
+    def _count(self, edit: SubscriberEdit) -> None:
         self.counts.already += 1
         self.counts.confirmed += edit.after.verified and not edit.before.verified
         self.counts.updated += edit.after.attributes != edit.before.attributes
 
-    async def _change(self, changed: Sequence[tuple[Person, Edit]]) -> None:
+    async def _change(self, changed: Sequence[tuple[Person, SubscriberEdit]]) -> None:
         """All by one write, or each by itself if somebody else changes one of them meanwhile."""
         tables, name, now = self.intake.tables, self.intake.list_name, self.intake.now
         try:
@@ -307,7 +307,7 @@ class _Door:
                 if await self._add([person]):
                     return
                 continue
-            edit = self._known(person, Known(*found))
+            edit = self._known(person, KnownSubscriber(*found))
             if edit is None:
                 return
             with contextlib.suppress(Conflict):
@@ -324,7 +324,9 @@ class _Door:
             now = self.intake.now
             self.counts.asked += sum(not each or cannot_ask(each[0], now) is None for each in found)
         else:
-            self.counts.asked += await ask_together(asker, [Known(*each) for each in found if each])
+            self.counts.asked += await ask_together(
+                asker, [KnownSubscriber(*each) for each in found if each]
+            )
 
     async def _see_off(self, known: tuple[Subscriber, str]) -> None:
         """Whoever is there leaves; somebody may be changing them at this moment."""
@@ -343,7 +345,7 @@ class _Door:
                     clock, now = self.intake.clock, self.intake.now
                     left_at = clock.now() if clock else now
                     await subscribers.leave(
-                        tables, *found, why=Gone.REMOVED, consent=consent, left_at=left_at
+                        tables, *found, why=InactiveReason.REMOVED, consent=consent, left_at=left_at
                     )
                 self.counts.added += 1
                 return
@@ -357,7 +359,7 @@ class _Door:
         if why:
             reason = _(
                 "gone ({why}): add them one by one, and only if they ask for it",
-                why=GONE_TEXTS[Gone(why)],
+                why=INACTIVE_TEXTS[InactiveReason(why)],
             )
         self.watch.refused(BadRow(person.line, person.address.typed, str(reason)))
 
@@ -381,7 +383,7 @@ class _Door:
             guid=guid,
             verified=self.intake.verified and person.verified and not keep_out,
             since=self.intake.now,
-            gone=Gone.REMOVED if keep_out else None,
+            gone=InactiveReason.REMOVED if keep_out else None,
             attributes={} if keep_out else person.attributes,
             basis=self.intake.basis,
             imported_at=self.intake.now,

@@ -45,7 +45,7 @@ from postroom.domain.work_item import BadItem, ConfirmItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
 from postroom.records.dead_letters import bury
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import (
+from postroom.records.single_mail_items import (
     FAULT_DELAY_S,
     TAKES_MAX,
     complete,

@@ -25,7 +25,7 @@ from postroom.domain.delivery import (
     BATCH_DELIVERIES_MAX,
     GROUP_BATCHES,
     Delivery,
-    Ended,
+    DeliveryEnd,
     Ledger,
     State,
     awaits,
@@ -239,7 +239,7 @@ async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledg
     """Somebody looked and found that they had arrived."""
     held = ledger.positions(State.HELD)
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
-    ended = Ended(State.SENT, "counted as sent by a person", now)
+    ended = DeliveryEnd(State.SENT, "counted as sent by a person", now)
     known = [at for at in held if at in deliveries]  # rows may be lost: that is why they are held
     await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(known, ended))
     states = with_states(ledger, dict.fromkeys(held, State.SENT))

@@ -31,7 +31,7 @@ from postroom.records import lists
 from postroom.storage.port import Conflict, Tables
 
 
-class Wording(msgspec.Struct, frozen=True, kw_only=True):
+class ListChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What a person says of a list beside its name; None keeps what it says."""
 
     sender: str | None = None
@@ -40,7 +40,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     public_form: bool | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
     """A list that could be made: everything in it was checked."""
 
     name: str
@@ -56,9 +56,9 @@ def checked(
     description: str = "",
     postal_address: str = "",
     public_form: bool = False,
-) -> Wanted:
+) -> CheckedList:
     """BadInput or BadAddress, with a sentence, if there can be no such list."""
-    return Wanted(
+    return CheckedList(
         name=check_new_list_name(name),
         sender=check_sender(sender),
         description=check_description(description),
@@ -67,7 +67,7 @@ def checked(
     )
 
 
-async def create(tables: Tables, wanted: Wanted, now: datetime) -> MailingList:
+async def create(tables: Tables, wanted: CheckedList, now: datetime) -> MailingList:
     """AlreadyThere if the name is taken, or its old list still being deleted."""
     made = MailingList(**msgspec.structs.asdict(wanted), created_at=now)
     await lists.create(tables, made)
@@ -75,7 +75,7 @@ async def create(tables: Tables, wanted: Wanted, now: datetime) -> MailingList:
 
 
 async def edit(
-    tables: Tables, name: str, wording: Wording, seen_etag: str
+    tables: Tables, name: str, wording: ListChanges, seen_etag: str
 ) -> tuple[MailingList, str]:
     """The list as it says now, and its new etag. Messages written before keep their From."""
     known, etag = await _as_seen(tables, name, seen_etag)

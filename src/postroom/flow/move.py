@@ -26,7 +26,7 @@ import msgspec
 from postroom.domain.address import Address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber, clean_attributes
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber, clean_attributes
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
@@ -66,7 +66,7 @@ async def move(
     if replaced:
         _check_free(*replaced, to)
     after = _there(before, to, now)
-    change = subscribers.Move(
+    change = subscribers.AddressChange(
         before=before,
         after=after,
         replaced=replaced,
@@ -100,7 +100,7 @@ async def _change_list(
         after = replaced[0]
     removed = _event(Event.REMOVED, trace, now, f"to the list {to.list_name}")
     await subscribers.leave(
-        tables, before, etag, why=Gone.REMOVED, consent=removed, left_at=left_at
+        tables, before, etag, why=InactiveReason.REMOVED, consent=removed, left_at=left_at
     )  # Commit point.
     return after
 
@@ -126,7 +126,7 @@ def _check_free(known: Subscriber, _etag: str, to: Destination) -> None:
                 "for it.",
                 address=known.address,
                 name=to.list_name,
-                gone=GONE_TEXTS[known.gone],
+                gone=INACTIVE_TEXTS[known.gone],
             )
         )
 

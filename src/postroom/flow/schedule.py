@@ -26,7 +26,7 @@ from postroom.storage.port import Conflict, Tables
 LEFTOVER_AFTER = timedelta(minutes=10)
 
 
-class Due(msgspec.Struct, frozen=True):
+class DueMessage(msgspec.Struct, frozen=True):
     """A message the scheduler has to do something about."""
 
     message: Message
@@ -74,13 +74,13 @@ class Leftovers:
 
 async def due_message(
     tables: Tables, entry: DueEntry, agenda: Agenda, leftovers: Leftovers
-) -> Due | None:
+) -> DueMessage | None:
     """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
     found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found[0], entry):
         await _clear_away(tables, entry, leftovers)
         return None
-    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else Due(*found, entry)
+    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else DueMessage(*found, entry)
 
 
 async def start(

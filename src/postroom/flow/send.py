@@ -32,11 +32,11 @@ from postroom.domain.dead_letter import Reason
 from postroom.domain.delivery import (
     FRUITLESS_TAKES_MAX,
     Delivery,
-    Ended,
+    DeliveryEnd,
+    JournalEvidence,
     Ledger,
-    Recollection,
+    SenderStillAlive,
     State,
-    StillAlive,
     after_doubt,
     announced,
     due_positions,
@@ -54,7 +54,7 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
 from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, dead_letters, leases, messages
-from postroom.records.departures import ListsWatched
+from postroom.records.departures import DepartureCache
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import RenewalTracker, Right
 from postroom.records.rows import Unreadable
@@ -86,7 +86,7 @@ class Journal(Protocol):
 
 
 class Journals(Protocol):
-    def recall(self, owner: str, ref: str, batch: int) -> Recollection | StillAlive | None:
+    def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
         """What the journal of another sender tells; None if it is not on this machine."""
         ...
 
@@ -135,7 +135,7 @@ class Sender:
     rules: RetryRules = field(default_factory=RetryRules)
     slice_size: int = 50
     turns: Turns | None = None  # None: no limit counts here
-    _departures: ListsWatched = field(default_factory=ListsWatched)
+    _departures: DepartureCache = field(default_factory=DepartureCache)
     _takes: Iterator[int] = field(default_factory=itertools.count)
     _renewal_tracker: RenewalTracker = field(init=False)
 
@@ -240,7 +240,7 @@ class Sender:
         if ledger.owner == self.right.owner:
             return False  # another lane of ours
         memory = self.journals.recall(ledger.owner, ledger.ref, ledger.batch)
-        if isinstance(memory, StillAlive):
+        if isinstance(memory, SenderStillAlive):
             return False
         if memory is None and await self._is_alive(ledger.owner):
             return False
@@ -252,7 +252,7 @@ class Sender:
             self.storage.tables, owner, self.clock.now(), self._renewal_tracker
         )
 
-    async def _settle(self, batch: InHand, memory: Recollection | None) -> None:
+    async def _settle(self, batch: InHand, memory: JournalEvidence | None) -> None:
         """Decide on everything a dead sender had announced."""
         ledger, tables = batch.ledger, self.storage.tables
         ends = await archive.ends_of(tables, ledger)
@@ -327,7 +327,7 @@ class Sender:
             return list(positions)
         now, waits = self.clock.now(), batch.ledger.deferred
         await batch.write_ends(
-            {at: Ended(State.SKIPPED, after_doubt(reason, waits.get(at)), now) for at in gone}
+            {at: DeliveryEnd(State.SKIPPED, after_doubt(reason, waits.get(at)), now) for at in gone}
         )
         batch.ledger = skipped(batch.ledger, gone, now_s=now.timestamp())
         return [at for at in positions if at not in set(gone)]

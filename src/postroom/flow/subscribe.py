@@ -25,7 +25,7 @@ import msgspec
 from postroom.domain.address import Address
 from postroom.domain.consent import COMMAND_LINE, Event, Trace
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import GONE_TEXTS, Gone, Subscriber, clean_attributes
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber, clean_attributes
 from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid, sign
 from postroom.domain.work_item import ConfirmItem
@@ -37,13 +37,13 @@ _TRIES_MAX = 5
 FINISHED_WITHIN = timedelta(days=1)  # whoever clicks again does it sooner
 
 
-class Confirmed(Enum):
+class ConfirmationResult(Enum):
     NOW = "now"
     ALREADY = "already"
     UNKNOWN = "unknown"  # no such link, or the person has left
 
 
-class Left(Enum):
+class UnsubscribeResult(Enum):
     NOW = "now"
     ALREADY = "already"
     UNKNOWN = "unknown"  # nobody on this list ever got such a link, or the list was deleted
@@ -113,7 +113,7 @@ async def add(
                 "it, with --bring-back.",
                 address=address.typed,
                 name=list_name,
-                gone=GONE_TEXTS[known.gone],
+                gone=INACTIVE_TEXTS[known.gone],
             )
         )
     return (await subscribers.join_again(tables, known, newcomer, etag, added))[0]
@@ -181,22 +181,22 @@ async def confirm(
     now: datetime,
     *,
     trace: Trace = COMMAND_LINE,
-) -> Confirmed:
+) -> ConfirmationResult:
     """Verified from here on. The token shows that the link came in our mail."""
     if not is_signed(token, secret, "confirm", list_name, guid):
-        return Confirmed.UNKNOWN
+        return ConfirmationResult.UNKNOWN
     for _try in range(_TRIES_MAX):
         found = await subscribers.find_by_guid(tables, list_name, guid)
         if found is None:
-            return Confirmed.UNKNOWN
+            return ConfirmationResult.UNKNOWN
         subscriber, etag = found
         if subscriber.verified:
-            return Confirmed.ALREADY
+            return ConfirmationResult.ALREADY
         with contextlib.suppress(Conflict):
             verified = msgspec.structs.replace(subscriber, verified=True, **_decided(now))
             confirmed = trace.consent(Event.CONFIRMED, now)
             await subscribers.replace(tables, subscriber, verified, etag, confirmed)
-            return Confirmed.NOW
+            return ConfirmationResult.NOW
     raise Conflict("the subscriber changes too fast")
 
 
@@ -209,31 +209,33 @@ async def leave(
     list_name: str,
     guid: str,
     now: datetime,
-    why: Gone = Gone.LEFT,
+    why: InactiveReason = InactiveReason.LEFT,
     *,
     trace: Trace = COMMAND_LINE,
-) -> Left:
+) -> UnsubscribeResult:
     """From here on nobody mails them, even if they were queued before.
 
     The GUID may be of an earlier membership: whoever got that link and is on the list again leaves
     it. Dying half-way, a second try finds who is still there.
     """
-    consent = trace.consent(Event.LEFT if why is Gone.LEFT else Event.REMOVED, now)
+    consent = trace.consent(Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED, now)
     for _try in range(_TRIES_MAX):
         linked = await subscribers.find_linked(tables, list_name, guid)
         if linked.there is None:
             return await _is_gone(tables, linked, now)
         with contextlib.suppress(Conflict):
             await subscribers.leave(tables, *linked.there, why=why, consent=consent)
-            return Left.NOW
+            return UnsubscribeResult.NOW
     raise Conflict("the subscriber changes too fast")
 
 
-async def _is_gone(tables: Tables, linked: subscribers.Linked, now: datetime) -> Left:
+async def _is_gone(
+    tables: Tables, linked: subscribers.LinkedSubscriber, now: datetime
+) -> UnsubscribeResult:
     """Finish what a first try may have left undone, if that was lately."""
     if linked.gone and abs(now - linked.gone.since) < FINISHED_WITHIN:
         await subscribers.repeat_departure(tables, linked.gone, linked.gone.since)
-    return Left.ALREADY if linked.is_known else Left.UNKNOWN
+    return UnsubscribeResult.ALREADY if linked.is_known else UnsubscribeResult.UNKNOWN
 
 
 async def remove(
@@ -255,7 +257,7 @@ async def remove(
         subscriber, known = found
         try:
             await subscribers.leave(
-                tables, subscriber, etag or known, why=Gone.REMOVED, consent=consent
+                tables, subscriber, etag or known, why=InactiveReason.REMOVED, consent=consent
             )
             return
         except Conflict:

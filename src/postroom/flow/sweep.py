@@ -203,7 +203,7 @@ async def expire_sign_ups(tables: Tables, now: datetime, *, keep_days: int) -> i
 
 async def _expire_sign_ups_of(tables: Tables, name: str, before: datetime, now: datetime) -> int:
     entries = await sign_ups.asked_before(tables, name, before, limit=SIGN_UPS_A_SWEEP)
-    idle: list[sign_ups.Entry] = []
+    idle: list[sign_ups.SignUpEntry] = []
     for entry in entries:
         found = await subscribers.find(tables, name, entry.key)
         if found and found[0].expires and sign_ups.asked_at(found[0]) < before:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from postroom.domain.csv_people import EMAIL, SINCE, SUBSCRIPTION
 from postroom.domain.errors import BadInput
-from postroom.domain.subscriber import Standing, subscription
+from postroom.domain.subscriber import SubscriberFilter, subscription
 from postroom.domain.texts import _
 from postroom.records import lists, subscribers
 from postroom.storage.port import Tables
@@ -21,7 +21,7 @@ COLUMNS_MAX = 1000  # the header must be known before the first row is written
 _OURS = (EMAIL, SUBSCRIPTION, SINCE)
 
 
-async def columns(tables: Tables, list_name: str, standing: Standing) -> list[str]:
+async def columns(tables: Tables, list_name: str, standing: SubscriberFilter) -> list[str]:
     """The header: one look over the list, for the attributes that anybody has."""
     await lists.read(tables, list_name)
     names: set[str] = set()
@@ -40,7 +40,7 @@ async def columns(tables: Tables, list_name: str, standing: Standing) -> list[st
 
 
 async def rows(
-    tables: Tables, list_name: str, standing: Standing, header: Sequence[str]
+    tables: Tables, list_name: str, standing: SubscriberFilter, header: Sequence[str]
 ) -> AsyncIterator[list[object]]:
     """One for everyone, with the cells that `columns` names."""
     names = header[len(_OURS) :]

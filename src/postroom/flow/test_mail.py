@@ -33,7 +33,7 @@ from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, trials, users
 from postroom.records.dead_letters import bury
 from postroom.records.rows import Unreadable
-from postroom.records.single_mails import (
+from postroom.records.single_mail_items import (
     FAULT_DELAY_S,
     TAKES_MAX,
     complete,

@@ -55,7 +55,7 @@ def text_from_html(template: str) -> str:
     marked, fields = _mark_fields(template)
     check_shape(marked)
     body = LexborHTMLParser(marked).body
-    page = _Page()
+    page = _PlainTextPage()
     if body is not None:
         _write_children(body, page, 0)
     return _unmark(page.text(), fields)
@@ -70,7 +70,7 @@ def links(template: str) -> list[str]:
     return list(dict.fromkeys(link for link in found if link and not link.startswith("#")))
 
 
-class _Page:
+class _PlainTextPage:
     """Plain text under way: finished lines, and the paragraph that is being filled."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-def _write_children(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     if depth > DEPTH_MAX:
         page.write(_squeezed(node.text()))
         return
@@ -149,7 +149,7 @@ def _write_children(node: LexborNode, page: _Page, depth: int) -> None:
             _writer(child.tag or "")(child, page, depth + 1)
 
 
-_Writer = Callable[[LexborNode, _Page, int], None]
+_Writer = Callable[[LexborNode, _PlainTextPage, int], None]
 
 
 def _writer(tag: str) -> _Writer:
@@ -158,19 +158,19 @@ def _writer(tag: str) -> _Writer:
     return _WRITERS.get(tag) or (_write_block if tag in _BLOCKS else _write_children)
 
 
-def _write_block(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_block(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block()
     _write_children(node, page, depth)
     page.end_block()
 
 
-def _write_paragraph(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_paragraph(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block(1)
     _write_children(node, page, depth)
     page.end_block(1)
 
 
-def _write_heading(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_heading(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block(1)
     _write_children(node, page, depth)
     page.end_block()
@@ -179,27 +179,27 @@ def _write_heading(node: LexborNode, page: _Page, depth: int) -> None:
     page.end_block(1)
 
 
-def _write_break(_node: LexborNode, page: _Page, _depth: int) -> None:
+def _write_break(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
     page.write("\n")
 
 
-def _write_rule(_node: LexborNode, page: _Page, _depth: int) -> None:
+def _write_rule(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
     page.end_block(1)
     page.add_lines([RULE])
     page.end_block(1)
 
 
-def _write_image(node: LexborNode, page: _Page, _depth: int) -> None:
+def _write_image(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
     page.write(_squeezed(node.attributes.get("alt") or ""))
 
 
-def _write_preformatted(node: LexborNode, page: _Page, _depth: int) -> None:
+def _write_preformatted(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
     page.end_block(1)
     page.add_lines(node.text().strip("\n").split("\n"))
     page.end_block(1)
 
 
-def _write_link(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_link(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     """`text <url>`, or only the URL where the text says nothing else."""
     url = _url(node)
     if not url or url.startswith("#"):
@@ -214,14 +214,14 @@ def _write_link(node: LexborNode, page: _Page, depth: int) -> None:
     page.write(f" <{shown}>")
 
 
-def _write_quotation(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_quotation(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block(1)
     with page.indented("> "):
         _write_children(node, page, depth)
     page.end_block(1)
 
 
-def _write_list(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     parent = node.parent
     gap = 0 if parent is not None and parent.tag == "li" else 1
     start = node.attributes.get("start") or "1"
@@ -237,13 +237,13 @@ def _write_list(node: LexborNode, page: _Page, depth: int) -> None:
     page.end_block(gap)
 
 
-def _write_definition(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_definition(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block()
     with page.indented("  "):
         _write_children(node, page, depth)
 
 
-def _write_row(node: LexborNode, page: _Page, depth: int) -> None:
+def _write_row(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     """A row of plain cells on one line; cells of a layout one after the other."""
     page.end_block()
     cells = [cell for cell in node.iter() if cell.tag in _CELLS and not _is_hidden(cell)]
@@ -273,7 +273,7 @@ _WRITERS: dict[str, _Writer] = {
 
 
 def _inline_text(node: LexborNode, depth: int) -> str:
-    aside = _Page()
+    aside = _PlainTextPage()
     _write_children(node, aside, depth)
     return _squeezed(aside.text()).strip()
 

@@ -78,20 +78,20 @@ def html_from_markdown(source: str) -> str:
     return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
 
 
-class Misfit(StrEnum):
+class FormatMismatch(StrEnum):
     """A body that is written in another format than it says."""
 
     TEXT_AS_HTML = "text as html"  # HTML makes one line of it
     HTML_AS_MARKDOWN = "html as markdown"  # a page in a page
 
 
-def misfit(html: str) -> Misfit | None:
+def format_mismatch(html: str) -> FormatMismatch | None:
     """Whether an HTML body, or one made from Markdown, was meant to be in the other format."""
     if html.startswith(_PAGE_BEGINS):
         is_document = _DOCUMENT.search(html, len(_PAGE_BEGINS)) is not None
-        return Misfit.HTML_AS_MARKDOWN if is_document else None
+        return FormatMismatch.HTML_AS_MARKDOWN if is_document else None
     is_text = "\n" in html.strip() and not _BREAKS_LINES.search(html)
-    return Misfit.TEXT_AS_HTML if is_text else None
+    return FormatMismatch.TEXT_AS_HTML if is_text else None
 
 
 def _check_size(source: str) -> None:

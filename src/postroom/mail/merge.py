@@ -19,7 +19,7 @@ import msgspec
 
 from postroom.domain.address import CONTROL
 from postroom.domain.texts import _
-from postroom.mail.place import HtmlScanner, Place
+from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
 VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped in a mail
 FIELD_CHARS_MAX = 300  # between the braces: anything longer is a forgotten "}}"
@@ -43,7 +43,7 @@ class BadTemplate(ValueError):
 class Field(msgspec.Struct, frozen=True):
     name: str
     fallback: str = ""
-    place: Place = Place.TEXT
+    place: EscapeContext = EscapeContext.TEXT
 
 
 Segment = str | Field
@@ -67,7 +67,7 @@ def compile_text(template: str) -> list[Segment]:
             before += segment
             continue
         under_way = _ends_in_a_url(before)
-        place = Place.URL_PART if under_way else Place.TEXT
+        place = EscapeContext.URL_PART if under_way else EscapeContext.TEXT
         segments.append(Field(segment.name, segment.fallback, place))
         before = "https://x" if under_way else ""  # it goes on after the field, wherever it began
     return segments
@@ -98,7 +98,7 @@ def compile_html(template: str) -> list[Segment]:
             segments.append(segment)
             continue
         place = scanner.place()
-        if not isinstance(place, Place):
+        if not isinstance(place, EscapeContext):
             raise BadTemplate(
                 _(
                     "Line {line}: the field {{{{ {name} }}}} {why}",
@@ -121,7 +121,9 @@ def compile_html(template: str) -> list[Segment]:
 
 def compile_header(template: str) -> list[Segment]:
     return [
-        segment if isinstance(segment, str) else Field(segment.name, segment.fallback, Place.HEADER)
+        segment
+        if isinstance(segment, str)
+        else Field(segment.name, segment.fallback, EscapeContext.HEADER)
         for segment in parse(template)
     ]
 
@@ -187,7 +189,7 @@ def value_of(field: Field, values: Mapping[str, str]) -> str:
     return value if value and not value.isspace() else field.fallback
 
 
-def escape(value: str, place: Place) -> str:
+def escape(value: str, place: EscapeContext) -> str:
     """The value as it may stand in that place, without changing what is around it.
 
     Controls become spaces: `check_attribute` refuses them on the way in, and one old value must
@@ -201,13 +203,13 @@ def _escaped_url(value: str) -> str:
     return html.escape(value) if _WEB_URL.fullmatch(value) else "#"
 
 
-_ESCAPES: dict[Place, Callable[[str], str]] = {
-    Place.TEXT: str,
-    Place.HEADER: str,
-    Place.HTML: html.escape,
-    Place.URL: _escaped_url,
-    Place.URL_PART: partial(quote, safe=""),
-    Place.MAILTO: partial(quote, safe="@"),
+_ESCAPES: dict[EscapeContext, Callable[[str], str]] = {
+    EscapeContext.TEXT: str,
+    EscapeContext.HEADER: str,
+    EscapeContext.HTML: html.escape,
+    EscapeContext.URL: _escaped_url,
+    EscapeContext.URL_PART: partial(quote, safe=""),
+    EscapeContext.MAILTO: partial(quote, safe="@"),
 }
 
 

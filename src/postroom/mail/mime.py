@@ -20,6 +20,7 @@ from postroom.domain.address import Address, Mailbox
 from postroom.domain.texts import _
 from postroom.mail import header, quoted_printable
 from postroom.mail.body import text_from_html
+from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import (
@@ -34,7 +35,6 @@ from postroom.mail.merge import (
     line_of,
     value_of,
 )
-from postroom.mail.place import Place
 from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
@@ -60,11 +60,11 @@ _ONE_CLICK = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
 
 # Values that mean the same escaped and encoded as they are: nearly all, and found in one step.
 _AS_IT_IS = {
-    Place.TEXT: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
-    Place.HTML: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
-    Place.URL: re.compile(r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}"),
-    Place.URL_PART: re.compile(r"[A-Za-z0-9_.~-]{0,75}"),
-    Place.MAILTO: re.compile(r"[A-Za-z0-9_.~@-]{0,75}"),
+    EscapeContext.TEXT: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
+    EscapeContext.HTML: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
+    EscapeContext.URL: re.compile(r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}"),
+    EscapeContext.URL_PART: re.compile(r"[A-Za-z0-9_.~-]{0,75}"),
+    EscapeContext.MAILTO: re.compile(r"[A-Za-z0-9_.~@-]{0,75}"),
 }
 
 

@@ -23,7 +23,7 @@ _PRIVATE_ENDINGS = frozenset(
 )
 
 
-class Unseen(StrEnum):
+class UnseenReason(StrEnum):
     """Why nobody but the author sees a picture."""
 
     NO_ADDRESS = "no address"
@@ -35,9 +35,9 @@ class Unseen(StrEnum):
     UNKNOWN_SCHEME = "unknown scheme"
 
 
-def unseen_pictures(document: LexborHTMLParser) -> dict[Unseen, list[str]]:
+def unseen_pictures(document: LexborHTMLParser) -> dict[UnseenReason, list[str]]:
     """Their sources by reason, each once, in the order of the document."""
-    found: dict[Unseen, list[str]] = {}
+    found: dict[UnseenReason, list[str]] = {}
     for source in _sources(document):
         why = why_unseen(source)
         if why is not None:
@@ -56,28 +56,28 @@ def _attribute(node: LexborNode, name: str) -> str:
     return _SPACES.sub("", (node.attributes.get(name) or "").strip())
 
 
-def why_unseen(source: str) -> Unseen | None:
+def why_unseen(source: str) -> UnseenReason | None:
     """None if readers can be expected to see it."""
     if not source:
-        return Unseen.NO_ADDRESS
+        return UnseenReason.NO_ADDRESS
     if source.startswith(_FIELD):
         return None
     if _DRIVE.match(source):
-        return Unseen.OWN_COMPUTER
+        return UnseenReason.OWN_COMPUTER
     scheme = _SCHEME.match(source)
     if scheme is None:
-        return Unseen.RELATIVE
+        return UnseenReason.RELATIVE
     match scheme[1].lower():
         case "http" | "https":
-            return Unseen.PRIVATE_HOST if _is_private(source) else None
+            return UnseenReason.PRIVATE_HOST if _is_private(source) else None
         case "file":
-            return Unseen.OWN_COMPUTER
+            return UnseenReason.OWN_COMPUTER
         case "cid":
-            return Unseen.ATTACHMENT
+            return UnseenReason.ATTACHMENT
         case "data":
-            return Unseen.IN_THE_HTML
+            return UnseenReason.IN_THE_HTML
         case _:
-            return Unseen.UNKNOWN_SCHEME
+            return UnseenReason.UNKNOWN_SCHEME
 
 
 def _is_private(url: str) -> bool:

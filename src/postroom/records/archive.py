@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from postroom.domain.delivery import Delivery, Ended, Ledger, State
+from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.records.batches import partition
 from postroom.records.deliveries import TO, of_row, to_row
 from postroom.records.rows import Unreadable, all_rows
@@ -16,12 +16,12 @@ from postroom.storage.port import (
     Conflict,
     Delete,
     Insert,
+    KeysWithin,
     Replace,
     Row,
     Tables,
     Upsert,
     Value,
-    Within,
 )
 
 TABLE = "messagearchive"
@@ -29,16 +29,19 @@ _WORD = {State.SENT: "sent", State.FAILED: "failed", State.SKIPPED: "skipped"}
 _STATE = {word: state for state, word in _WORD.items()}
 
 
-class Archived(msgspec.Struct, frozen=True):
+class ArchivedDelivery(msgspec.Struct, frozen=True):
     """One person's fate, with what is needed to try again."""
 
     delivery: Delivery
-    ended: Ended
+    ended: DeliveryEnd
     revived: int
 
 
 async def write(
-    tables: Tables, ledger: Ledger, deliveries: Mapping[int, Delivery], ends: Mapping[int, Ended]
+    tables: Tables,
+    ledger: Ledger,
+    deliveries: Mapping[int, Delivery],
+    ends: Mapping[int, DeliveryEnd],
 ) -> None:
     """In one write, before the ledger says so: a ledger never claims what is not here."""
     rows: list[Change] = [
@@ -50,14 +53,17 @@ async def write(
 
 
 async def write_settled(
-    tables: Tables, ledger: Ledger, deliveries: Mapping[int, Delivery], ends: Mapping[int, Ended]
+    tables: Tables,
+    ledger: Ledger,
+    deliveries: Mapping[int, Delivery],
+    ends: Mapping[int, DeliveryEnd],
 ) -> None:
     """As `write`, but Conflict where somebody wrote an end of this round meanwhile.
 
     Two survivors may settle the same batch with different knowledge: the first one's rows stand.
     """
     where = partition(ledger.ref, ledger.batch)
-    known = {row.key: row async for row in all_rows(tables, TABLE, Within(where))}
+    known = {row.key: row async for row in all_rows(tables, TABLE, KeysWithin(where))}
     rows: list[Change] = []
     for at, ended in ends.items():
         key, row = TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived)
@@ -69,12 +75,12 @@ async def write_settled(
         await tables.batch(TABLE, where, rows)
 
 
-async def load(tables: Tables, ref: str, batch: int) -> AsyncIterator[Archived]:
-    async for row in all_rows(tables, TABLE, Within(partition(ref, batch))):
+async def load(tables: Tables, ref: str, batch: int) -> AsyncIterator[ArchivedDelivery]:
+    async for row in all_rows(tables, TABLE, KeysWithin(partition(ref, batch))):
         yield _archived(row)
 
 
-async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, Ended]:
+async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, DeliveryEnd]:
     """Ends written since the batch was last revived, by position."""
     return {
         archived.delivery.position: archived.ended
@@ -85,12 +91,12 @@ async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, Ended]:
 
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
     where = partition(ref, batch)
-    keys = [row.key async for row in all_rows(tables, TABLE, Within(where))]
+    keys = [row.key async for row in all_rows(tables, TABLE, KeysWithin(where))]
     if keys:
         await tables.batch(TABLE, where, [Delete(key) for key in keys])
 
 
-def _row(delivery: Delivery, ended: Ended, revived: int) -> dict[str, Value]:
+def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Value]:
     # Attributes are kept only for those who may be tried again.
     row = to_row(delivery, with_attributes=ended.state is State.FAILED)
     row["outcome"] = _WORD[ended.state]
@@ -101,14 +107,14 @@ def _row(delivery: Delivery, ended: Ended, revived: int) -> dict[str, Value]:
     return row
 
 
-def _archived(row: Row) -> Archived:
+def _archived(row: Row) -> ArchivedDelivery:
     properties = row.properties
     try:
-        ended = Ended(
+        ended = DeliveryEnd(
             _STATE[str(properties["outcome"])],
             str(properties["words"]),
             datetime.fromtimestamp(float(properties["ended_at"]), UTC),
         )
-        return Archived(of_row(row), ended, int(properties["revived"]))
+        return ArchivedDelivery(of_row(row), ended, int(properties["revived"]))
     except (KeyError, ValueError, OverflowError) as error:
         raise Unreadable(f"A row is not a whole end: {error}.") from error

@@ -25,11 +25,11 @@ from postroom.storage.port import (
     Conflict,
     Delete,
     Insert,
+    KeysWithin,
     Replace,
     Row,
     Tables,
     Upsert,
-    Within,
 )
 
 LIVE = "message"
@@ -82,7 +82,7 @@ class BatchRows(msgspec.Struct, frozen=True):
 async def load_batch(tables: Tables, ref: str, batch: int) -> BatchRows:
     """Header and deliveries by position."""
     header, etag, deliveries = None, "", {}
-    async for row in all_rows(tables, LIVE, Within(partition(ref, batch))):
+    async for row in all_rows(tables, LIVE, KeysWithin(partition(ref, batch))):
         if row.key == _HEADER:
             header, etag = from_properties(row.properties, Header), row.etag
         else:
@@ -124,7 +124,7 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
     """All that is left of an expired batch: its header, and rows that a dead sender left."""
     where = partition(ref, batch)
-    keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
+    keys = [row.key async for row in all_rows(tables, LIVE, KeysWithin(where))]
     if keys:
         await tables.batch(LIVE, where, [Delete(key) for key in keys])
 
@@ -160,7 +160,7 @@ async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
 
 async def load_group(tables: Tables, ref: str, group: int) -> list[tuple[Ledger, str]]:
     """The ledgers of a group in order, at most GROUP_BATCHES, with their etags."""
-    rows = all_rows(tables, LIVE, Within(_group_partition(ref, group)))
+    rows = all_rows(tables, LIVE, KeysWithin(_group_partition(ref, group)))
     return [(_ledger_of(row), row.etag) async for row in rows]
 
 
@@ -168,14 +168,14 @@ async def readable_ledgers(
     tables: Tables, ref: str, group: int
 ) -> AsyncIterator[tuple[Ledger, str]]:
     """As `load_group`, but for who can do without those that cannot be read."""
-    where = Within(_group_partition(ref, group))
+    where = KeysWithin(_group_partition(ref, group))
     async for ledger, row in readable_rows(tables, LIVE, where, Ledger):
         yield ledger, row.etag
 
 
 async def delete_group(tables: Tables, ref: str, group: int) -> None:
     where = _group_partition(ref, group)
-    keys = [row.key async for row in all_rows(tables, LIVE, Within(where))]
+    keys = [row.key async for row in all_rows(tables, LIVE, KeysWithin(where))]
     if keys:
         await tables.batch(LIVE, where, [Delete(key) for key in keys])
 

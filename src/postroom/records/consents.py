@@ -19,8 +19,8 @@ import msgspec
 from postroom.domain.consent import ORDER, Consent, Event
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import first_rows, from_properties, to_properties
-from postroom.records.stamps import falling_stamp
-from postroom.storage.port import Insert, Tables, Within
+from postroom.records.sortable_time import sortable_newest_first
+from postroom.storage.port import Insert, KeysWithin, Tables
 
 EVENTS_SHOWN_MAX = 1000  # the latest; nobody reads more of them on a page
 _TABLE = "mailinglist"
@@ -29,7 +29,7 @@ _END = "~"
 _NONCE_BYTES = 3  # for events of one address in one millisecond; the key must stay within 512
 
 
-class History(msgspec.Struct, frozen=True):
+class ConsentHistory(msgspec.Struct, frozen=True):
     """The latest events of one address on one list, oldest first."""
 
     events: list[Consent]
@@ -39,7 +39,9 @@ class History(msgspec.Struct, frozen=True):
 def noted(key: str, consent: Consent) -> Insert:
     """The row of one event, for the batch of the change it records."""
     nonce = secrets.token_hex(_NONCE_BYTES)
-    return Insert(f"{_CONSENT}{key}:{falling_stamp(consent.at)}-{nonce}", to_properties(consent))
+    return Insert(
+        f"{_CONSENT}{key}:{sortable_newest_first(consent.at)}-{nonce}", to_properties(consent)
+    )
 
 
 async def note_for_all(
@@ -50,14 +52,14 @@ async def note_for_all(
         await tables.batch(_TABLE, list_name, [noted(key, consent) for key in keys])
 
 
-async def history(tables: Tables, list_name: str, key: str) -> History:
+async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
     """What is known of one address on one list, whether they are there or gone."""
-    keys = Within(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
+    keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]
     found += await _imported(tables, list_name, key)
     found.sort(key=lambda consent: (consent.at, ORDER[consent.event]))
-    return History(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)
+    return ConsentHistory(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)
 
 
 async def _imported(tables: Tables, list_name: str, key: str) -> list[Consent]:

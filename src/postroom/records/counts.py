@@ -21,17 +21,17 @@ import msgspec
 
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import all_rows, from_properties, to_properties
-from postroom.records.stamps import moment, stamp
+from postroom.records.sortable_time import moment, sortable
 from postroom.storage.port import (
     BATCH_CHANGES_MAX,
     Change,
     Delete,
     Insert,
+    KeysWithin,
     Replace,
     Row,
     Tables,
     Upsert,
-    Within,
 )
 
 TABLE = "mailinglist"
@@ -44,7 +44,7 @@ _END = "~"
 _NONCE_BYTES = 8  # an import writes thousands of deltas with one time
 
 
-class Counts(msgspec.Struct, frozen=True):
+class ListCounts(msgspec.Struct, frozen=True):
     """People of a list by their standing."""
 
     verified: int = 0
@@ -57,19 +57,19 @@ class Counts(msgspec.Struct, frozen=True):
         return self.verified + self.unverified
 
 
-class Delta(Counts, frozen=True):
+class Delta(ListCounts, frozen=True):
     """A change of the counts. Who joins or leaves is who starts or stops being mailed."""
 
     joined: int = 0
     left: int = 0
 
 
-class Day(msgspec.Struct, frozen=True):
+class DailyGrowth(msgspec.Struct, frozen=True):
     joined: int = 0
     left: int = 0
 
 
-NOBODY = Counts()
+NOBODY = ListCounts()
 
 
 # --- Writing ----------------------------------------------------------------------------------
@@ -104,23 +104,23 @@ def newcomers(people: Sequence[Subscriber], at: datetime) -> Change:
     return _noted(Delta(verified, unverified, gone, joined=verified), at)
 
 
-def _standing(one: Subscriber | None) -> Counts:
+def _standing(one: Subscriber | None) -> ListCounts:
     if one is None:
         return NOBODY
     if one.gone:
-        return Counts(gone=1)
-    return Counts(verified=1) if one.verified else Counts(unverified=1)
+        return ListCounts(gone=1)
+    return ListCounts(verified=1) if one.verified else ListCounts(unverified=1)
 
 
 def _noted(delta: Delta, at: datetime) -> Insert:
     nonce = secrets.token_hex(_NONCE_BYTES)
-    return Insert(f"{_DELTA}{stamp(at)}-{nonce}", to_properties(delta))
+    return Insert(f"{_DELTA}{sortable(at)}-{nonce}", to_properties(delta))
 
 
 # --- Reading ----------------------------------------------------------------------------------
 
 
-async def read(tables: Tables, list_name: str) -> Counts:
+async def read(tables: Tables, list_name: str) -> ListCounts:
     """The counts of this moment; while over 1000 deltas wait to be folded, a little late."""
     kept = await tables.get(TABLE, list_name, _COUNT)
     for _ in range(_LOOKS_MAX):
@@ -138,12 +138,12 @@ async def growth(
     """(day, joined, left) of the last days, today included, as far as they are folded."""
     today = now.astimezone(UTC).date()
     shown = [today - timedelta(days=ago) for ago in reversed(range(days))]
-    keys = Within(list_name, f"{_DAY}{shown[0]}", f"{_DAY}{shown[-1]}{_END}")
+    keys = KeysWithin(list_name, f"{_DAY}{shown[0]}", f"{_DAY}{shown[-1]}{_END}")
     known = {
-        row.key.removeprefix(_DAY): from_properties(row.properties, Day)
+        row.key.removeprefix(_DAY): from_properties(row.properties, DailyGrowth)
         async for row in all_rows(tables, TABLE, keys)
     }
-    found = [known.get(str(day), Day()) for day in shown]
+    found = [known.get(str(day), DailyGrowth()) for day in shown]
     return [(day, each.joined, each.left) for day, each in zip(shown, found, strict=True)]
 
 
@@ -206,9 +206,9 @@ class _Tally:
 
     tables: Tables
     list_name: str
-    counts: Counts
+    counts: ListCounts
     etag: str | None  # of the row; None: there is none yet
-    days: dict[str, Day] = field(default_factory=dict)
+    days: dict[str, DailyGrowth] = field(default_factory=dict)
     folded: int = 0
 
     async def take(self, deltas: Sequence[_Waiting]) -> None:
@@ -218,10 +218,12 @@ class _Tally:
     async def _take_batch(self, deltas: Sequence[_Waiting]) -> None:
         """Count these and delete them, all or nothing."""
         counts = _sum(self.counts, (each.delta for each in deltas))
-        days: dict[str, Day] = {}
+        days: dict[str, DailyGrowth] = {}
         for each in deltas:
             known = days.get(each.day) or await self._day(each.day)
-            days[each.day] = Day(known.joined + each.delta.joined, known.left + each.delta.left)
+            days[each.day] = DailyGrowth(
+                known.joined + each.delta.joined, known.left + each.delta.left
+            )
         changes: list[Change] = [
             self._kept(counts),
             *(Upsert(_DAY + day, to_properties(each)) for day, each in days.items()),
@@ -232,16 +234,16 @@ class _Tally:
         self.days |= days
         self.folded += len(deltas)
 
-    def _kept(self, counts: Counts) -> Change:
+    def _kept(self, counts: ListCounts) -> Change:
         if self.etag is None:
             return Insert(_COUNT, to_properties(counts))
         return Replace(_COUNT, to_properties(counts), self.etag)
 
-    async def _day(self, day: str) -> Day:
+    async def _day(self, day: str) -> DailyGrowth:
         """Only a fold writes these rows, so what the tally knows of one stays true."""
         if day not in self.days:
             row = await self.tables.get(TABLE, self.list_name, _DAY + day)
-            self.days[day] = from_properties(row.properties, Day) if row else Day()
+            self.days[day] = from_properties(row.properties, DailyGrowth) if row else DailyGrowth()
         return self.days[day]
 
 
@@ -259,22 +261,22 @@ def _batches(deltas: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
         yield batch
 
 
-def _deltas_of(list_name: str) -> Within:
-    return Within(list_name, _DELTA, _DELTA + _END)
+def _deltas_of(list_name: str) -> KeysWithin:
+    return KeysWithin(list_name, _DELTA, _DELTA + _END)
 
 
-def _counts(row: Row | None) -> Counts:
-    return from_properties(row.properties, Counts) if row else NOBODY
+def _counts(row: Row | None) -> ListCounts:
+    return from_properties(row.properties, ListCounts) if row else NOBODY
 
 
 def _etag(row: Row | None) -> str | None:
     return row.etag if row else None
 
 
-def _sum(counts: Counts, deltas: Iterable[Delta]) -> Counts:
+def _sum(counts: ListCounts, deltas: Iterable[Delta]) -> ListCounts:
     verified, unverified, gone = counts.verified, counts.unverified, counts.gone
     for delta in deltas:
         verified += delta.verified
         unverified += delta.unverified
         gone += delta.gone
-    return Counts(verified, unverified, gone)
+    return ListCounts(verified, unverified, gone)

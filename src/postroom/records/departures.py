@@ -43,7 +43,7 @@ class Departures:
         return (delivery.guid, delivery.key) in self._who
 
 
-class ListsWatched:
+class DepartureCache:
     """The departures of the lists a sender mails to."""
 
     def __init__(self) -> None:

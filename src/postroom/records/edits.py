@@ -16,20 +16,20 @@ from postroom.domain.subscriber import Subscriber
 from postroom.records import consents, counts, sign_ups
 from postroom.records.rows import to_properties
 from postroom.records.subscribers import TABLE, subscriber_of
-from postroom.storage.port import BATCH_CHANGES_MAX, Change, Replace, Tables, Within
+from postroom.storage.port import BATCH_CHANGES_MAX, Change, KeysWithin, Replace, Tables
 
 EDITS_MAX = (BATCH_CHANGES_MAX - 1) // 3  # a row, an event and a sign-up each, and the counts
 _EMAIL, _END = "email:", "~~~~"
 
 
-class Known(NamedTuple):
+class KnownSubscriber(NamedTuple):
     """Somebody as they stand in storage."""
 
     one: Subscriber
     etag: str
 
 
-class Edit(NamedTuple):
+class SubscriberEdit(NamedTuple):
     before: Subscriber
     after: Subscriber
     etag: str  # of the row with `before`
@@ -37,7 +37,7 @@ class Edit(NamedTuple):
 
 
 async def replace_together(
-    tables: Tables, list_name: str, edits: Sequence[Edit], at: datetime
+    tables: Tables, list_name: str, edits: Sequence[SubscriberEdit], at: datetime
 ) -> None:
     """At most EDITS_MAX at once. Conflict, and nobody changes, if one of them changed meanwhile."""
     changes: list[Change] = []
@@ -51,12 +51,12 @@ async def replace_together(
 
 async def unverified_page(
     tables: Tables, list_name: str, after: str | None, *, limit: int
-) -> tuple[list[Known], str | None]:
+) -> tuple[list[KnownSubscriber], str | None]:
     """People who have not confirmed, in key order, and where the next page begins (None: nowhere).
 
     A page may be short, even empty, and still have a next: rows of people who left are read, too.
     """
-    keys = Within(list_name, _EMAIL, _EMAIL + _END)
+    keys = KeysWithin(list_name, _EMAIL, _EMAIL + _END)
     page = await tables.scan(TABLE, keys, where={"verified": False}, limit=limit, after=after)
-    found = [Known(subscriber_of(row), row.etag) for row in page.rows]
+    found = [KnownSubscriber(subscriber_of(row), row.etag) for row in page.rows]
     return [each for each in found if not each.one.gone], page.next

@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.records.rows import FORMAT, from_properties, to_properties
-from postroom.records.stamps import stamp
-from postroom.storage.port import Conflict, Tables, Within
+from postroom.records.sortable_time import sortable
+from postroom.storage.port import Conflict, KeysWithin, Tables
 
 KEPT_FOR = timedelta(hours=24)
 TAKEN_FOR = timedelta(seconds=60)  # longer than any call is at work
@@ -28,7 +28,7 @@ _TABLE = "service"
 _BY_TIME = "idempotency-times"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller was told."""
 
     status: int = 0  # no answer yet
@@ -37,19 +37,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     etag: str = ""
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class CallNote(msgspec.Struct, frozen=True, kw_only=True):
     request: str  # hash of method, path and body
     begun_at: datetime
     taken_at: datetime
-    answer: Answer = Answer()
+    answer: StoredAnswer = StoredAnswer()
 
 
-class Begun(msgspec.Struct, frozen=True):
+class CallBegun(msgspec.Struct, frozen=True):
     """Ours to do; the etag guards the note against whoever takes over."""
 
     key_id: str
     hashed: str
-    note: Note
+    note: CallNote
     etag: str
 
     @property
@@ -63,13 +63,13 @@ class Begun(msgspec.Struct, frozen=True):
         return self.note.begun_at < self.note.taken_at
 
 
-class Busy(msgspec.Struct, frozen=True):
+class CallInProgress(msgspec.Struct, frozen=True):
     """Somebody is at it; when to look again."""
 
     wait: timedelta
 
 
-class Different(msgspec.Struct, frozen=True):
+class KeyReused(msgspec.Struct, frozen=True):
     """The key was used for another request."""
 
 
@@ -81,32 +81,32 @@ async def begin(
     now: datetime,
     *,
     taken_for: timedelta = TAKEN_FOR,
-) -> Begun | Answer | Busy | Different:
+) -> CallBegun | StoredAnswer | CallInProgress | KeyReused:
     """Note that the call begins; or what is known of it already.
 
     `taken_for` is how long a call of this kind can be at work, before it may be taken over.
     """
     hashed = hashlib.sha256(key.encode()).hexdigest()
     row = await tables.get(_TABLE, _partition(key_id), hashed)
-    fresh = Note(request=request, begun_at=now, taken_at=now)
+    fresh = CallNote(request=request, begun_at=now, taken_at=now)
     if row is None:
         return await _write(tables, key_id, hashed, fresh, None, now)
-    known = from_properties(row.properties, Note)
+    known = from_properties(row.properties, CallNote)
     if known.begun_at + KEPT_FOR <= now:
         return await _write(tables, key_id, hashed, fresh, row.etag, now)
     if known.request != request:
-        return Different()
+        return KeyReused()
     if known.answer.status:
         return known.answer
     if now < known.taken_at + taken_for:
-        return Busy(known.taken_at + taken_for - now)
+        return CallInProgress(known.taken_at + taken_for - now)
     taken = msgspec.structs.replace(known, taken_at=now)
     return await _write(tables, key_id, hashed, taken, row.etag, now)
 
 
 async def _write(
-    tables: Tables, key_id: str, hashed: str, note: Note, etag: str | None, now: datetime
-) -> Begun | Busy:
+    tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None, now: datetime
+) -> CallBegun | CallInProgress:
     """By age first: a note that the sweep cannot find would stay for good."""
     await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), {"v": FORMAT})
     where, properties = _partition(key_id), to_properties(note)
@@ -116,11 +116,11 @@ async def _write(
         else:
             new_etag = await tables.replace(_TABLE, where, hashed, properties, etag)
     except Conflict:
-        return Busy(TAKEN_FOR)
-    return Begun(key_id, hashed, note, new_etag)
+        return CallInProgress(TAKEN_FOR)
+    return CallBegun(key_id, hashed, note, new_etag)
 
 
-async def finish(tables: Tables, begun: Begun, answer: Answer) -> None:
+async def finish(tables: Tables, begun: CallBegun, answer: StoredAnswer) -> None:
     """Whoever took over meanwhile notes the same."""
     done = msgspec.structs.replace(begun.note, answer=answer)
     with contextlib.suppress(Conflict):
@@ -128,7 +128,7 @@ async def finish(tables: Tables, begun: Begun, answer: Answer) -> None:
         await tables.replace(_TABLE, where, begun.hashed, to_properties(done), begun.etag)
 
 
-async def release(tables: Tables, begun: Begun) -> None:
+async def release(tables: Tables, begun: CallBegun) -> None:
     """It failed, and nobody knows how far it came: whoever repeats it takes it over at once."""
     over = msgspec.structs.replace(begun.note, taken_at=begun.note.begun_at - TAKEN_FOR)
     with contextlib.suppress(Conflict):
@@ -136,7 +136,7 @@ async def release(tables: Tables, begun: Begun) -> None:
         await tables.replace(_TABLE, where, begun.hashed, to_properties(over), begun.etag)
 
 
-async def forget(tables: Tables, begun: Begun) -> None:
+async def forget(tables: Tables, begun: CallBegun) -> None:
     """Nothing was created: the key may be used again, with a better request."""
     with contextlib.suppress(Conflict):
         await tables.delete(_TABLE, _partition(begun.key_id), begun.hashed, begun.etag)
@@ -145,7 +145,9 @@ async def forget(tables: Tables, begun: Begun) -> None:
 async def forget_old(tables: Tables, now: datetime) -> int:
     """Delete notes past their age, oldest first, so many at a time; how many."""
     before = now - KEPT_FOR
-    page = await tables.scan(_TABLE, Within(_BY_TIME, stop=stamp(before)), limit=FORGOTTEN_A_SWEEP)
+    page = await tables.scan(
+        _TABLE, KeysWithin(_BY_TIME, stop=sortable(before)), limit=FORGOTTEN_A_SWEEP
+    )
     for row in page.rows:
         _, key_id, hashed = row.key.split(":")
         await _forget_one(tables, key_id, hashed, before)
@@ -156,7 +158,7 @@ async def forget_old(tables: Tables, now: datetime) -> int:
 async def _forget_one(tables: Tables, key_id: str, hashed: str, before: datetime) -> None:
     """Unless the key was used again since: that note has an entry of its own."""
     row = await tables.get(_TABLE, _partition(key_id), hashed)
-    if row and from_properties(row.properties, Note).begun_at <= before:
+    if row and from_properties(row.properties, CallNote).begun_at <= before:
         with contextlib.suppress(Conflict):
             await tables.delete(_TABLE, _partition(key_id), hashed, row.etag)
 
@@ -166,4 +168,4 @@ def _partition(key_id: str) -> str:
 
 
 def _time_key(at: datetime, key_id: str, hashed: str) -> str:
-    return f"{stamp(at)}:{key_id}:{hashed}"
+    return f"{sortable(at)}:{key_id}:{hashed}"

@@ -13,8 +13,8 @@ from postroom.domain.errors import NotFound
 from postroom.domain.import_job import ImportJob
 from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, first_rows, from_properties, to_properties
-from postroom.records.stamps import falling_stamp
-from postroom.storage.port import Row, Tables, Within
+from postroom.records.sortable_time import sortable_newest_first
+from postroom.storage.port import KeysWithin, Row, Tables
 
 _TABLE = "service"
 _PARTITION = "import"
@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 def new_id(now: datetime) -> str:
     """The newest comes first; the rest nobody guesses."""
-    return f"{falling_stamp(now)}-{secrets.token_hex(_NONCE_BYTES)}"
+    return f"{sortable_newest_first(now)}-{secrets.token_hex(_NONCE_BYTES)}"
 
 
 async def create(tables: Tables, job: ImportJob) -> None:
@@ -60,7 +60,7 @@ async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
 
 
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
-    rows, _more = await first_rows(tables, _TABLE, Within(_PARTITION), limit=limit)
+    rows, _more = await first_rows(tables, _TABLE, KeysWithin(_PARTITION), limit=limit)
     return [job for row in rows if (job := _readable(row))]
 
 
@@ -72,7 +72,9 @@ async def unfinished(tables: Tables, list_name: str, now: datetime) -> list[Impo
 
 async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:
     """Delete the rows of imports that were made earlier, at most so many; how many."""
-    page = await tables.scan(_TABLE, Within(_PARTITION, falling_stamp(before)), limit=limit)
+    page = await tables.scan(
+        _TABLE, KeysWithin(_PARTITION, sortable_newest_first(before)), limit=limit
+    )
     for row in page.rows:
         await tables.delete(_TABLE, _PARTITION, row.key)
     return len(page.rows)

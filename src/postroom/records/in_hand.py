@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from postroom.clock import Clock
-from postroom.domain.delivery import Delivery, Ended, Ledger, State, put_off
+from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State, put_off
 from postroom.domain.message import Message
 from postroom.records import archive, batches
 from postroom.records.batches import BatchRows
@@ -54,14 +54,14 @@ class InHand:
         open_ = self.ledger.positions(State.QUEUED) + self.ledger.positions(State.SENDING)
         return all(at in self.deliveries for at in open_)
 
-    async def write_ends(self, ends: Mapping[int, Ended]) -> None:
+    async def write_ends(self, ends: Mapping[int, DeliveryEnd]) -> None:
         """Archive rows; the ledger says so with its next write, never before."""
         if ends:
             await self.surely(
                 lambda: archive.write(self.tables, self.ledger, self.deliveries, ends)
             )
 
-    async def write_settled(self, ends: Mapping[int, Ended]) -> None:
+    async def write_settled(self, ends: Mapping[int, DeliveryEnd]) -> None:
         """Archive rows of what a dead sender had in hand; Lost if another settles it."""
         try:
             await archive.write_settled(self.tables, self.ledger, self.deliveries, ends)

@@ -22,7 +22,7 @@ from postroom.domain.access_key import (
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
-from postroom.storage.port import Conflict, Row, Tables, Value, Within
+from postroom.storage.port import Conflict, KeysWithin, Row, Tables, Value
 
 log = structlog.get_logger("records")
 USE_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a call
@@ -53,7 +53,7 @@ async def find(tables: Tables, key: str) -> AccessKey | None:
 
 async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
     """One that cannot be read hides no other."""
-    async for row in all_rows(tables, _TABLE, Within(_PARTITION)):
+    async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION)):
         try:
             yield _access_key(row)
         except Unreadable as error:
@@ -64,7 +64,7 @@ async def revoke(tables: Tables, id_: str) -> AccessKey:
     """Gone for good. Should two keys ever share an id, both go: that is the safe side."""
     revoked = None
     if is_key_id(id_):
-        async for row in all_rows(tables, _TABLE, Within(_PARTITION, id_, id_ + _AFTER_HEX)):
+        async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION, id_, id_ + _AFTER_HEX)):
             await tables.delete(_TABLE, _PARTITION, row.key)
             revoked = _access_key(row)
     if revoked is None:

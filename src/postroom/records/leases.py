@@ -19,7 +19,7 @@ import msgspec
 from postroom.clock import Clock
 from postroom.domain.trouble import Trouble
 from postroom.records.rows import from_properties, readable_rows, to_properties
-from postroom.storage.port import Conflict, Tables, Troubles, Unavailable, Within
+from postroom.storage.port import Conflict, KeysWithin, Tables, Troubles, Unavailable
 
 LONGEST = timedelta(hours=1)
 NO_TROUBLES = Troubles()
@@ -126,7 +126,9 @@ def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bo
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
     """The leases of all roles that are at work."""
-    found = [lease async for lease, _ in readable_rows(tables, _TABLE, Within(_PARTITION), Lease)]
+    found = [
+        lease async for lease, _ in readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
+    ]
     return [lease for lease in found if lease.is_held(now)]
 
 
@@ -145,7 +147,7 @@ async def living_senders(tables: Tables, now: datetime) -> int:
 
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
     """Rows of senders that are long gone: every start of a sender leaves one."""
-    keys = Within(_PARTITION, _SENDER, _SENDERS_END)
+    keys = KeysWithin(_PARTITION, _SENDER, _SENDERS_END)
     async for lease, row in readable_rows(tables, _TABLE, keys, Lease):
         if lease.expires_at + FORGOTTEN_AFTER < now:
             await tables.delete(_TABLE, _PARTITION, row.key)

@@ -11,7 +11,7 @@ from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList, folded_name
 from postroom.domain.texts import _
 from postroom.records.rows import FORMAT, Unreadable, all_rows, from_properties, to_properties
-from postroom.storage.port import Conflict, Properties, Row, Tables, Within
+from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 
 log = structlog.get_logger("records")
 TABLE = "mailinglist"
@@ -108,7 +108,7 @@ async def page(
 
     A page may be short: a list that cannot be read is passed over, and hides none of the others.
     """
-    keys = Within(
+    keys = KeysWithin(
         DIRECTORY, f"{folded_name(after)} " if after else ""
     )  # a space sorts before every name
     entries = await tables.scan(TABLE, keys, limit=limit)
@@ -128,7 +128,7 @@ async def _find_readable(tables: Tables, name: str) -> MailingList | None:
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
-    async for row in all_rows(tables, TABLE, Within(DIRECTORY)):
+    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
         found = await _find_readable(tables, _name_in(row))
         if found:
             yield found
@@ -149,7 +149,7 @@ async def start_deleting(tables: Tables, name: str) -> None:
 
 
 async def being_deleted(tables: Tables) -> AsyncIterator[str]:
-    async for row in all_rows(tables, TABLE, Within(DIRECTORY), where={"deleting": True}):
+    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY), where={"deleting": True}):
         yield _name_in(row)
 
 

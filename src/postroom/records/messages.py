@@ -33,7 +33,7 @@ from postroom.records.rows import (
     readable_rows,
     to_properties,
 )
-from postroom.storage.port import Across, Conflict, Tables, Value, Within
+from postroom.storage.port import Conflict, KeysAcross, KeysWithin, Tables, Value
 
 log = structlog.get_logger("records")
 LIVE, ARCHIVE = "message", "messagearchive"
@@ -84,7 +84,7 @@ async def newest(
 ) -> tuple[list[Message], str | None]:
     """A page of all messages, the newest first, and the ref to go on after, if there are more."""
     start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
-    rows, goes_on = await first_rows(tables, LIVE, Within(DIRECTORY, start), limit=limit)
+    rows, goes_on = await first_rows(tables, LIVE, KeysWithin(DIRECTORY, start), limit=limit)
     refs = [_backwards(row.key) for row in rows]
     found = [await _find_readable(tables, ref) for ref in refs]
     return [message for message in found if message], refs[-1] if goes_on else None
@@ -133,7 +133,7 @@ async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, tuple[Message
     refs = [ref for ref in refs if _REF.fullmatch(ref)]  # others cannot be keys
     if len(refs) < _TOGETHER_MIN:
         return {}
-    keys = Across(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
+    keys = KeysAcross(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
     rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
     found: dict[str, tuple[Message, str]] = {}
     for row in rows:
@@ -234,7 +234,7 @@ async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
 
     Tomorrow's, too: if the clock is set back over midnight, some of them are on their way.
     """
-    keys = Across("0", _date(now + timedelta(days=2)))
+    keys = KeysAcross("0", _date(now + timedelta(days=2)))
     async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
         yield msgspec.structs.replace(entry, etag=row.etag)
 
@@ -247,7 +247,7 @@ async def with_a_time(
     So many entries are looked at; of `besides` the caller knows already.
     """
     refs: list[str] = []
-    rows, _ = await first_rows(tables, LIVE, Across("0", "a"), limit=limit)
+    rows, _ = await first_rows(tables, LIVE, KeysAcross("0", "a"), limit=limit)
     for row in rows:
         with contextlib.suppress(Unreadable):
             refs.append(from_properties(row.properties, DueEntry).ref)
@@ -284,7 +284,7 @@ async def put_archive_entry(tables: Tables, ref: str, now: datetime) -> None:
 
 async def archived_before(tables: Tables, day: datetime) -> AsyncIterator[tuple[str, str]]:
     """(date, ref) of messages archived before that day."""
-    async for row in all_rows(tables, ARCHIVE, Across("0", _date(day))):
+    async for row in all_rows(tables, ARCHIVE, KeysAcross("0", _date(day))):
         yield row.partition, str(row.properties["ref"])
 
 
@@ -299,13 +299,13 @@ async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
 
 async def live_messages(tables: Tables) -> AsyncIterator[Message]:
     """Drafts and paused ones, too."""
-    async for message, _etag in readable_rows(tables, LIVE, Across("m-", "m."), Message):
+    async for message, _etag in readable_rows(tables, LIVE, KeysAcross("m-", "m."), Message):
         yield message
 
 
 async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool]:
     """The oldest of those that are not archived, drafts included; and whether there are more."""
-    rows, goes_on = await first_rows(tables, LIVE, Across("m-", "m."), limit=limit)
+    rows, goes_on = await first_rows(tables, LIVE, KeysAcross("m-", "m."), limit=limit)
     found: list[Message] = []
     for row in rows:
         with contextlib.suppress(Unreadable):

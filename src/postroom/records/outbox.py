@@ -13,7 +13,7 @@ import msgspec
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
 from postroom.records.rows import first_rows
-from postroom.storage.port import Row, Storage, Tables, Within
+from postroom.storage.port import KeysWithin, Row, Storage, Tables
 
 TABLE, PARTITION = "outbox", "mails"
 _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
@@ -34,7 +34,7 @@ async def newest(
 ) -> tuple[list[KeptMail], str | None]:
     """A page of mails, the newest first, and the key to go on after, if there are more."""
     start = f"{_checked(after)} " if after else ""  # a space sorts before every other character
-    rows, goes_on = await first_rows(tables, TABLE, Within(PARTITION, start), limit=limit)
+    rows, goes_on = await first_rows(tables, TABLE, KeysWithin(PARTITION, start), limit=limit)
     mails = [_of_row(row) for row in rows]
     return mails, mails[-1].key if mails and goes_on else None
 
@@ -50,17 +50,17 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
 
 async def count(tables: Tables, *, most: int) -> int:
     """How many; counted up to one more than `most`."""
-    rows, _more = await first_rows(tables, TABLE, Within(PARTITION), limit=most + 1)
+    rows, _more = await first_rows(tables, TABLE, KeysWithin(PARTITION), limit=most + 1)
     return len(rows)
 
 
 async def is_empty(tables: Tables) -> bool:
-    return not (await first_rows(tables, TABLE, Within(PARTITION), limit=1))[0]
+    return not (await first_rows(tables, TABLE, KeysWithin(PARTITION), limit=1))[0]
 
 
 async def delete_newest(storage: Storage, *, limit: int) -> int:
     """So many, each row first: a row without its source would be a mail nobody can read."""
-    rows, _more = await first_rows(storage.tables, TABLE, Within(PARTITION), limit=limit)
+    rows, _more = await first_rows(storage.tables, TABLE, KeysWithin(PARTITION), limit=limit)
     for row in rows:
         await storage.tables.delete(TABLE, PARTITION, row.key)
         await storage.blobs.delete(_blob(row.key))

@@ -15,10 +15,10 @@ import msgspec
 import structlog
 
 from postroom.domain.errors import BadInput
-from postroom.domain.rate_limit import TRANSPORT, Limit, Share
+from postroom.domain.rate_limit import TRANSPORT, RateLimit, Share
 from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
-from postroom.storage.port import Conflict, Replace, Row, Tables, Within
+from postroom.storage.port import Conflict, KeysWithin, Replace, Row, Tables
 
 log = structlog.get_logger("limits")
 LIMITS_MAX = 50  # all of them are read together, and renewed by one batch
@@ -33,15 +33,15 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     etag: str = ""  # as it stands in storage
     is_readable: bool = True  # no sender goes on without knowing what it says
 
-    def limit(self, name: str) -> Limit:
-        return Limit(name, self.mails_per_s, self.connections)
+    def limit(self, name: str) -> RateLimit:
+        return RateLimit(name, self.mails_per_s, self.connections)
 
 
 async def all_limits(tables: Tables) -> dict[str, LimitRow]:
     """Every limit by its name: `transport` first, then the domains in order."""
     found = {
         row.key.removeprefix(_DOMAIN): _limit_row(row)
-        async for row in all_rows(tables, _TABLE, Within(_PARTITION))
+        async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION))
     }
     return {name: found[name] for name in sorted(found, key=lambda each: (each != TRANSPORT, each))}
 
@@ -61,7 +61,7 @@ async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:
     await tables.batch(_TABLE, _PARTITION, changes)
 
 
-async def set_limit(tables: Tables, limit: Limit) -> None:
+async def set_limit(tables: Tables, limit: RateLimit) -> None:
     """Senders follow within seconds; their shares stay until they divide it anew."""
     for _try in range(TRIES_MAX):
         limits = await all_limits(tables)
@@ -76,7 +76,7 @@ async def set_limit(tables: Tables, limit: Limit) -> None:
     raise Conflict("The limit changed every time it was to be written.")
 
 
-async def _write(tables: Tables, limit: Limit, known: LimitRow | None) -> None:
+async def _write(tables: Tables, limit: RateLimit, known: LimitRow | None) -> None:
     shares = known.shares if known else {}
     row = LimitRow(mails_per_s=limit.mails_per_s, connections=limit.connections, shares=shares)
     if known is None:

@@ -22,8 +22,8 @@ from postroom.domain.rate_limit import (
     TRANSPORT,
     Bookings,
     Bucket,
-    Limit,
     Presence,
+    RateLimit,
     Share,
     fair_share,
     lower_of,
@@ -50,7 +50,7 @@ NEVER = float("-inf")
 class Part:
     """What this sender has of one limit."""
 
-    limit: Limit
+    limit: RateLimit
     bucket: Bucket
     share: Share = NOTHING
     counts_until: float = NEVER

@@ -16,13 +16,13 @@ import msgspec
 from postroom.records import migrations
 from postroom.storage.port import (
     KEY_CHARS_MAX,
-    Across,
     Blobs,
     Keys,
+    KeysAcross,
+    KeysWithin,
     Row,
     Storage,
     Tables,
-    Within,
 )
 
 _STAY = {("service", "lease"), (migrations.TABLE, migrations.PARTITION)}
@@ -121,11 +121,11 @@ async def _rows(tables: Tables, table: str, after: Place | None) -> AsyncGenerat
 def _behind(after: Place | None) -> list[Keys]:
     """Ranges that hold all that comes behind the place, and hardly more."""
     if after is None:
-        return [Across()]
+        return [KeysAcross()]
     partition, key = after
     if len(partition) == KEY_CHARS_MAX:
-        return [Across(partition)]
-    return [Within(partition, key), Across(partition + _LOWEST)]
+        return [KeysAcross(partition)]
+    return [KeysWithin(partition, key), KeysAcross(partition + _LOWEST)]
 
 
 def _pages(tables: Tables, table: str, keys: Keys, after: Place | None) -> Pages[Row]:

@@ -13,21 +13,21 @@ from typing import NamedTuple
 
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import FORMAT, first_rows
-from postroom.records.stamps import stamp
-from postroom.storage.port import BATCH_CHANGES_MAX, Delete, Tables, Upsert, Within
+from postroom.records.sortable_time import sortable
+from postroom.storage.port import BATCH_CHANGES_MAX, Delete, KeysWithin, Tables, Upsert
 
 _TABLE = "mailinglist"
 _ASKED = "asked:"
 
 
-class Entry(NamedTuple):
+class SignUpEntry(NamedTuple):
     row_key: str
     key: str  # of the address
 
 
 def entry(subscriber: Subscriber) -> Upsert:
     """The row of a sign-up, for the batch that notes it."""
-    return Upsert(f"{_ASKED}{stamp(asked_at(subscriber))}:{subscriber.key}", {"v": FORMAT})
+    return Upsert(f"{_ASKED}{sortable(asked_at(subscriber))}:{subscriber.key}", {"v": FORMAT})
 
 
 def asked_at(subscriber: Subscriber) -> datetime:
@@ -37,14 +37,14 @@ def asked_at(subscriber: Subscriber) -> datetime:
 
 async def asked_before(
     tables: Tables, list_name: str, before: datetime, *, limit: int
-) -> list[Entry]:
+) -> list[SignUpEntry]:
     """The oldest entries before that time."""
-    keys = Within(list_name, _ASKED, _ASKED + stamp(before))
+    keys = KeysWithin(list_name, _ASKED, _ASKED + sortable(before))
     rows, _more = await first_rows(tables, _TABLE, keys, limit=limit)
-    return [Entry(row.key, row.key.split(":", 2)[2]) for row in rows]
+    return [SignUpEntry(row.key, row.key.split(":", 2)[2]) for row in rows]
 
 
-async def forget(tables: Tables, list_name: str, entries: list[Entry]) -> None:
+async def forget(tables: Tables, list_name: str, entries: list[SignUpEntry]) -> None:
     """Conflict if another process forgets the same."""
     for start in range(0, len(entries), BATCH_CHANGES_MAX):
         few = entries[start : start + BATCH_CHANGES_MAX]

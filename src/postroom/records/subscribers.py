@@ -25,7 +25,7 @@ import msgspec
 from postroom.domain.consent import Consent
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import Gone, Standing, Subscriber
+from postroom.domain.subscriber import InactiveReason, Subscriber, SubscriberFilter
 from postroom.domain.texts import _
 from postroom.records import consents, counts, lists, sign_ups
 from postroom.records.rows import (
@@ -36,19 +36,19 @@ from postroom.records.rows import (
     from_properties,
     to_properties,
 )
-from postroom.records.stamps import moment, stamp
+from postroom.records.sortable_time import moment, sortable
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     Change,
     Conflict,
     Delete,
     Insert,
+    KeysWithin,
     Replace,
     Row,
     Tables,
     Upsert,
     Value,
-    Within,
 )
 
 TABLE = "mailinglist"
@@ -102,7 +102,7 @@ async def find_by_guid(tables: Tables, list_name: str, guid: str) -> tuple[Subsc
     return there if there and there[0].guid == guid else None
 
 
-class Linked(msgspec.Struct, frozen=True):
+class LinkedSubscriber(msgspec.Struct, frozen=True):
     """Whom a link that was once sent concerns now."""
 
     is_known: bool  # it was sent to somebody on this list
@@ -110,21 +110,21 @@ class Linked(msgspec.Struct, frozen=True):
     gone: Subscriber | None = None  # who was, and left or moved
 
 
-async def find_linked(tables: Tables, list_name: str, guid: str) -> Linked:
+async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscriber:
     """Whoever has the address the link was sent to; if they have moved, where they are now."""
     pointer = await tables.get(TABLE, list_name, _GUID + guid)
     if pointer is None:
-        return Linked(False)
+        return LinkedSubscriber(False)
     key, gone = str(pointer.properties["key"]), None
     for _move in range(MOVES_MAX):
         found = await find(tables, list_name, key)
         if found is None or not found[0].gone:
-            return Linked(True, found, gone)
+            return LinkedSubscriber(True, found, gone)
         gone = found[0]
         if not gone.moved_to:
             break
         key = gone.moved_to
-    return Linked(True, gone=gone)
+    return LinkedSubscriber(True, gone=gone)
 
 
 async def replace(
@@ -165,7 +165,7 @@ async def join_again(
     return back, etags[0]
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody's change of address within a list: two rows, two events, another GUID."""
 
     before: Subscriber
@@ -176,14 +176,14 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     left_at: datetime  # really: senders look for those who left since a moment ago
 
 
-async def move(tables: Tables, move: Move, etag: str) -> str:
+async def move(tables: Tables, move: AddressChange, etag: str) -> str:
     """The new row's etag. Conflict if a row changed, or somebody took the address, meanwhile.
 
     The old row stays, gone, with a departure: it is not mailed any more, and no import brings it
     back. It says where its owner has moved, so that links in old mails still work.
     """
     before, after, now = move.before, move.after, move.removed.at
-    gone, there = _gone(before, Gone.REMOVED, now, moved_to=after.key), move.replaced
+    gone, there = _gone(before, InactiveReason.REMOVED, now, moved_to=after.key), move.replaced
     left_at = await _end_of_log(tables, before.list_name, move.left_at)
     key, properties = _EMAIL + after.key, to_properties(after)
     etags = await tables.batch(
@@ -207,7 +207,7 @@ async def leave(
     subscriber: Subscriber,
     etag: str,
     *,
-    why: Gone,
+    why: InactiveReason,
     consent: Consent,
     left_at: datetime | None = None,
 ) -> None:
@@ -228,7 +228,7 @@ async def leave(
 
 
 async def expire(
-    tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.Entry, consent: Consent
+    tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.SignUpEntry, consent: Consent
 ) -> None:
     """Forget a sign-up that nobody confirmed. Conflict if the row changed meanwhile.
 
@@ -251,12 +251,12 @@ async def expire(
 
 async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> None:
     """Mark where a message starts: every later departure comes after this row."""
-    await tables.upsert(TABLE, list_name, f"{_LEFT}{stamp(now)}:", {"v": FORMAT, "guid": ""})
+    await tables.upsert(TABLE, list_name, f"{_LEFT}{sortable(now)}:", {"v": FORMAT, "guid": ""})
 
 
 async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime:
     """The time for a new row: now, or that of the newest row if this machine's clock is behind."""
-    keys = Within(list_name, _LEFT + stamp(now), _LEFT + _END)
+    keys = KeysWithin(list_name, _LEFT + sortable(now), _LEFT + _END)
     newest = now
     async for row in all_rows(tables, TABLE, keys):
         newest = max(newest, moment(row.key.split(":", 2)[1]))
@@ -280,11 +280,11 @@ async def repeat_departure(tables: Tables, subscriber: Subscriber, left_at: date
 
 
 def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
-    return Upsert(f"{_LEFT}{stamp(at)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid})
+    return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid})
 
 
 def _gone(
-    subscriber: Subscriber, why: Gone, now: datetime, moved_to: str | None = None
+    subscriber: Subscriber, why: InactiveReason, now: datetime, moved_to: str | None = None
 ) -> Subscriber:
     return msgspec.structs.replace(
         subscriber,
@@ -326,7 +326,7 @@ async def verified_after(
     """The next verified subscribers in key order, and whether these were the last."""
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
-    keys = Within(list_name, start, _EMAIL + _END)
+    keys = KeysWithin(list_name, start, _EMAIL + _END)
     found: list[Recipient] = []
     after: str | None = None
     while True:
@@ -338,7 +338,7 @@ async def verified_after(
         after = page.next
 
 
-class Shelf(msgspec.Struct, frozen=True):
+class SubscriberPage(msgspec.Struct, frozen=True):
     """Some people of a list in key order, and how far the look for them went."""
 
     people: list[Subscriber]
@@ -346,15 +346,15 @@ class Shelf(msgspec.Struct, frozen=True):
     next: str | None  # the key to go on after; None: this was the end
 
 
-async def look_through(
+async def scan_people(
     tables: Tables,
     list_name: str,
     *,
     prefix: str = "",
-    standing: Standing = Standing.ALL,
+    standing: SubscriberFilter = SubscriberFilter.ALL,
     after: str = "",
     limit: int,
-) -> Shelf:
+) -> SubscriberPage:
     """The next people whose key begins so and who stand so.
 
     Looks at LOOKED_AT_MAX rows at most, so that a rare standing in a long list costs no more than
@@ -362,25 +362,25 @@ async def look_through(
     """
     # The space sorts before every character of a key: strictly after `after`.
     start = f"{_EMAIL}{after} " if after else _EMAIL
-    keys = Within(list_name, max(start, _EMAIL + prefix), _EMAIL + prefix + _END)
+    keys = KeysWithin(list_name, max(start, _EMAIL + prefix), _EMAIL + prefix + _END)
     people: list[Subscriber] = []
     looked_at, last, next_ = 0, "", None
     while looked_at < LOOKED_AT_MAX:
-        rows = limit - len(people) if standing is Standing.ALL else SCAN_ROWS_MAX
+        rows = limit - len(people) if standing is SubscriberFilter.ALL else SCAN_ROWS_MAX
         found = await tables.scan(TABLE, keys, limit=rows, after=next_)
         for row in found.rows:
             looked_at, last = looked_at + 1, row.key.removeprefix(_EMAIL)
             people += [subscriber_of(row)] if _stands(row, standing) else []
             if len(people) == limit:
                 is_end = found.next is None and row is found.rows[-1]
-                return Shelf(people, looked_at, None if is_end else last)
+                return SubscriberPage(people, looked_at, None if is_end else last)
         next_ = found.next
         if next_ is None:
-            return Shelf(people, looked_at, None)
-    return Shelf(people, looked_at, last)
+            return SubscriberPage(people, looked_at, None)
+    return SubscriberPage(people, looked_at, last)
 
 
-def _stands(row: Row, standing: Standing) -> bool:
+def _stands(row: Row, standing: SubscriberFilter) -> bool:
     """Told by the row as it is: most rows that a look goes over are not shown."""
     verified = bool(row.properties.get("verified"))
     return standing.fits(verified=verified, is_gone="gone" in row.properties)
@@ -406,23 +406,23 @@ def subscriber_of(row: Row) -> Subscriber:
 
 
 async def everyone(
-    tables: Tables, list_name: str, standing: Standing = Standing.ALL
+    tables: Tables, list_name: str, standing: SubscriberFilter = SubscriberFilter.ALL
 ) -> AsyncIterator[Subscriber]:
-    async for row in all_rows(tables, TABLE, Within(list_name, _EMAIL, _EMAIL + _END)):
+    async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
         if _stands(row, standing):
             yield subscriber_of(row)
 
 
 async def attributes_of_all(
-    tables: Tables, list_name: str, standing: Standing
+    tables: Tables, list_name: str, standing: SubscriberFilter
 ) -> AsyncIterator[dict[str, str]]:
     """Everyone's attributes: half the work of `everyone`."""
-    async for row in all_rows(tables, TABLE, Within(list_name, _EMAIL, _EMAIL + _END)):
+    async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
         if _stands(row, standing):
             yield msgspec.json.decode(str(row.properties["attributes"]), type=dict[str, str])
 
 
-class Left(msgspec.Struct, frozen=True):
+class DeparturesFound(msgspec.Struct, frozen=True):
     """Who left a list, and the list itself (None: deleted).
 
     By GUID and address key: somebody who came back has another GUID, and who moved to another
@@ -433,25 +433,25 @@ class Left(msgspec.Struct, frozen=True):
     departures: list[tuple[datetime, tuple[str, str]]]
 
 
-async def left_since(tables: Tables, list_name: str, since: datetime) -> Left:
+async def left_since(tables: Tables, list_name: str, since: datetime) -> DeparturesFound:
     """In one range: the row of a list stands right behind its departures."""
     found: MailingList | None = None
     departures: list[tuple[datetime, tuple[str, str]]] = []
-    keys = Within(list_name, _LEFT + stamp(since), lists.KEY + _END)
+    keys = KeysWithin(list_name, _LEFT + sortable(since), lists.KEY + _END)
     async for row in all_rows(tables, TABLE, keys):
         if row.key == lists.KEY:
             found = from_properties(row.properties, MailingList)
         else:
             at = row.key.split(":", 2)
             departures.append((moment(at[1]), (str(row.properties["guid"]), at[2])))
-    return Left(found, departures)
+    return DeparturesFound(found, departures)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
     """Some rows of the list, whatever they are, or none if there are none: for deleting it."""
     after: str | None = None
     while True:
-        page = await tables.scan(TABLE, Within(list_name), limit=limit, after=after)
+        page = await tables.scan(TABLE, KeysWithin(list_name), limit=limit, after=after)
         if page.rows or page.next is None:
             return page.rows
         after = page.next

@@ -22,7 +22,7 @@ import structlog
 
 from postroom.domain.throttle import NO_WAIT, Rate, Telling, Told
 from postroom.records.rows import FORMAT, Unreadable, all_rows, check_format
-from postroom.storage.port import Conflict, Properties, Row, Tables, Value, Within
+from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables, Value
 
 log = structlog.get_logger("records")
 TELLING_LASTS = timedelta(hours=4)  # as long as the slowest throttle remembers
@@ -58,7 +58,7 @@ async def tell(
 async def tellings(tables: Tables, web: str, now: datetime) -> dict[str, dict[str, Telling]]:
     """What the other webs tell: by web, by throttle."""
     found: dict[str, dict[str, Telling]] = {}
-    async for row in all_rows(tables, _TABLE, Within(_PARTITION, _WEB, _WEBS_END)):
+    async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION, _WEB, _WEBS_END)):
         name = row.key.removeprefix(_WEB)
         if name == web:
             continue
@@ -144,7 +144,7 @@ async def _write_try(tables: Tables, caller: str, row: Row | None, properties: P
 
 async def forget_expired(tables: Tables, now: datetime) -> None:
     """Rows that nobody needs any more; one that is written again meanwhile stays."""
-    async for row in all_rows(tables, _TABLE, Within(_PARTITION)):
+    async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION)):
         until_us = row.properties.get("until_us", 0)
         if isinstance(until_us, int) and until_us < _microseconds(now - CLOCKS_APART_MAX):
             with contextlib.suppress(Conflict):

@@ -13,7 +13,7 @@ import msgspec
 from postroom.domain.trial import KEPT_FOR, Trial, TrialState
 from postroom.domain.work_item import TrialItem
 from postroom.records.rows import from_properties, readable_rows, to_properties
-from postroom.storage.port import Conflict, Tables, Within
+from postroom.storage.port import Conflict, KeysWithin, Tables
 
 _TABLE, _PARTITION = "service", "trial"
 
@@ -45,7 +45,7 @@ async def note(
 
 
 async def forget_old(tables: Tables, now: datetime) -> None:
-    async for trial, row in readable_rows(tables, _TABLE, Within(_PARTITION), Trial):
+    async for trial, row in readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Trial):
         if trial.asked_at + KEPT_FOR < now:
             with contextlib.suppress(Conflict):
                 await tables.delete(_TABLE, _PARTITION, row.key, row.etag)

@@ -18,7 +18,7 @@ from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
 from postroom.records.rows import first_rows, from_properties, readable_rows, to_properties
-from postroom.storage.port import Change, Conflict, Delete, Replace, Tables, Within
+from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, Tables
 
 SEEN_NOTED_EVERY = timedelta(minutes=1)  # a write a minute, not one a page
 _TABLE = "service"
@@ -87,12 +87,12 @@ async def every_user(tables: Tables) -> AsyncIterator[User]:
 
 
 async def users_with_etags(tables: Tables) -> AsyncIterator[tuple[User, str]]:
-    async for user, row in readable_rows(tables, _TABLE, Within(_USER), User):
+    async for user, row in readable_rows(tables, _TABLE, KeysWithin(_USER), User):
         yield user, row.etag
 
 
 async def is_anybody_there(tables: Tables) -> bool:
-    rows, _more = await first_rows(tables, _TABLE, Within(_USER), limit=1)
+    rows, _more = await first_rows(tables, _TABLE, KeysWithin(_USER), limit=1)
     return bool(rows)
 
 
@@ -123,7 +123,7 @@ async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session
     """The browsers that are signed in, the latest first."""
     found = [
         session
-        async for session, _ in readable_rows(tables, _TABLE, Within(_SESSION), Session)
+        async for session, _ in readable_rows(tables, _TABLE, KeysWithin(_SESSION), Session)
         if session.user == user.key and not session.is_over(user, now)
     ]
     return sorted(found, key=lambda session: session.seen_at, reverse=True)
@@ -136,12 +136,12 @@ async def end_session(tables: Tables, id_: str) -> None:
 async def forget_ended(tables: Tables, now: datetime) -> int:
     """Delete sessions and invitations that are over; how many."""
     ended = 0
-    async for session, row in readable_rows(tables, _TABLE, Within(_SESSION), Session):
+    async for session, row in readable_rows(tables, _TABLE, KeysWithin(_SESSION), Session):
         found = await find(tables, session.user)
         if found is None or session.is_over(found[0], now):
             await tables.delete(_TABLE, _SESSION, row.key)
             ended += 1
-    async for invitation, row in readable_rows(tables, _TABLE, Within(_INVITATION), Invitation):
+    async for invitation, row in readable_rows(tables, _TABLE, KeysWithin(_INVITATION), Invitation):
         if invitation.until < now:
             await tables.delete(_TABLE, _INVITATION, row.key)
             ended += 1
@@ -174,11 +174,11 @@ async def use_invitation(tables: Tables, token: str) -> bool:
 
 async def withdraw_invitations(tables: Tables, key: str) -> None:
     """All that were made for one address; with "" those for the first administrator."""
-    async for invitation, row in readable_rows(tables, _TABLE, Within(_INVITATION), Invitation):
+    async for invitation, row in readable_rows(tables, _TABLE, KeysWithin(_INVITATION), Invitation):
         if invitation.key == key:
             await tables.delete(_TABLE, _INVITATION, row.key)
 
 
 async def open_invitations(tables: Tables, now: datetime) -> list[Invitation]:
-    found = readable_rows(tables, _TABLE, Within(_INVITATION), Invitation)
+    found = readable_rows(tables, _TABLE, KeysWithin(_INVITATION), Invitation)
     return [each async for each, _ in found if each.address and now < each.until]

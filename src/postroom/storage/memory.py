@@ -14,7 +14,7 @@ from itertools import count, islice
 import msgspec
 
 from postroom.clock import Clock
-from postroom.storage import limits, port
+from postroom.storage import port, validation
 from postroom.storage.port import (
     Batch,
     Change,
@@ -25,13 +25,13 @@ from postroom.storage.port import (
     Insert,
     Item,
     Keys,
+    KeysWithin,
     Page,
     Properties,
     Replace,
     Row,
     Upsert,
     Value,
-    Within,
 )
 from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
 
@@ -76,10 +76,10 @@ class _Table:
 
     def range(self, keys: Keys, after: str | None) -> Iterator[Row]:
         """Rows of the range in order, beginning behind the row that `after` names."""
-        low = (keys.partition, keys.start) if isinstance(keys, Within) else (keys.start, "")
+        low = (keys.partition, keys.start) if isinstance(keys, KeysWithin) else (keys.start, "")
         first = bisect_left(self.order, low)
         if after is not None and after != _BEGINNING:
-            first = max(first, bisect_right(self.order, limits.place_of(after, keys)))
+            first = max(first, bisect_right(self.order, validation.place_of(after, keys)))
         for place in islice(self.order, first, None):
             if not _is_before_stop(keys, place):
                 return
@@ -94,9 +94,9 @@ class MemoryTables:
         self._empty_first_page = empty_first_page
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
-        limits.check_table(table)
-        limits.check_key(partition)
-        limits.check_key(key)
+        validation.check_table(table)
+        validation.check_key(partition)
+        validation.check_key(key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
@@ -132,8 +132,8 @@ class MemoryTables:
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        limits.check_scan(table, keys, limit)
-        wanted = _as_kept(limits.encode_properties(where or {}))
+        validation.check_scan(table, keys, limit)
+        wanted = _as_kept(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
             return Page([], _BEGINNING)
         rows: list[Row] = []
@@ -141,15 +141,15 @@ class MemoryTables:
         for seen, row in enumerate(self._tables[table].range(keys, after)):
             if len(rows) == limit or seen == self._page_rows:
                 return Page(rows, looked_at)
-            looked_at = limits.continuation(row)
+            looked_at = validation.continuation(row)
             if _matches(row.properties, wanted):
                 rows.append(_copy(row))
         return Page(rows, None)
 
     def _apply(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        limits.check_table(table)
-        limits.check_changes(partition, changes)
-        encoded = limits.encode_changes(changes)
+        validation.check_table(table)
+        validation.check_changes(partition, changes)
+        encoded = validation.encode_changes(changes)
         stored = self._tables[table]
         for change in changes:
             _check_expected(stored.rows.get((partition, change.key)), change)
@@ -202,16 +202,16 @@ class MemoryQueues:
         self._receipts = count(1)
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        limits.check_queue(queue)
-        limits.check_delay(delay_s)
+        validation.check_queue(queue)
+        validation.check_delay(delay_s)
         for body in bodies:
-            limits.check_item(body)
+            validation.check_item(body)
         for body in bodies:
             self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        limits.check_items(queue, limit)
-        limits.check_lease(lease_s)
+        validation.check_items(queue, limit)
+        validation.check_lease(lease_s)
         stored = self._queues[queue]
         claims = []
         for item_id in stored.visible(self._from_now(0), limit):
@@ -221,7 +221,7 @@ class MemoryQueues:
         return claims
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
-        limits.check_lease(lease_s)
+        validation.check_lease(lease_s)
         item_id, item = self._take_back(claim)
         return self._hide(claim.queue, item_id, item, lease_s)
 
@@ -229,16 +229,16 @@ class MemoryQueues:
         self._take_back(claim)
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
-        limits.check_delay(delay_s)
+        validation.check_delay(delay_s)
         item_id, item = self._take_back(claim)
         self._hide(claim.queue, item_id, item, delay_s)
 
     async def length(self, queue: str) -> int:
-        limits.check_queue(queue)
+        validation.check_queue(queue)
         return len(self._queues[queue].items)
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
-        limits.check_items(queue, limit)
+        validation.check_items(queue, limit)
         stored = self._queues[queue]
         visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
         return [Item(item.body, item.taken) for item in visible]
@@ -255,7 +255,7 @@ class MemoryQueues:
         return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
     def _take_back(self, claim: Claim) -> tuple[int, _Item]:
-        limits.check_queue(claim.queue)
+        validation.check_queue(claim.queue)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))
         if item is None or str(item.receipt) != claim.receipt:
@@ -269,15 +269,15 @@ class MemoryBlobs:
         self._page_names = page_names
 
     async def put(self, name: str, content: bytes) -> None:
-        limits.check_blob(name, content)
+        validation.check_blob(name, content)
         self._contents[name] = bytes(content)
 
     async def get(self, name: str) -> bytes | None:
-        limits.check_blob(name)
+        validation.check_blob(name)
         return self._contents.get(name)
 
     async def delete(self, name: str) -> None:
-        limits.check_blob(name)
+        validation.check_blob(name)
         self._contents.pop(name, None)
 
     async def list(
@@ -319,6 +319,6 @@ def _copy(row: Row) -> Row:
 
 def _is_before_stop(keys: Keys, place: tuple[str, str]) -> bool:
     partition, key = place
-    if isinstance(keys, Within):
+    if isinstance(keys, KeysWithin):
         return partition == keys.partition and (not keys.stop or key < keys.stop)
     return not keys.stop or partition < keys.stop

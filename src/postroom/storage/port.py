@@ -105,7 +105,7 @@ Change = Insert | Upsert | Replace | Delete
 Batch = tuple[str, Sequence[Change]]  # partition, changes
 
 
-class Within(msgspec.Struct, frozen=True):
+class KeysWithin(msgspec.Struct, frozen=True):
     """Rows of one partition, from `start` up to but without `stop` ("" = to the end)."""
 
     partition: str
@@ -113,14 +113,14 @@ class Within(msgspec.Struct, frozen=True):
     stop: str = ""
 
 
-class Across(msgspec.Struct, frozen=True):
+class KeysAcross(msgspec.Struct, frozen=True):
     """All rows of the partitions from `start` up to but without `stop` ("" = to the end)."""
 
     start: str = ""
     stop: str = ""
 
 
-Keys = Within | Across
+Keys = KeysWithin | KeysAcross
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.storage.port import Storage, StorageError, Value
-from postroom.transport.port import Mail, Watch
+from postroom.transport.port import HandOverWatch, Mail
 
 TABLE, PARTITION = "outbox", "mails"
 
@@ -22,10 +22,10 @@ class OutboxLane:
         self._storage = storage
         self._clock = clock
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         return [await self._keep(mail, watch) for mail in mails]
 
-    async def _keep(self, mail: Mail, watch: Watch) -> Outcome:
+    async def _keep(self, mail: Mail, watch: HandOverWatch) -> Outcome:
         if not watch.may_hand_over():
             return Untried("stopping")
         watch.handing_over([mail.position])

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from postroom.clock import Clock
 from postroom.domain.outcome import Outcome, Untried, is_fault
-from postroom.transport.port import Lane, Mail, Transport, Watch
+from postroom.transport.port import HandOverWatch, Lane, Mail, Transport
 
 WAIT_S_MIN = 0.001  # timers are no finer
 NO_LINE_S = 0.25
@@ -66,7 +66,7 @@ class PacedTransport:
 class _Guard:
     """The watch of a handful: who stalled past the end of its share hands over nothing."""
 
-    def __init__(self, watch: Watch, turns: Turns, limits: Sequence[str]) -> None:
+    def __init__(self, watch: HandOverWatch, turns: Turns, limits: Sequence[str]) -> None:
         self._watch = watch
         self._turns = turns
         self._limits = limits
@@ -85,7 +85,7 @@ class PacedLane:
         self._clock = clock
         self.is_open = False  # as far as we know: a connection that broke still counts
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         if not self._turns.is_limited:
             self._open_line()
             return await self._lane.send(mails, watch)
@@ -104,7 +104,7 @@ class PacedLane:
             self._turns.shares.lines_open -= 1
 
     async def _send_in_turn(
-        self, mails: Sequence[Mail], waiting: dict[int, str], watch: Watch
+        self, mails: Sequence[Mail], waiting: dict[int, str], watch: HandOverWatch
     ) -> dict[int, Outcome]:
         """One handful after the other; what had its turn is no longer among the waiting."""
         outcomes: dict[int, Outcome] = {}
@@ -117,7 +117,7 @@ class PacedLane:
                 break
         return outcomes
 
-    async def _next_handful(self, waiting: dict[int, str], watch: Watch) -> list[int]:
+    async def _next_handful(self, waiting: dict[int, str], watch: HandOverWatch) -> list[int]:
         """Wait for turns; nobody if we are to stop, or others keep the limit to themselves."""
         turns, places = self._turns, list(waiting)
         shareless_s = 0.0
@@ -152,6 +152,6 @@ class PacedLane:
             self.is_open = True
             self._turns.shares.lines_open += 1
 
-    def _leave(self, mail: Mail, watch: Watch) -> Outcome:
+    def _leave(self, mail: Mail, watch: HandOverWatch) -> Outcome:
         watch.answered(mail.position, OUT_OF_TURN)
         return OUT_OF_TURN

@@ -36,7 +36,7 @@ class Mail(Protocol):
         ...
 
 
-class Unwatched:
+class NoWatch:
     """For a mail that needs no journal: a second copy harms nobody."""
 
     def may_hand_over(self) -> bool:
@@ -52,7 +52,7 @@ class Unwatched:
         return
 
 
-class Permit(Unwatched):
+class Permit(NoWatch):
     """For such mails as well: whether they may go, and when they would have a turn."""
 
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
@@ -60,7 +60,7 @@ class Permit(Unwatched):
         return {}
 
 
-class Watch(Protocol):
+class HandOverWatch(Protocol):
     """Who looks on while a slice goes out: the right to send, and the ack journal."""
 
     def may_hand_over(self) -> bool:
@@ -83,7 +83,7 @@ class Watch(Protocol):
 class Lane(Protocol):
     """One way out with its own connection; carries one slice at a time."""
 
-    async def send(self, mails: Sequence[Mail], watch: Watch) -> list[Outcome]:
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         """One outcome a mail, in the order given. Never raises for what a server says or does."""
         ...
 

@@ -22,19 +22,20 @@ from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
 from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError, StorageGone
-from postroom.web import admin, api, public, public_form
+from postroom.web import admin, api
 from postroom.web.admin import asking, import_runs
 from postroom.web.api.problems import STORAGE_GONE
-from postroom.web.desk import Desk, desk_of
-from postroom.web.kept import Kept, kept_of
-from postroom.web.language import Spoken, languages
-from postroom.web.once import UnderWay
+from postroom.web.context import WebContext, context_of
+from postroom.web.form_recovery import RecoveredForm, recovered_form
+from postroom.web.labels import size
+from postroom.web.language import LanguageMiddleware, languages
 from postroom.web.pages import part, show_bare
-from postroom.web.security import Guard, TooLarge, room_for
+from postroom.web.public import links, sign_up_form
+from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
+from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
+from postroom.web.submit_once import AlreadySubmitted
 from postroom.web.throttles import throttles_in
-from postroom.web.visitor import ADMIN, SAFE_METHODS, NotAllowed, SignInFirst
-from postroom.web.words import size
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
@@ -118,7 +119,7 @@ PUBLIC_PAGES = {
 }
 
 
-def create_app(desk: Desk, spoken: Sequence[Language] = ()) -> ASGIApp:
+def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     """All of it; `spoken` are languages to answer in, if not those that there are."""
     app = FastAPI(
         title="Postroom",
@@ -129,11 +130,11 @@ def create_app(desk: Desk, spoken: Sequence[Language] = ()) -> ASGIApp:
         redirect_slashes=False,  # such a redirect would trust the Host header, and carry the token
         lifespan=in_service,
     )
-    app.state.desk = desk
+    app.state.context = context
     app.include_router(api.router)
     api.describe(app)
-    app.include_router(public.router)
-    app.include_router(public_form.router)
+    app.include_router(links.router)
+    app.include_router(sign_up_form.router)
     app.include_router(admin.router)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
@@ -142,16 +143,16 @@ def create_app(desk: Desk, spoken: Sequence[Language] = ()) -> ASGIApp:
     for failure in (StorageError, Unreadable, TimeoutError):
         app.add_exception_handler(failure, try_again)
     app.add_exception_handler(Conflict, changed_meanwhile)
-    app.add_exception_handler(UnderWay, under_way)
+    app.add_exception_handler(AlreadySubmitted, under_way)
     app.add_exception_handler(TooLarge, too_large)
     app.add_exception_handler(NotFound, not_there)
     for refusal in (AlreadyThere, WrongState):
         app.add_exception_handler(refusal, not_now)
-    app.add_exception_handler(SignInFirst, sign_in_first)
+    app.add_exception_handler(SignInRequired, sign_in_first)
     app.add_exception_handler(NotAllowed, not_allowed)
     app.add_middleware(LastResort)
-    guarded = Guard(app, is_https=desk.is_https, too_late=too_late)
-    return Spoken(guarded, spoken or languages())
+    guarded = SecurityMiddleware(app, is_https=context.is_https, too_late=too_late)
+    return LanguageMiddleware(guarded, spoken or languages())
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +177,7 @@ async def ready(request: Request) -> Response:
         return JSONResponse({"status": "stopping"}, status_code=503)
     try:
         async with asyncio.timeout(READY_S_MAX):
-            await desk_of(request).storage.tables.get("service", "secret", "installation")
+            await context_of(request).storage.tables.get("service", "secret", "installation")
     except StorageGone:
         return JSONResponse({"status": str(STORAGE_GONE)}, status_code=503)
     except (TimeoutError, StorageError):
@@ -191,7 +192,7 @@ async def no_page(request: Request, error: Exception) -> Response:
 
 async def not_there(request: Request, error: Exception) -> Response:
     """Somebody deleted it meanwhile, or the address was typed."""
-    kept = await kept_of(request)
+    kept = await recovered_form(request)
     if kept and kept.typed:
         return _given_back(HTTPStatus.NOT_FOUND, *DELETED, kept, is_gone=True)
     return _failed(request.url.path, 404)
@@ -206,7 +207,7 @@ async def sign_in_first(request: Request, error: Exception) -> Response:
     """Back to where they wanted to go, after signing in; a part of a page reloads the whole."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
-    kept = await kept_of(request)
+    kept = await recovered_form(request)
     if kept and kept.typed:
         return _given_back(HTTPStatus.FORBIDDEN, *SIGNED_OUT, kept, is_signed_out=True)
     where = ADMIN
@@ -224,7 +225,7 @@ async def try_again(request: Request, error: Exception) -> Response:
     log.warning("storage_failed", error=type(error).__name__)
     if isinstance(error, StorageGone) and _is_admin(request.url.path):
         status = HTTPStatus.SERVICE_UNAVAILABLE
-        return _given_back(status, *GONE, await kept_of(request), RETRY)
+        return _given_back(status, *GONE, await recovered_form(request), RETRY)
     return await too_late(request.scope, request.receive)
 
 
@@ -232,12 +233,12 @@ async def changed_meanwhile(request: Request, error: Exception) -> Response:
     """On a page for subscribers nothing is typed: the next try decides anew."""
     if not _is_admin(request.url.path):
         return await try_again(request, error)
-    return _given_back(HTTPStatus.CONFLICT, *CHANGED, await kept_of(request))
+    return _given_back(HTTPStatus.CONFLICT, *CHANGED, await recovered_form(request))
 
 
 async def under_way(request: Request, error: Exception) -> Response:
     """The same form was sent before, and is not done yet."""
-    return _given_back(HTTPStatus.CONFLICT, *UNDER_WAY, await kept_of(request))
+    return _given_back(HTTPStatus.CONFLICT, *UNDER_WAY, await recovered_form(request))
 
 
 async def too_large(request: Request, error: Exception) -> Response:
@@ -245,7 +246,7 @@ async def too_large(request: Request, error: Exception) -> Response:
     path = request.url.path
     if not _is_admin(path):
         return _failed(path, 413)
-    limit = size(room_for(path).body_bytes)
+    limit = size(limits_for(path).body_bytes)
     sentence = _(
         "More was sent than the {limit} that this page takes. Nothing changed: go back, and send "
         "less.",
@@ -256,7 +257,7 @@ async def too_large(request: Request, error: Exception) -> Response:
 
 async def too_late(scope: Scope, receive: Receive) -> Response:
     """Whoever sent a form gets it back as it was."""
-    kept = await kept_of(Request(scope, receive)) if "app" in scope else None
+    kept = await recovered_form(Request(scope, receive)) if "app" in scope else None
     if kept:
         return _given_back(HTTPStatus.SERVICE_UNAVAILABLE, *SLOW, kept, RETRY)
     return _failed(scope["path"], HTTPStatus.SERVICE_UNAVAILABLE, RETRY)
@@ -309,21 +310,21 @@ def _failed(
     """A page for people, problem+json (RFC 9457) for programs."""
     if path.startswith("/api/"):
         detail = sentence or DETAILS.get(status, _("This could not be done."))
-        return api.Refused(HTTPStatus(status), detail, headers or {}).response()
+        return api.ApiProblem(HTTPStatus(status), detail, headers or {}).response()
     if _is_admin(path):
         title, words = ADMIN_PAGES.get(status, NOT_UNDERSTOOD)
         return _given_back(status, title, sentence or words, None, headers)
     template = PUBLIC_PAGES.get(status, "not_understood.html")
-    if status == HTTPStatus.NOT_FOUND and path.startswith(public_form.PATH):
+    if status == HTTPStatus.NOT_FOUND and path.startswith(sign_up_form.PATH):
         template = "no_form.html"
-    return HTMLResponse(public.render(template, list_title=""), status, headers)
+    return HTMLResponse(links.render(template, list_title=""), status, headers)
 
 
 def _given_back(
     status: int,
     title: Text,
     sentence: Text | str,
-    kept: Kept | None,
+    kept: RecoveredForm | None,
     headers: Mapping[str, str] | None = None,
     *,
     is_signed_out: bool = False,

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from postroom.web.desk import Networks, is_within
+from postroom.web.context import Networks, is_within
 from postroom.web.throttles import network_of
 
 log = structlog.get_logger("web")
@@ -36,7 +36,7 @@ TOLD_EVERY_S = 60.0
 _SHOWN_BITS = {4: 24, 6: 48}  # of an address, in a log
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """How many connections there may be, and how long one may be silent."""
 
     of_all: int = 2000  # each one costs memory
@@ -45,16 +45,16 @@ class Limits(msgspec.Struct, frozen=True):
     keep_alive_s: int = 5  # from an answer to the first byte of the next request
 
 
-def limits_within(files_max: int) -> Limits:
+def limits_within(files_max: int) -> ConnectionLimits:
     """The limits for a process that may open so many files.
 
     The loop accepts whoever waits in the listener's queue before we can close anybody, so that
     queue needs room as well.
     """
     room = max(files_max - FILES_RESERVED - CONNECTIONS_WAITING_MAX, files_max // 2)
-    usual = Limits()
+    usual = ConnectionLimits()
     of_all = min(usual.of_all, room)
-    return Limits(of_all=of_all, of_network=min(usual.of_network, max(1, of_all // 4)))
+    return ConnectionLimits(of_all=of_all, of_network=min(usual.of_network, max(1, of_all // 4)))
 
 
 def raise_file_limit() -> int:
@@ -83,12 +83,12 @@ class _Network:
         self.waiting: OrderedDict[Connection, None] = OrderedDict()
 
 
-class Connections:
+class OpenConnections:
     """All open connections of one server. Trusted proxies have no limit of their own."""
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ConnectionLimits,
         trusted_proxies: Networks = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -188,7 +188,7 @@ def _shown_network(host: str) -> str:
 class LimitedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol, which tells `Connections` what it does, and ends slow connections."""
 
-    def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
+    def __init__(self, *arguments: Any, connections: OpenConnections, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._all = connections
         self._head_bytes = 0

@@ -80,7 +80,7 @@ class Form:
         )
 
 
-class Sent(msgspec.Struct):
+class SubmittedForm(msgspec.Struct):
     """What a browser sent; files are there as long as it is open."""
 
     fields: dict[str, str] = {}
@@ -99,7 +99,7 @@ async def opened(
     fields_max: int = FIELDS_MAX,
     field_bytes_max: int = FIELD_BYTES_MAX,
     files_max: int = 0,
-) -> AsyncIterator[Sent]:
+) -> AsyncIterator[SubmittedForm]:
     """The one reader of forms: a urlencoded or multipart body; one that is neither has no fields.
 
     Lines end in a line feed, as they do where they are stored, whatever browsers make of them. The
@@ -108,24 +108,24 @@ async def opened(
     asked = request
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind not in (URLENCODED, MULTIPART):
-        yield Sent()
+        yield SubmittedForm()
         return
     if kind == URLENCODED:
         fields = await _urlencoded_fields(request, fields_max, field_bytes_max)
-        asked.state.sent = Sent(dict(fields))
-        yield Sent(fields)
+        asked.state.sent = SubmittedForm(dict(fields))
+        yield SubmittedForm(fields)
         return
     request = _in_utf_8(request, options.get(b"boundary", b""))
     async with request.form(
         max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
-        sent = Sent()
+        sent = SubmittedForm()
         for name, value in form.items():
             if isinstance(value, UploadFile):
                 sent.files[name] = value
             else:
                 sent.fields[name] = value.replace("\r\n", "\n")
-        asked.state.sent = Sent(dict(sent.fields), dict(sent.files))
+        asked.state.sent = SubmittedForm(dict(sent.fields), dict(sent.files))
         yield sent
 
 

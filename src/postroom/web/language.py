@@ -36,7 +36,7 @@ def languages(folder: Path = LOCALE) -> list[Language]:
     return [ENGLISH, *found]
 
 
-class Spoken:
+class LanguageMiddleware:
     """Around the application: what it says is read in the language of each request."""
 
     def __init__(self, app: ASGIApp, known: Iterable[Language]) -> None:

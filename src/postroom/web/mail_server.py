@@ -11,8 +11,8 @@ import msgspec
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.records import leases
 from postroom.records.leases import Lease
-from postroom.web.desk import Desk
-from postroom.web.pulse import Pulses
+from postroom.web.context import WebContext
+from postroom.web.live_updates import SharedPolls
 
 TRIED_LATELY = timedelta(minutes=1)  # a try may wait long for the server's answer
 
@@ -48,11 +48,11 @@ def _shared(same: Sequence[Trouble], running: int, now: datetime) -> SharedTroub
     return SharedTrouble(trouble, len(same), running, now < next_try_at + TRIED_LATELY)
 
 
-async def troubles_now(pulses: Pulses, desk: Desk) -> tuple[SharedTrouble, ...]:
+async def troubles_now(polls: SharedPolls, context: WebContext) -> tuple[SharedTrouble, ...]:
     """As anybody read it within the last second: one read, however many pages are watched."""
 
     async def read() -> tuple[SharedTrouble, ...]:
-        now = desk.clock.now()
-        return shared_troubles(await leases.living(desk.storage.tables, now), now)
+        now = context.clock.now()
+        return shared_troubles(await leases.living(context.storage.tables, now), now)
 
-    return await pulses.glance("mail server", read)
+    return await polls.glance("mail server", read)

@@ -20,9 +20,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from postroom.domain.texts import Text, _, ngettext
-from postroom.web.desk import Desk, desk_of
-from postroom.web.visitor import SAFE_METHODS
-from postroom.web.words import time_text
+from postroom.web.context import WebContext, context_of
+from postroom.web.labels import time_text
+from postroom.web.signed_in import SAFE_METHODS
 
 KEPT_S = 60  # the page comes right after it
 VALUE_CHARS_MAX = 200
@@ -107,17 +107,19 @@ def notice_for(request: Request) -> Notice | None:
     """What this page is to say; a part of a page, fetched by script, says nothing."""
     if request.method not in SAFE_METHODS or "hx-request" in request.headers:
         return None
-    return notice_of(request.cookies.get(cookie_name(desk_of(request)), ""))
+    return notice_of(request.cookies.get(cookie_name(context_of(request)), ""))
 
 
 def clear(request: Request, response: Response) -> None:
-    desk = desk_of(request)
-    response.delete_cookie(cookie_name(desk), secure=desk.is_https, httponly=True, samesite="lax")
+    context = context_of(request)
+    response.delete_cookie(
+        cookie_name(context), secure=context.is_https, httponly=True, samesite="lax"
+    )
 
 
-def cookie_name(desk: Desk) -> str:
+def cookie_name(context: WebContext) -> str:
     """`__Host-` binds it to this host, but browsers want https for that."""
-    return "__Host-postroom-notice" if desk.is_https else "postroom-notice"
+    return "__Host-postroom-notice" if context.is_https else "postroom-notice"
 
 
 class _Told(RedirectResponse):
@@ -128,12 +130,12 @@ class _Told(RedirectResponse):
         self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        desk: Desk = scope["app"].state.desk
+        context: WebContext = scope["app"].state.context
         self.set_cookie(
-            cookie_name(desk),
+            cookie_name(context),
             self._cookie,
             max_age=KEPT_S,
-            secure=desk.is_https,
+            secure=context.is_https,
             httponly=True,
             samesite="lax",
         )

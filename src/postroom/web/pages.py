@@ -16,17 +16,17 @@ from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
 from postroom.domain.texts import Text, _
-from postroom.web.desk import desk_of, has_mailbox
+from postroom.web.context import context_of, has_mailbox
 from postroom.web.forms import new_token
+from postroom.web.labels import STATES, size, states, time_text, word
 from postroom.web.notices import clear, go, notice_for
+from postroom.web.signed_in import SignedIn
 from postroom.web.texts import pages
-from postroom.web.visitor import Visitor
-from postroom.web.words import STATES, size, states, time_text, word
 
-__all__ = ["Entry", "go", "number", "part", "show", "show_bare"]
+__all__ = ["MenuEntry", "go", "number", "part", "show", "show_bare"]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class MenuEntry(msgspec.Struct, frozen=True):
     """One line of the side bar."""
 
     path: str
@@ -36,15 +36,15 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 MENU = [
-    Entry("/admin", _("Overview"), "home"),
-    Entry("/admin/lists", _("Lists"), "list"),
-    Entry("/admin/subscribers", _("Subscribers"), "users"),
-    Entry("/admin/imports", _("Imports"), "upload"),
-    Entry("/admin/messages", _("Messages"), "mail"),
-    Entry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
-    Entry("/admin/limits", _("Limits"), "gauge"),
-    Entry("/admin/keys", _("Access keys"), "key", "owner"),
-    Entry("/admin/users", _("Users"), "users", "owner"),
+    MenuEntry("/admin", _("Overview"), "home"),
+    MenuEntry("/admin/lists", _("Lists"), "list"),
+    MenuEntry("/admin/subscribers", _("Subscribers"), "users"),
+    MenuEntry("/admin/imports", _("Imports"), "upload"),
+    MenuEntry("/admin/messages", _("Messages"), "mail"),
+    MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
+    MenuEntry("/admin/limits", _("Limits"), "gauge"),
+    MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
+    MenuEntry("/admin/users", _("Users"), "users", "owner"),
 ]
 
 _pages = pages()
@@ -52,14 +52,14 @@ _pages = pages()
 
 def show(
     request: Request,
-    visitor: Visitor,
+    signed_in: SignedIn,
     template: str,
     status: int = HTTPStatus.OK,
     **values: object,
 ) -> HTMLResponse:
     """A page in the frame. htmx gets the same page, and takes the part it asked for."""
     notice = notice_for(request)
-    page = _render(request, template, visitor=visitor, notice=notice, **values)
+    page = _render(request, template, signed_in=signed_in, notice=notice, **values)
     response = HTMLResponse(page, status)
     if notice:
         clear(request, response)
@@ -70,7 +70,7 @@ def show_bare(
     request: Request, template: str, status: int = HTTPStatus.OK, **values: object
 ) -> HTMLResponse:
     """A page for somebody who is not signed in."""
-    return HTMLResponse(_render(request, template, visitor=None, notice=None, **values), status)
+    return HTMLResponse(_render(request, template, signed_in=None, notice=None, **values), status)
 
 
 def part(template: str, **values: object) -> str:
@@ -79,11 +79,11 @@ def part(template: str, **values: object) -> str:
 
 
 def _render(request: Request, template: str, **values: object) -> str:
-    desk = desk_of(request)
+    context = context_of(request)
     return _pages.get_template(f"admin/{template}").render(
         path=request.url.path,
         menu=[each for each in MENU if has_mailbox(request) or each.path != "/admin/outbox"],
-        **{"now": desk.clock.now(), "is_test_mode": desk.has_outbox, **values},
+        **{"now": context.clock.now(), "is_test_mode": context.has_outbox, **values},
     )
 
 

@@ -17,21 +17,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 log = structlog.get_logger("web")
 
 
-class Room(msgspec.Struct, frozen=True):
+class RequestLimits(msgspec.Struct, frozen=True):
     """What one request may take up."""
 
     body_bytes: int = 64 * 1024  # of a form or a call: nearly all are small
     answer_s: float | None = 8.0  # waits for storage so long, then says "try again"; None: a stream
 
 
-ORDINARY = Room()
+ORDINARY = RequestLimits()
 _MEGABYTE = 1024 * 1024
-_STREAM = Room(answer_s=None)
-_MESSAGE = Room(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies
+_STREAM = RequestLimits(answer_s=None)
+_MESSAGE = RequestLimits(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies
 # The same, typed or uploaded: a file that is too large still gets a sentence of its own.
-_MESSAGE_FORM = Room(body_bytes=32 * _MEGABYTE, answer_s=30.0)
+_MESSAGE_FORM = RequestLimits(body_bytes=32 * _MEGABYTE, answer_s=30.0)
 # By the whole path: whoever may choose a part of one must not choose its room.
-ROOMS = [
+REQUEST_LIMITS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
     (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
     (re.compile(r"/admin/messages/\d+/people/export"), _STREAM),
@@ -39,7 +39,10 @@ ROOMS = [
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     # A file of people, kept on disk.
-    (re.compile(r"/admin/imports/upload"), Room(body_bytes=1024 * _MEGABYTE, answer_s=None)),
+    (
+        re.compile(r"/admin/imports/upload"),
+        RequestLimits(body_bytes=1024 * _MEGABYTE, answer_s=None),
+    ),
 ]
 
 # No script, nothing from elsewhere, nobody frames us: subscriber pages need a stylesheet alone.
@@ -78,7 +81,7 @@ class TooLarge(Exception):
     """More was sent than anything here takes."""
 
 
-class Guard:
+class SecurityMiddleware:
     """The outermost layer; `too_late` answers when the inner ones do not."""
 
     def __init__(self, app: ASGIApp, *, is_https: bool, too_late: TooLate) -> None:
@@ -99,7 +102,7 @@ class Guard:
                 self._add_headers(scope, message["status"], MutableHeaders(scope=message))
             await send(message)
 
-        room = room_for(scope["path"])
+        room = limits_for(scope["path"])
         read = _limited(scope, receive, room.body_bytes)
         try:
             async with asyncio.timeout(room.answer_s):
@@ -124,8 +127,8 @@ class Guard:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)
 
 
-def room_for(path: str) -> Room:
-    return next((room for pattern, room in ROOMS if pattern.fullmatch(path)), ORDINARY)
+def limits_for(path: str) -> RequestLimits:
+    return next((room for pattern, room in REQUEST_LIMITS if pattern.fullmatch(path)), ORDINARY)
 
 
 def is_body_begun(scope: Scope) -> bool:

@@ -31,13 +31,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.web.connections import (
     CONNECTIONS_WAITING_MAX,
-    Connections,
+    ConnectionLimits,
     LimitedProtocol,
-    Limits,
+    OpenConnections,
     limits_within,
     raise_file_limit,
 )
-from postroom.web.desk import Networks
+from postroom.web.context import Networks
 
 log = structlog.get_logger("web")
 LINGER_S = 0.25  # more than a handshake, and what follows it, takes on the way to a proxy
@@ -56,13 +56,13 @@ class WebServer:
         grace_s: float,
         notice_s: float = 0.0,
         *,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
         trusted_proxies: Networks = (),
     ) -> None:
         self._stopping = asyncio.Event()
         self._notice_s = notice_s
         limits = limits or limits_within(raise_file_limit())
-        connections = Connections(limits, trusted_proxies)
+        connections = OpenConnections(limits, trusted_proxies)
         protocol = functools.partial(LimitedProtocol, connections=connections)
         config = uvicorn.Config(
             self._telling(app),

@@ -24,7 +24,7 @@ from postroom.domain.throttle import Throttle
 from postroom.domain.token import new_guid, sign
 from postroom.records import throttles
 from postroom.storage.port import StorageError, Tables
-from postroom.web.desk import Desk, one_per_app
+from postroom.web.context import WebContext, one_per_app
 
 log = structlog.get_logger("web")
 ROUND_S = 5.0
@@ -37,7 +37,7 @@ _NETWORK_BITS = 64  # of an IPv6 address: what one customer has to themselves
 _PURPOSE = "throttle"
 
 
-class Limit(msgspec.Struct, frozen=True):
+class CallLimit(msgspec.Struct, frozen=True):
     """So many calls of each caller in a time on average, and so many at once."""
 
     name: str  # in storage
@@ -48,13 +48,13 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 # Addresses, apart: whoever types one into a form uses up nothing of what clients may send.
-ADDRESSES_CALLED = Limit(
+ADDRESSES_CALLED = CallLimit(
     "called", ADDRESS_CALLS_PER_HOUR, HOUR, ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX
 )
-ADDRESSES_TYPED = Limit(
+ADDRESSES_TYPED = CallLimit(
     "typed", ADDRESS_CALLS_PER_HOUR, HOUR, ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX
 )
-NETWORKS = Limit(
+NETWORKS = CallLimit(
     "networks", NETWORK_CALLS_PER_HOUR, HOUR, NETWORK_CALLS_PER_HOUR, NETWORKS_COUNTED_MAX
 )
 
@@ -72,7 +72,7 @@ class Throttles:
         self._is_told = True  # what was last to be told has reached storage
         self._is_answered = True  # and what others told at that moment was heard
 
-    def wait(self, limit: Limit, caller: str, now: datetime) -> timedelta:
+    def wait(self, limit: CallLimit, caller: str, now: datetime) -> timedelta:
         """No wait, and the call is counted; or how long to wait, and it is not."""
         throttle = self._throttles.get(limit.name)
         if throttle is None:
@@ -121,11 +121,11 @@ class Throttles:
 
 
 def throttles_in(app: Starlette) -> Throttles:
-    return one_per_app(app, _throttles, app.state.desk)
+    return one_per_app(app, _throttles, app.state.context)
 
 
-def _throttles(desk: Desk) -> Throttles:
-    return Throttles(desk.storage.tables, desk.clock, desk.site.secret)
+def _throttles(context: WebContext) -> Throttles:
+    return Throttles(context.storage.tables, context.clock, context.site.secret)
 
 
 def throttles_of(request: Request) -> Throttles:

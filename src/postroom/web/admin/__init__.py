@@ -11,20 +11,15 @@ from postroom.web.admin import (
     keys,
     limits,
     lists,
-    messages,
-    messages_autosave,
-    messages_send,
-    messages_watch,
-    messages_write,
     outbox,
     overview,
-    person,
     sending,
+    subscriber,
     subscribers,
-    test_mails,
     users,
 )
-from postroom.web.visitor import ADMIN
+from postroom.web.admin.messages import autosave, control, pages, progress, test_outcomes, writing
+from postroom.web.signed_in import ADMIN
 
 MODULES = (
     account,
@@ -32,15 +27,15 @@ MODULES = (
     lists,
     subscribers,
     asking,
-    person,
+    subscriber,
     imports,
-    messages_write,  # /messages/new before /messages/{ref}
-    messages_autosave,
-    messages,
-    messages_autosave,
-    messages_send,
-    messages_watch,
-    test_mails,
+    writing,  # /messages/new before /messages/{ref}
+    autosave,
+    pages,
+    autosave,
+    control,
+    progress,
+    test_outcomes,
     sending,
     outbox,
     limits,

@@ -20,18 +20,18 @@ from postroom.domain.user import User
 from postroom.flow import sign_in
 from postroom.flow.sign_in import Browser, WrongPassword
 from postroom.records import throttles, users
-from postroom.web.desk import Desk, client_of, desk_of, one_per_app
+from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show, show_bare
-from postroom.web.throttles import network_of
-from postroom.web.visitor import (
+from postroom.web.signed_in import (
     Anybody,
     Viewer,
     clear_cookie,
     cookie_name,
-    find_visitor,
+    find_signed_in,
     set_cookie,
 )
+from postroom.web.throttles import network_of
 
 router = APIRouter()
 HOME = "/admin"
@@ -45,7 +45,7 @@ _OF_NETWORK = Rate(NETWORK_TRIES, HOUR, NETWORK_TRIES)
 REFUSED_MAX = 10_000
 
 
-class Tries:
+class SignInTries:
     """How often somebody asked to be let in, whichever web they asked.
 
     Guesses at a password are counted one by one in storage, not told every few seconds as calls
@@ -53,9 +53,9 @@ class Tries:
     Who has to wait is remembered here, so that trying on costs storage nothing.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._tables = desk.storage.tables
-        self._secret = desk.site.secret
+    def __init__(self, context: WebContext) -> None:
+        self._tables = context.storage.tables
+        self._secret = context.site.secret
         self._refused_until: OrderedDict[str, datetime] = OrderedDict()
 
     async def wait(self, network: str, address: str, now: datetime) -> timedelta:
@@ -99,10 +99,10 @@ _COMMON_NAMES = {"Edg": "Edge", "OPR": "Opera", "Macintosh": "Mac"}
 
 @router.get("/sign-in")
 async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
-    if await find_visitor(request):
+    if await find_signed_in(request):
         return go(_safe(request.query_params.get("next", "")))
     form = Form()
-    if not await users.is_anybody_there(desk_of(request).storage.tables):
+    if not await users.is_anybody_there(context_of(request).storage.tables):
         form.mistake = _(
             "There is no account yet. Open the link that “postroom serve” printed when it started."
         )
@@ -112,14 +112,16 @@ async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
 @router.post("/sign-in")
 async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     """The same answer whether the address or the password is wrong."""
-    desk, form = desk_of(request), await posted(request)
+    context, form = context_of(request), await posted(request)
     where = _safe(form.value("next"))
     tries, who = _tries(request), _who(form.value("address"))
-    wait = await tries.wait(network_of(client_of(request)), who, desk.clock.now())
+    wait = await tries.wait(network_of(client_of(request)), who, context.clock.now())
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
         return _door(request, form, where, status=429)
-    user = await sign_in.check(desk.storage.tables, form.value("address"), form.value("password"))
+    user = await sign_in.check(
+        context.storage.tables, form.value("address"), form.value("password")
+    )
     if user is None:
         form.mistake = _("The address or the password is not right.")
         return _door(request, form, where, status=422)
@@ -128,19 +130,19 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, visitor: Viewer) -> Response:
-    desk = desk_of(request)
-    await users.end_session(desk.storage.tables, visitor.session.id)
+async def sign_out(request: Request, signed_in: Viewer) -> Response:
+    context = context_of(request)
+    await users.end_session(context.storage.tables, signed_in.session.id)
     response = go("/admin/sign-in")
-    clear_cookie(response, desk)
+    clear_cookie(response, context)
     return response
 
 
 @router.get("/welcome/{token}")
 async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Response:
     """An invitation, or the first start; opening the link changes nothing."""
-    desk = desk_of(request)
-    invitation = await sign_in.find_invitation(desk.storage.tables, token, desk.clock.now())
+    context = context_of(request)
+    invitation = await sign_in.find_invitation(context.storage.tables, token, context.clock.now())
     if invitation is None:
         return show_bare(request, "void_link.html", 404)
     form = Form({"address": invitation.address})
@@ -149,8 +151,8 @@ async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Respo
 
 @router.post("/welcome/{token}")
 async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
-    desk = desk_of(request)
-    tables, now = desk.storage.tables, desk.clock.now()
+    context = context_of(request)
+    tables, now = context.storage.tables, context.clock.now()
     invitation = await sign_in.find_invitation(tables, token, now)
     if invitation is None:  # nothing that a stranger sends is read
         return show_bare(request, "void_link.html", 404)
@@ -171,51 +173,51 @@ async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
 
 
 @router.get("/account")
-async def account_page(request: Request, visitor: Viewer) -> Response:
-    return await _account(request, visitor, Form())
+async def account_page(request: Request, signed_in: Viewer) -> Response:
+    return await _account(request, signed_in, Form())
 
 
 @router.post("/account/password")
-async def change_password(request: Request, visitor: Viewer) -> Response:
-    desk, form = desk_of(request), await posted(request)
-    tables, now = desk.storage.tables, desk.clock.now()
-    wait = await _tries(request).wait(visitor.session.id, visitor.user.key, now)
+async def change_password(request: Request, signed_in: Viewer) -> Response:
+    context, form = context_of(request), await posted(request)
+    tables, now = context.storage.tables, context.clock.now()
+    wait = await _tries(request).wait(signed_in.session.id, signed_in.user.key, now)
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
-        return await _account(request, visitor, form, status=429)
+        return await _account(request, signed_in, form, status=429)
     try:
         await sign_in.change_password(
-            tables, visitor.user, form.value("old_password"), form.value("new_password"), now
+            tables, signed_in.user, form.value("old_password"), form.value("new_password"), now
         )
     except WrongPassword as error:
         form.mistakes["old_password"] = str(error)
-        return await _account(request, visitor, form, status=422)
+        return await _account(request, signed_in, form, status=422)
     except BadInput as error:
         form.mistakes["new_password"] = str(error)
-        return await _account(request, visitor, form, status=422)
-    return await _let_in(request, visitor.user, "/admin/account", "password")
+        return await _account(request, signed_in, form, status=422)
+    return await _let_in(request, signed_in.user, "/admin/account", "password")
 
 
 @router.post("/account/sessions/end")
-async def end_session(request: Request, visitor: Viewer) -> Response:
+async def end_session(request: Request, signed_in: Viewer) -> Response:
     """One of one's own browsers, or all of them."""
-    desk, form = desk_of(request), await posted(request)
-    tables, now = desk.storage.tables, desk.clock.now()
+    context, form = context_of(request), await posted(request)
+    tables, now = context.storage.tables, context.clock.now()
     if form.value("session") == "all":
-        await sign_in.sign_out_everywhere(tables, visitor.user, now)
+        await sign_in.sign_out_everywhere(tables, signed_in.user, now)
         response = go("/admin/sign-in")
-        clear_cookie(response, desk)
+        clear_cookie(response, context)
         return response
-    own = {session.id for session in await users.sessions_of(tables, visitor.user, now)}
+    own = {session.id for session in await users.sessions_of(tables, signed_in.user, now)}
     if form.value("session") in own:
         await users.end_session(tables, form.value("session"))
     return go("/admin/account", "ended")
 
 
-async def _account(request: Request, visitor: Viewer, form: Form, status: int = 200) -> Response:
-    desk = desk_of(request)
-    sessions = await users.sessions_of(desk.storage.tables, visitor.user, desk.clock.now())
-    return show(request, visitor, "account.html", status, form=form, sessions=sessions)
+async def _account(request: Request, signed_in: Viewer, form: Form, status: int = 200) -> Response:
+    context = context_of(request)
+    sessions = await users.sessions_of(context.storage.tables, signed_in.user, context.clock.now())
+    return show(request, signed_in, "account.html", status, form=form, sessions=sessions)
 
 
 def _door(request: Request, form: Form, where: str, status: int = 200) -> Response:
@@ -226,19 +228,19 @@ def _door(request: Request, form: Form, where: str, status: int = 200) -> Respon
 
 async def _let_in(request: Request, user: User, where: str, said: str = "") -> Response:
     """A new session, so that nobody can have planted its token."""
-    desk = desk_of(request)
-    old = request.cookies.get(cookie_name(desk))
+    context = context_of(request)
+    old = request.cookies.get(cookie_name(context))
     if old:
-        await users.end_session(desk.storage.tables, users.token_hash(old))
+        await users.end_session(context.storage.tables, users.token_hash(old))
     browser = Browser(client_of(request), _browser(request.headers.get("user-agent", "")))
-    token = await sign_in.begin(desk.storage.tables, user, browser, desk.clock.now())
+    token = await sign_in.begin(context.storage.tables, user, browser, context.clock.now())
     response = go(where, said)
-    set_cookie(response, desk, token)
+    set_cookie(response, context, token)
     return response
 
 
-def _tries(request: Request) -> Tries:
-    return one_per_app(request.app, Tries, desk_of(request))
+def _tries(request: Request) -> SignInTries:
+    return one_per_app(request.app, SignInTries, context_of(request))
 
 
 def _who(typed: str) -> str:

@@ -20,33 +20,33 @@ from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
 from postroom.domain.errors import WrongState
 from postroom.flow import ask
 from postroom.records import ask_jobs, lists
-from postroom.web.admin.person_form import trace_of
-from postroom.web.desk import desk_of, one_per_app
+from postroom.web.admin.subscriber_form import trace_of
+from postroom.web.context import context_of, one_per_app
 from postroom.web.forms import list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.visitor import Editor
+from postroom.web.signed_in import Editor
 
 router = APIRouter(prefix="/subscribers/ask")
 log = structlog.get_logger("asking")
 
 
 @router.get("")
-async def ask_page(request: Request, visitor: Editor) -> Response:
-    desk = desk_of(request)
-    tables, now = desk.storage.tables, desk.clock.now()
+async def ask_page(request: Request, signed_in: Editor) -> Response:
+    context = context_of(request)
+    tables, now = context.storage.tables, context.clock.now()
     mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
     found = await ask_jobs.find(tables, mailing_list.name)
     job = found[0].as_of(now) if found else None
     is_running = job is not None and job.is_running
     return show(
         request,
-        visitor,
+        signed_in,
         "subscribers/ask.html",
         mailing_list=mailing_list,
         job=job,
         is_running=is_running,
         is_open=job is not None and job.can_go_on(now),
-        tally=None if is_running else await ask.tally(tables, mailing_list.name, desk.clock),
+        tally=None if is_running else await ask.tally(tables, mailing_list.name, context.clock),
         hours=ASK_ONCE_IN // timedelta(hours=1),
         asks_max=ASKS_MAX,
         days=ASKS_WITHIN.days,
@@ -54,20 +54,22 @@ async def ask_page(request: Request, visitor: Editor) -> Response:
 
 
 @router.post("")
-async def act(request: Request, visitor: Editor) -> Response:
+async def act(request: Request, signed_in: Editor) -> Response:
     """Start, go on or stop. After a second click the page shows the run that is under way."""
-    desk, form = desk_of(request), await posted(request)
-    tables, name = desk.storage.tables, list_named(request.query_params.get("list", ""))
+    context, form = context_of(request), await posted(request)
+    tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
     if form.value("act") == "stop":
         await ask.stop(tables, name)
         return go(_path(name))
     await lists.read(tables, name)
-    found = await ask.tally(tables, name, desk.clock)
-    by, run, now = visitor.user.address, secrets.token_hex(8), desk.clock.now()
+    found = await ask.tally(tables, name, context.clock)
+    by, run, now = signed_in.user.address, secrets.token_hex(8), context.clock.now()
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
         job, etag = await ask.start(tables, name, by=by, total=total, run=run, now=now)
-        asker = ask.Asker(desk.storage, desk.clock, trace_of(request, visitor), desk.wake_senders)
+        asker = ask.Asker(
+            context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
+        )
         runs_in(request.app).start(asker, job, etag)
     return go(_path(name))
 

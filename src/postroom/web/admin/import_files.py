@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from postroom.web.desk import Desk
+from postroom.web.context import WebContext
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ class ImportFiles:
                     path.unlink()
 
 
-def files_of(desk: Desk) -> ImportFiles:
-    return ImportFiles(desk.data / "imports")
+def files_of(context: WebContext) -> ImportFiles:
+    return ImportFiles(context.data / "imports")

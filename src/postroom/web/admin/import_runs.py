@@ -38,7 +38,7 @@ from postroom.flow.bring_in import CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.records import imports
 from postroom.storage.port import Conflict, StorageError
 from postroom.web.admin.import_files import files_of
-from postroom.web.desk import Desk, one_per_app
+from postroom.web.context import WebContext, one_per_app
 
 log = structlog.get_logger("imports")
 RUNS_MAX = 2  # in a process: they share its one event loop with every page
@@ -48,8 +48,8 @@ _SLOW = _("Storage did not answer. Whoever was added stays: go on when it does."
 
 
 class Runs:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
         self._runs: dict[asyncio.Task[None], Run] = {}
         self._starting = 0  # that have their place, and not yet their task
 
@@ -68,12 +68,12 @@ class Runs:
 
     async def _taken_on(self, id_: str, *, is_rehearsal: bool) -> Run:
         """The run, once its row says that it is ours."""
-        tables, now = self._desk.storage.tables, self._desk.clock.now()
+        tables, now = self._context.storage.tables, self._context.clock.now()
         job, etag = await imports.read(tables, id_)
         job = started(job.as_of(now), secrets.token_hex(8), now, is_rehearsal=is_rehearsal)
-        if not files_of(self._desk).of(id_).exists():
+        if not files_of(self._context).of(id_).exists():
             raise WrongState(_("The file is not here, but on {machine}.", machine=job.machine))
-        return Run(self._desk, job, await imports.replace(tables, job, etag))
+        return Run(self._context, job, await imports.replace(tables, job, etag))
 
     def stop(self, id_: str) -> None:
         """At once, if it runs here; another process finds it in the row."""
@@ -102,14 +102,14 @@ def runs_of(request: Request) -> Runs:
 
 
 def runs_in(app: FastAPI) -> Runs:
-    return one_per_app(app, Runs, app.state.desk)
+    return one_per_app(app, Runs, app.state.context)
 
 
 class Run:
     """One import at work; the flow's `Watch`."""
 
-    def __init__(self, desk: Desk, job: ImportJob, etag: str) -> None:
-        self._desk = desk
+    def __init__(self, context: WebContext, job: ImportJob, etag: str) -> None:
+        self._context = context
         self._job = job
         self._etag = etag
         self._is_stopped = False
@@ -128,11 +128,11 @@ class Run:
         status, mistake = await self._outcome()
         await self._end(status, mistake)
         if self._job.is_finished:
-            files_of(self._desk).of(self._job.id).unlink(missing_ok=True)
+            files_of(self._context).of(self._job.id).unlink(missing_ok=True)
 
     async def _outcome(self) -> tuple[Status, str]:
         """How it ended and, if it failed, what to do about it."""
-        files = files_of(self._desk)
+        files = files_of(self._context)
         try:
             with (
                 opened(files.of(self._job.id), self._job.file_name) as source,
@@ -183,17 +183,19 @@ class Run:
             work.cancel()
 
     def _intake(self) -> Intake:
-        job, desk = self._job, self._desk
-        asker = Asker(desk.storage, desk.clock, Trace(source=job.source), desk.wake_senders)
+        job, context = self._job, self._context
+        asker = Asker(
+            context.storage, context.clock, Trace(source=job.source), context.wake_senders
+        )
         return Intake(
-            desk.storage.tables,
+            context.storage.tables,
             job.list_name,
             job.purpose is Purpose.CONFIRMED,
-            desk.clock.now(),
+            context.clock.now(),
             is_rehearsal=job.is_rehearsal,
             basis=job.source,
             keep_out=job.is_suppression,
-            clock=desk.clock,
+            clock=context.clock,
             existing=job.existing,
             asker=asker if job.purpose is Purpose.ASK else None,
             crowd=CROWD_PEOPLE,
@@ -208,7 +210,7 @@ class Run:
         told = self._progress() | {
             "status": status,
             "mistake": mistake,
-            "ended_at": self._desk.clock.now(),
+            "ended_at": self._context.clock.now(),
         }
         for _try in range(_TRIES_MAX):
             with contextlib.suppress(Conflict):
@@ -216,7 +218,7 @@ class Run:
                 return
 
     async def _write(self, told: dict[str, Any]) -> None:
-        tables = self._desk.storage.tables
+        tables = self._context.storage.tables
         job = msgspec.structs.replace(self._job, **told)
         try:
             self._etag = await imports.replace(tables, job, self._etag)
@@ -233,7 +235,7 @@ class Run:
 
     def _progress(self) -> dict[str, Any]:
         return asdict(self._counts) | {
-            "seen_at": self._desk.clock.now(),
+            "seen_at": self._context.clock.now(),
             "read_bytes": self._read_bytes,
             "encoding": self._encoding,
             "first_bad": Refusals(list(self._first_bad)),

@@ -22,11 +22,11 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import _
 from postroom.records import keys, lists
 from postroom.storage.port import Tables
-from postroom.web.desk import desk_of
+from postroom.web.context import context_of
 from postroom.web.forms import Form, opened
-from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.visitor import Owner, Visitor
+from postroom.web.signed_in import Owner, SignedIn
+from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/keys")
 LISTS_OFFERED_MAX = LISTS_MAX  # as tick boxes; the names of others are typed
@@ -40,48 +40,50 @@ RIGHTS = [
 
 
 @router.get("")
-async def index(request: Request, visitor: Owner) -> Response:
-    return await _index(request, visitor, Form({"right-subscribe": "yes"}))
+async def index(request: Request, signed_in: Owner) -> Response:
+    return await _index(request, signed_in, Form({"right-subscribe": "yes"}))
 
 
-class Wanted(NamedTuple):
+class KeyInput(NamedTuple):
     name: str
     lists: tuple[str, ...]
     rights: tuple[Right, ...]
 
 
 @router.post("/new")
-async def create(request: Request, visitor: Owner) -> Response:
+async def create(request: Request, signed_in: Owner) -> Response:
     """The answer to the form shows the key, this once: it is kept nowhere."""
-    desk = desk_of(request)
+    context = context_of(request)
     async with opened(request, fields_max=FIELDS_MAX) as sent:
         form = Form(sent.fields)
-    tables, done = desk.storage.tables, None
+    tables, done = context.storage.tables, None
     name = form.take("name", check_key_name)
     names = form.take("lists", lambda typed: _list_names(typed, form))
     rights = check_key_rights(right for right in Right if form.is_ticked(f"right-{right.value}"))
-    wanted = Wanted(name or "", names or (), rights)
+    wanted = KeyInput(name or "", names or (), rights)
     try:
         if form.is_good:
-            done = await act_once(request, visitor, form, lambda turn: _made(tables, wanted, turn))
+            done = await act_once(
+                request, signed_in, form, lambda turn: _made(tables, wanted, turn)
+            )
         else:
             await _check_there(tables, wanted.lists)  # all that is wrong is told at once
     except BadInput as error:
         form.mistakes["lists"] = str(error)
     if done is None:
-        return await _index(request, visitor, form, status=422)
+        return await _index(request, signed_in, form, status=422)
     if done.secret is None:
-        return show(request, visitor, "keys/made_before.html", name=wanted.name, id=done.what)
-    key, url = done.secret, desk.site.url
-    return show(request, visitor, "keys/made.html", key=key, made=wanted, url=url)
+        return show(request, signed_in, "keys/made_before.html", name=wanted.name, id=done.what)
+    key, url = done.secret, context.site.url
+    return show(request, signed_in, "keys/made.html", key=key, made=wanted, url=url)
 
 
-async def _made(tables: Tables, wanted: Wanted, turn: Turn) -> Done:
+async def _made(tables: Tables, wanted: KeyInput, turn: Submission) -> SubmitResult:
     await _check_there(tables, wanted.lists)
     if turn.is_again:
         await _revoke_unseen(tables, wanted.name, turn.at)
     key, made = await keys.create(tables, wanted.name, wanted.lists, turn.at, wanted.rights)
-    return Done(made.id, key)
+    return SubmitResult(made.id, key)
 
 
 async def _check_there(tables: Tables, names: tuple[str, ...]) -> None:
@@ -98,29 +100,31 @@ async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
 
 
 @router.get("/{id_}/revoke")
-async def revoke_page(request: Request, visitor: Owner, id_: str) -> Response:
+async def revoke_page(request: Request, signed_in: Owner, id_: str) -> Response:
     """Ask first: a revoked key cannot be brought back, and whatever uses it stops working."""
-    found = [key async for key in keys.every_key(desk_of(request).storage.tables) if key.id == id_]
+    found = [
+        key async for key in keys.every_key(context_of(request).storage.tables) if key.id == id_
+    ]
     if not found:
         return go("/admin/keys")
-    return show(request, visitor, "keys/revoke.html", key=found[0])
+    return show(request, signed_in, "keys/revoke.html", key=found[0])
 
 
 @router.post("/{id_}/revoke")
-async def revoke(request: Request, visitor: Owner, id_: str) -> Response:
+async def revoke(request: Request, signed_in: Owner, id_: str) -> Response:
     with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
-        await keys.revoke(desk_of(request).storage.tables, id_)
+        await keys.revoke(context_of(request).storage.tables, id_)
     return go("/admin/keys", "revoked")
 
 
-async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
-    tables = desk_of(request).storage.tables
+async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
+    tables = context_of(request).storage.tables
     found: list[AccessKey] = [key async for key in keys.every_key(tables)]
     found.sort(key=lambda key: (key.name, key.created_at))
     offered, more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
     return show(
         request,
-        visitor,
+        signed_in,
         "keys/index.html",
         status,
         keys=found,

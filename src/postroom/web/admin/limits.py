@@ -12,7 +12,7 @@ from starlette.responses import Response
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.rate_limit import (
     TRANSPORT,
-    Limit,
+    RateLimit,
     check_connections,
     check_limit,
     check_mails_per_s,
@@ -22,11 +22,11 @@ from postroom.domain.rate_limit import (
 from postroom.domain.texts import _
 from postroom.records import rate_limits
 from postroom.storage.port import Tables
-from postroom.web.desk import desk_of
+from postroom.web.context import context_of
 from postroom.web.forms import ONCE, Form, posted
-from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.visitor import Owner, Viewer, Visitor
+from postroom.web.signed_in import Owner, SignedIn, Viewer
+from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/limits")
 PATH = "/admin/limits"
@@ -34,41 +34,41 @@ T = TypeVar("T")
 
 
 @router.get("")
-async def index(request: Request, visitor: Viewer) -> Response:
+async def index(request: Request, signed_in: Viewer) -> Response:
     """With ?change=NAME the form begins with that limit, since setting it replaces all of it."""
     form, name = Form(), request.query_params.get("change", "")
     if name:
-        form.values = _values(await _read(desk_of(request).storage.tables, name))
-    return await _index(request, visitor, form)
+        form.values = _values(await _read(context_of(request).storage.tables, name))
+    return await _index(request, signed_in, form)
 
 
 @router.post("/set")
-async def set_(request: Request, visitor: Owner) -> Response:
-    tables, form = desk_of(request).storage.tables, await posted(request)
+async def set_(request: Request, signed_in: Owner) -> Response:
+    tables, form = context_of(request).storage.tables, await posted(request)
     limit = _checked(form)
     if limit is None:
-        return await _index(request, visitor, form, status=422)
+        return await _index(request, signed_in, form, status=422)
     if await _is_changed(tables, limit, form):
-        return await _index(request, visitor, form, status=409)
+        return await _index(request, signed_in, form, status=409)
 
-    async def act(_turn: Turn) -> Done:
+    async def act(_turn: Submission) -> SubmitResult:
         await rate_limits.set_limit(tables, limit)
-        return Done(PATH)
+        return SubmitResult(PATH)
 
     try:
-        done = await act_once(request, visitor, form, act)
+        done = await act_once(request, signed_in, form, act)
     except BadInput as error:  # there are too many
         form.mistake = str(error)
-        return await _index(request, visitor, form, status=422)
+        return await _index(request, signed_in, form, status=422)
     found = await rate_limits.all_limits(tables)
     if limit.name not in found or found[limit.name].limit(limit.name) != limit:
         form.values.pop(ONCE, None)  # sent before, and changed since: the next try acts
         form.mistake = _("It was set before, and changed or cleared since: set it again?")
-        return await _index(request, visitor, form, status=409)
+        return await _index(request, signed_in, form, status=409)
     return go(done.what, "limit-set")
 
 
-async def _is_changed(tables: Tables, limit: Limit, form: Form) -> bool:
+async def _is_changed(tables: Tables, limit: RateLimit, form: Form) -> bool:
     """Whether it stands otherwise than whoever changes it saw it; the form shows how.
 
     Told by the values: the row's etag changes with every renewal of a share.
@@ -81,21 +81,21 @@ async def _is_changed(tables: Tables, limit: Limit, form: Form) -> bool:
 
 
 @router.get("/{name}/clear")
-async def clear_page(request: Request, visitor: Owner, name: str) -> Response:
-    limit = await _read(desk_of(request).storage.tables, name)
-    return show(request, visitor, "limits/clear.html", limit=limit, whom=whom(name))
+async def clear_page(request: Request, signed_in: Owner, name: str) -> Response:
+    limit = await _read(context_of(request).storage.tables, name)
+    return show(request, signed_in, "limits/clear.html", limit=limit, whom=whom(name))
 
 
 @router.post("/{name}/clear")
-async def clear(request: Request, visitor: Owner, name: str) -> Response:
-    tables = desk_of(request).storage.tables
+async def clear(request: Request, signed_in: Owner, name: str) -> Response:
+    tables = context_of(request).storage.tables
     with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
         limit = await _read(tables, name)
         await rate_limits.clear_limit(tables, limit.name)
     return go(PATH, "limit-cleared")
 
 
-def _checked(form: Form) -> Limit | None:
+def _checked(form: Form) -> RateLimit | None:
     """The limit as it was typed; None, and a sentence beside every field that is wrong."""
     name = form.take("domain", lambda text: limit_name(text.strip()))
     mails_per_s = form.take("mails_per_second", _if_any(check_mails_per_s))
@@ -110,13 +110,13 @@ def _if_any(check: Callable[[str], T]) -> Callable[[str], T | None]:
     return lambda text: check(text) if text.strip() else None
 
 
-async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
-    found = await rate_limits.all_limits(desk_of(request).storage.tables)
+async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
+    found = await rate_limits.all_limits(context_of(request).storage.tables)
     rows = [(row.limit(name), whom(name), row) for name, row in found.items()]
-    return show(request, visitor, "limits/index.html", status, rows=rows, form=form)
+    return show(request, signed_in, "limits/index.html", status, rows=rows, form=form)
 
 
-async def _read(tables: Tables, name: str) -> Limit:
+async def _read(tables: Tables, name: str) -> RateLimit:
     """One of those that the page showed; any other name could not even be looked for."""
     found = await rate_limits.all_limits(tables)
     if name not in found:
@@ -124,7 +124,7 @@ async def _read(tables: Tables, name: str) -> Limit:
     return found[name].limit(name)
 
 
-def _values(limit: Limit) -> dict[str, str]:
+def _values(limit: RateLimit) -> dict[str, str]:
     return {
         "domain": "" if limit.name == TRANSPORT else limit.name,
         "mails_per_second": str(limit.mails_per_s or "").removesuffix(".0"),

@@ -19,48 +19,52 @@ from postroom.domain.mailing_list import (
 )
 from postroom.domain.texts import _
 from postroom.flow import keep_lists
-from postroom.flow.keep_lists import Wanted, Wording
+from postroom.flow.keep_lists import CheckedList, ListChanges
 from postroom.records import counts, imports, lists
 from postroom.storage.port import Conflict, StorageError, Tables
-from postroom.web.desk import desk_of
+from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
-from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.visitor import Editor, Viewer, Visitor
+from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/lists")
 LISTS_A_PAGE = 50
 GROWTH_DAYS = 30
 
 
-class Named(NamedTuple):
+class ListName(NamedTuple):
     """What a form needs of its list: storage may not tell more."""
 
     name: str
 
 
 @router.get("")
-async def index(request: Request, visitor: Viewer) -> Response:
-    desk = desk_of(request)
-    tables, after = desk.storage.tables, request.query_params.get("after", "")
+async def index(request: Request, signed_in: Viewer) -> Response:
+    context = context_of(request)
+    tables, after = context.storage.tables, request.query_params.get("after", "")
     if after:
         list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
     rows = [
-        (each, await counts.read(tables, each.name), await _growth(tables, each, desk.clock.now()))
+        (
+            each,
+            await counts.read(tables, each.name),
+            await _growth(tables, each, context.clock.now()),
+        )
         for each in found
     ]
-    return show(request, visitor, "lists/index.html", rows=rows, after=after, next=next_)
+    return show(request, signed_in, "lists/index.html", rows=rows, after=after, next=next_)
 
 
 @router.get("/new")
-async def new_page(request: Request, visitor: Editor) -> Response:
-    return show(request, visitor, "lists/form.html", form=Form(), mailing_list=None)
+async def new_page(request: Request, signed_in: Editor) -> Response:
+    return show(request, signed_in, "lists/form.html", form=Form(), mailing_list=None)
 
 
 @router.post("/new")
-async def create(request: Request, visitor: Editor) -> Response:
-    tables, form = desk_of(request).storage.tables, await posted(request)
+async def create(request: Request, signed_in: Editor) -> Response:
+    tables, form = context_of(request).storage.tables, await posted(request)
     name = form.take("name", check_new_list_name)
     sender, description, postal = _checked(form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -68,56 +72,58 @@ async def create(request: Request, visitor: Editor) -> Response:
         is_open = form.is_ticked("public_form")
         wanted = keep_lists.checked(name, sender, description, postal, is_open)
         try:
-            done = await act_once(request, visitor, form, lambda turn: _made(tables, wanted, turn))
+            done = await act_once(
+                request, signed_in, form, lambda turn: _made(tables, wanted, turn)
+            )
             return go(done.what, "created")
         except AlreadyThere as error:
             form.mistakes["name"] = str(error)
         except StorageError:
             form.keep_for_later()
             status = HTTPStatus.SERVICE_UNAVAILABLE
-    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=None)
+    return show(request, signed_in, "lists/form.html", status, form=form, mailing_list=None)
 
 
-async def _made(tables: Tables, wanted: Wanted, turn: Turn) -> Done:
+async def _made(tables: Tables, wanted: CheckedList, turn: Submission) -> SubmitResult:
     try:
         await keep_lists.create(tables, wanted, turn.at)
     except AlreadyThere:
         known = await lists.find(tables, wanted.name) if turn.is_again else None
         if known is None or known.created_at != turn.at:  # somebody else's
             raise
-    return Done(f"/admin/lists/{wanted.name}")
+    return SubmitResult(f"/admin/lists/{wanted.name}")
 
 
 @router.get("/{name}")
-async def details(request: Request, visitor: Viewer, name: str) -> Response:
-    desk = desk_of(request)
-    tables = desk.storage.tables
+async def details(request: Request, signed_in: Viewer, name: str) -> Response:
+    context = context_of(request)
+    tables = context.storage.tables
     mailing_list = await _read(tables, name)
-    growth = await counts.growth(tables, name, desk.clock.now(), days=GROWTH_DAYS)
+    growth = await counts.growth(tables, name, context.clock.now(), days=GROWTH_DAYS)
     return show(
         request,
-        visitor,
+        signed_in,
         "lists/details.html",
         mailing_list=mailing_list,
         counts=await counts.read(tables, name),
         growth=growth,
-        open_imports=await imports.unfinished(tables, name, desk.clock.now()),
-        url=desk.site.url,
+        open_imports=await imports.unfinished(tables, name, context.clock.now()),
+        url=context.site.url,
     )
 
 
 @router.get("/{name}/edit")
-async def edit_page(request: Request, visitor: Editor, name: str) -> Response:
-    found, etag = await lists.read_with_etag(desk_of(request).storage.tables, list_named(name))
+async def edit_page(request: Request, signed_in: Editor, name: str) -> Response:
+    found, etag = await lists.read_with_etag(context_of(request).storage.tables, list_named(name))
     form = Form(_values(found) | {"etag": etag})
-    return show(request, visitor, "lists/form.html", form=form, mailing_list=found)
+    return show(request, signed_in, "lists/form.html", form=form, mailing_list=found)
 
 
 @router.post("/{name}/edit")
-async def edit(request: Request, visitor: Editor, name: str) -> Response:
+async def edit(request: Request, signed_in: Editor, name: str) -> Response:
     """Somebody else's change in the meantime comes back beside the fields."""
-    tables, form = desk_of(request).storage.tables, await posted(request)
-    named = Named(list_named(name))
+    tables, form = context_of(request).storage.tables, await posted(request)
+    named = ListName(list_named(name))
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     try:
         if await _save(tables, name, form):
@@ -126,7 +132,7 @@ async def edit(request: Request, visitor: Editor, name: str) -> Response:
         form.keep_for_later()
         status = HTTPStatus.SERVICE_UNAVAILABLE
     status = HTTPStatus.CONFLICT if form.others else status
-    return show(request, visitor, "lists/form.html", status, form=form, mailing_list=named)
+    return show(request, signed_in, "lists/form.html", status, form=form, mailing_list=named)
 
 
 async def _save(tables: Tables, name: str, form: Form) -> bool:
@@ -134,7 +140,7 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
     sender, description, postal = _checked(form)
     if not form.is_good:
         return False
-    wording = Wording(
+    wording = ListChanges(
         sender=sender,
         description=description,
         postal_address=postal,
@@ -149,39 +155,45 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
 
 
 @router.get("/{name}/delete")
-async def delete_page(request: Request, visitor: Editor, name: str) -> Response:
-    tables = desk_of(request).storage.tables
+async def delete_page(request: Request, signed_in: Editor, name: str) -> Response:
+    tables = context_of(request).storage.tables
     found, etag = await lists.read_with_etag(tables, list_named(name))
-    return await _ask(request, visitor, found, Form({"etag": etag}))
+    return await _ask(request, signed_in, found, Form({"etag": etag}))
 
 
 @router.post("/{name}/delete")
-async def delete(request: Request, visitor: Editor, name: str) -> Response:
+async def delete(request: Request, signed_in: Editor, name: str) -> Response:
     """Only with its name typed: it takes everybody on it along."""
-    tables, form = desk_of(request).storage.tables, await posted(request)
+    tables, form = context_of(request).storage.tables, await posted(request)
     seen = await lists.find_with_etag(tables, list_named(name))
     if seen is None:  # a second click, or somebody else: it is gone, as was wanted
         return go("/admin/lists", "deleting")
     found, etag = seen
     if form.value("typed") != name:
         form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
-        return await _ask(request, visitor, found, form, 422)
+        return await _ask(request, signed_in, found, form, 422)
     try:
         await keep_lists.delete(tables, name, form.value("etag"))
     except Conflict:
         form.values["etag"] = etag
         form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")
-        return await _ask(request, visitor, found, form, 409)
-    desk_of(request).wake_scheduler()
+        return await _ask(request, signed_in, found, form, 409)
+    context_of(request).wake_scheduler()
     return go("/admin/lists", "deleting")
 
 
 async def _ask(
-    request: Request, visitor: Visitor, found: MailingList, form: Form, status: int = 200
+    request: Request, signed_in: SignedIn, found: MailingList, form: Form, status: int = 200
 ) -> Response:
-    people = await counts.read(desk_of(request).storage.tables, found.name)
+    people = await counts.read(context_of(request).storage.tables, found.name)
     return show(
-        request, visitor, "lists/delete.html", status, form=form, mailing_list=found, counts=people
+        request,
+        signed_in,
+        "lists/delete.html",
+        status,
+        form=form,
+        mailing_list=found,
+        counts=people,
     )
 
 

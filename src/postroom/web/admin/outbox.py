@@ -12,10 +12,10 @@ from starlette.responses import Response
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
 from postroom.records import outbox
-from postroom.web.desk import Desk, KeptMails, desk_of, one_per_app
-from postroom.web.letter import framed, read_letter, subject_of
+from postroom.web.context import TestMailbox, WebContext, context_of, one_per_app
+from postroom.web.mail_view import framed, read_mail, subject_of
 from postroom.web.pages import go, show
-from postroom.web.visitor import Editor, Owner
+from postroom.web.signed_in import Editor, Owner
 
 router = APIRouter(prefix="/outbox")
 MAILS_A_PAGE = 30  # each is opened for its subject
@@ -25,71 +25,71 @@ COUNTED_MAX = 999  # with one more, a single page of rows
 
 
 @router.get("")
-async def index(request: Request, visitor: Editor) -> Response:
-    desk = await _desk(request)
+async def index(request: Request, signed_in: Editor) -> Response:
+    context = await _context(request)
     after = request.query_params.get("after", "")
-    mails, next_ = await outbox.newest(desk.storage.tables, limit=MAILS_A_PAGE, after=after)
-    rows = [(mail, await _subject(desk, mail.key)) for mail in mails]
+    mails, next_ = await outbox.newest(context.storage.tables, limit=MAILS_A_PAGE, after=after)
+    rows = [(mail, await _subject(context, mail.key)) for mail in mails]
     return show(
         request,
-        visitor,
+        signed_in,
         "outbox/index.html",
         rows=rows,
         after=after,
         next=next_,
-        count=await outbox.count(desk.storage.tables, most=COUNTED_MAX),
+        count=await outbox.count(context.storage.tables, most=COUNTED_MAX),
         count_max=COUNTED_MAX,
     )
 
 
 @router.get("/empty")
-async def empty_page(request: Request, visitor: Owner) -> Response:
-    is_empty = await outbox.is_empty((await _desk(request)).storage.tables)
-    return show(request, visitor, "outbox/empty.html", is_empty=is_empty, is_rest=False)
+async def empty_page(request: Request, signed_in: Owner) -> Response:
+    is_empty = await outbox.is_empty((await _context(request)).storage.tables)
+    return show(request, signed_in, "outbox/empty.html", is_empty=is_empty, is_rest=False)
 
 
 @router.post("/empty")
-async def empty(request: Request, visitor: Owner) -> Response:
+async def empty(request: Request, signed_in: Owner) -> Response:
     """So much as a request may take; what is left is asked about again."""
-    storage = (await _desk(request)).storage
+    storage = (await _context(request)).storage
     if await outbox.delete_newest(storage, limit=DELETED_A_REQUEST) < DELETED_A_REQUEST:
-        one_per_app(request.app, KeptMails).is_emptied = True
+        one_per_app(request.app, TestMailbox).is_emptied = True
         return go("/admin/outbox", "emptied")
-    return show(request, visitor, "outbox/empty.html", is_empty=False, is_rest=True)
+    return show(request, signed_in, "outbox/empty.html", is_empty=False, is_rest=True)
 
 
 @router.get("/{key}")
-async def mail_page(request: Request, visitor: Editor, key: str) -> Response:
-    kept, source = await outbox.read((await _desk(request)).storage, key)
-    letter = read_letter(source)
+async def mail_page(request: Request, signed_in: Editor, key: str) -> Response:
+    kept, source = await outbox.read((await _context(request)).storage, key)
+    mail_view = read_mail(source)
     wanted = request.query_params.get("view", "")
-    first = "html" if letter.html is not None else "text"
+    first = "html" if mail_view.html is not None else "text"
     view = wanted if wanted in VIEWS else first
-    return show(request, visitor, "outbox/mail.html", kept=kept, letter=letter, view=view)
+    return show(request, signed_in, "outbox/mail.html", kept=kept, mail_view=mail_view, view=view)
 
 
 @router.get("/{key}/html")
-async def mail_html(request: Request, visitor: Editor, key: str) -> Response:
+async def mail_html(request: Request, signed_in: Editor, key: str) -> Response:
     """For the frame alone."""
-    _kept, source = await outbox.read((await _desk(request)).storage, key)
-    html = read_letter(source).html
+    _kept, source = await outbox.read((await _context(request)).storage, key)
+    html = read_mail(source).html
     if html is None:
         raise NotFound(_("This mail has no HTML."))
     return framed(html)
 
 
-async def _desk(request: Request) -> Desk:
+async def _context(request: Request) -> WebContext:
     """With a mail server, there is something here only if mails were kept before."""
-    desk = desk_of(request)
-    has_any = desk.has_outbox or desk.has_kept_mails
-    if not has_any and await outbox.is_empty(desk.storage.tables):
+    context = context_of(request)
+    has_any = context.has_outbox or context.has_kept_mails
+    if not has_any and await outbox.is_empty(context.storage.tables):
         raise NotFound(_("A mail server is set up, so no emails are kept here."))
-    return desk
+    return context
 
 
-async def _subject(desk: Desk, key: str) -> str:
+async def _subject(context: WebContext, key: str) -> str:
     try:
-        _, source = await outbox.read(desk.storage, key)
+        _, source = await outbox.read(context.storage, key)
     except NotFound:  # deleted at this moment
         return ""
     return subject_of(source)

@@ -18,13 +18,13 @@ from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError, Troubles
-from postroom.web.admin.messages_watch import has_fresh_books
-from postroom.web.desk import Desk, desk_of, one_per_app
+from postroom.web.admin.messages.progress import has_fresh_books
+from postroom.web.context import WebContext, context_of, one_per_app
+from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, shared_troubles
 from postroom.web.pages import part, show
-from postroom.web.pulse import News, Pulse, pulses_of, stream
 from postroom.web.server import stopping_of
-from postroom.web.visitor import Viewer
+from postroom.web.signed_in import Viewer
 
 router = APIRouter()
 MESSAGES_LOOKED_AT = 30
@@ -35,7 +35,7 @@ GAUGES_MAX = 360
 TROUBLES_SHOWN_FOR_S = 600.0
 
 
-class Gauge(msgspec.Struct, frozen=True):
+class QueueSample(msgspec.Struct, frozen=True):
     at: float  # seconds since the epoch
     waiting: int
     senders: int
@@ -55,17 +55,21 @@ class Overview(msgspec.Struct, frozen=True):
     mail_troubles: tuple[SharedTrouble, ...] = ()
     drafts_among: int = 0  # so many of the newest messages were looked at; 0: all
     troubles: Troubles = Troubles()  # of living roles with storage, if lately
-    gauges: tuple[Gauge, ...] = ()
+    queue_history: tuple[QueueSample, ...] = ()
     set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
 
     @property
     def queue_curve(self) -> str:
         """Times and work items, as a chart takes them."""
-        return json.dumps([[at.at for at in self.gauges], [at.waiting for at in self.gauges]])
+        return json.dumps(
+            [[at.at for at in self.queue_history], [at.waiting for at in self.queue_history]]
+        )
 
     @property
     def sender_curve(self) -> str:
-        return json.dumps([[at.at for at in self.gauges], [at.senders for at in self.gauges]])
+        return json.dumps(
+            [[at.at for at in self.queue_history], [at.senders for at in self.queue_history]]
+        )
 
     @property
     def trouble_at(self) -> datetime:
@@ -82,52 +86,52 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 @router.get("")
-async def overview_page(request: Request, visitor: Viewer) -> Response:
-    desk = desk_of(request)
-    overview = await look(desk, _gauges_of(request))
-    return show(request, visitor, "overview.html", overview=overview, desk=desk)
+async def overview_page(request: Request, signed_in: Viewer) -> Response:
+    context = context_of(request)
+    overview = await look(context, _gauges_of(request))
+    return show(request, signed_in, "overview.html", overview=overview, context=context)
 
 
 @router.get("/live")
-async def live(request: Request, visitor: Viewer) -> Response:
-    desk, gauges = desk_of(request), _gauges_of(request)
+async def live(request: Request, signed_in: Viewer) -> Response:
+    context, queue_history = context_of(request), _gauges_of(request)
 
-    def new_pulse() -> Pulse[Overview]:
-        return Pulse(lambda: look(desk, gauges), desk.clock)
+    def new_pulse() -> SharedPoll[Overview]:
+        return SharedPoll(lambda: look(context, queue_history), context.clock)
 
-    pulse = pulses_of(request).of("overview", new_pulse)
-    return stream(request, visitor, pulse, "overview", _news)
-
-
-def _news(now: Overview, before: Overview | None) -> News:
-    return News() if now == before else News(part("overview_live.html", overview=now))
+    poll = polls_of(request).of("overview", new_pulse)
+    return stream(request, signed_in, poll, "overview", _news)
 
 
-class Gauges:
+def _news(now: Overview, before: Overview | None) -> Update:
+    return Update() if now == before else Update(part("overview_live.html", overview=now))
+
+
+class QueueHistory:
     """The last hour of the queue and the senders, as this process saw it.
 
     From the first look at the overview on, until nobody has looked for an hour.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._taken: deque[Gauge] = deque(maxlen=GAUGES_MAX)
-        self._looked_at: datetime = desk.clock.now()
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+        self._taken: deque[QueueSample] = deque(maxlen=GAUGES_MAX)
+        self._looked_at: datetime = context.clock.now()
         self._task: asyncio.Task[None] | None = None
 
     def look(self, stopping: asyncio.Event) -> None:
-        self._looked_at = self._desk.clock.now()
+        self._looked_at = self._context.clock.now()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep_gauging(stopping))
 
-    def taken(self, now: datetime) -> tuple[Gauge, ...]:
+    def taken(self, now: datetime) -> tuple[QueueSample, ...]:
         since = (now - GAUGED_FOR).timestamp()
         return tuple(each for each in self._taken if each.at >= since)
 
     async def _keep_gauging(self, stopping: asyncio.Event) -> None:
-        while self._desk.clock.now() < self._looked_at + GAUGED_FOR:
+        while self._context.clock.now() < self._looked_at + GAUGED_FOR:
             with contextlib.suppress(StorageError):  # a gap in the curve
-                self._taken.append(await _gauge(self._desk))
+                self._taken.append(await _gauge(self._context))
             try:
                 async with asyncio.timeout(GAUGED_EVERY_S):
                     await stopping.wait()
@@ -136,20 +140,20 @@ class Gauges:
                 continue
 
 
-async def _gauge(desk: Desk) -> Gauge:
-    storage, now = desk.storage, desk.clock.now()
+async def _gauge(context: WebContext) -> QueueSample:
+    storage, now = context.storage, context.clock.now()
     waiting = await storage.queues.length(MAIL_QUEUE)
-    return Gauge(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
+    return QueueSample(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
 
 
-def _gauges_of(request: Request) -> Gauges:
-    gauges = one_per_app(request.app, Gauges, desk_of(request))
-    gauges.look(stopping_of(request))
-    return gauges
+def _gauges_of(request: Request) -> QueueHistory:
+    queue_history = one_per_app(request.app, QueueHistory, context_of(request))
+    queue_history.look(stopping_of(request))
+    return queue_history
 
 
-async def look(desk: Desk, gauges: Gauges) -> Overview:
-    storage, now = desk.storage, desk.clock.now()
+async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
+    storage, now = context.storage, context.clock.now()
     found, older = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # what has a time may have been written long ago
@@ -178,7 +182,7 @@ async def look(desk: Desk, gauges: Gauges) -> Overview:
         has_people=await _has_people(storage, first_list),
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
-        gauges=gauges.taken(now),
+        queue_history=queue_history.taken(now),
         set_aside=grouped(await dead_letters.look(storage.queues)) if dead else [],
         troubles=_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )

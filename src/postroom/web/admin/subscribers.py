@@ -15,24 +15,24 @@ from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
-from postroom.domain.subscriber import Standing, Subscriber
+from postroom.domain.subscriber import Subscriber, SubscriberFilter
 from postroom.domain.texts import Text, _, ngettext
 from postroom.flow import subscribe, take_out
 from postroom.records import counts, imports, lists, subscribers
-from postroom.records.counts import Counts
+from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.person_form import (
+from postroom.web.admin.subscriber_form import (
     attributes_typed,
     is_own,
     key_of,
     person_path,
     trace_of,
 )
-from postroom.web.desk import desk_of
+from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
-from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.visitor import Editor, Viewer, Visitor
+from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/subscribers")
 PEOPLE_A_PAGE = 50
@@ -41,15 +41,20 @@ LISTS_TO_CHOOSE_MAX = 200
 EXPORTED_AT_A_TIME = 500  # rows
 ATTRIBUTES_CHARS_SHOWN = 80
 _AFTER = "page of people"
-STANDINGS = [Standing.ALL, Standing.VERIFIED, Standing.UNVERIFIED, Standing.GONE]
+STANDINGS = [
+    SubscriberFilter.ALL,
+    SubscriberFilter.VERIFIED,
+    SubscriberFilter.UNVERIFIED,
+    SubscriberFilter.GONE,
+]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SubscriberQuery(msgspec.Struct, frozen=True):
     """Which people of which list."""
 
     list_name: str
     text: str  # the beginning of an address, as typed
-    standing: Standing
+    standing: SubscriberFilter
     after: str  # a key
 
     def path(self, page: str = "/admin/subscribers", **more: str) -> str:
@@ -58,30 +63,30 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 @router.get("")
-async def index(request: Request, visitor: Viewer) -> Response:
+async def index(request: Request, signed_in: Viewer) -> Response:
     """Those whose address begins as typed; without a list, the lists to choose from."""
-    desk = desk_of(request)
-    list_name = request.query_params.get("list", "") or await _only_list(desk.storage.tables)
+    context = context_of(request)
+    list_name = request.query_params.get("list", "") or await _only_list(context.storage.tables)
     if not list_name:
-        return await _choose_list(request, visitor)
-    mailing_list = await _read_list(desk.storage.tables, list_name)
-    return await _people(request, visitor, mailing_list, _asked(request, list_name))
+        return await _choose_list(request, signed_in)
+    mailing_list = await _read_list(context.storage.tables, list_name)
+    return await _people(request, signed_in, mailing_list, _asked(request, list_name))
 
 
 @router.get("/export")
-async def export(request: Request, visitor: Viewer) -> Response:
+async def export(request: Request, signed_in: Viewer) -> Response:
     """The same file as `postroom subscriber export`, as a stream."""
-    desk = desk_of(request)
-    tables, name = desk.storage.tables, list_named(request.query_params.get("list", ""))
-    standing = _standing(request.query_params.get("standing", ""), Standing.THERE)
+    context = context_of(request)
+    tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
+    standing = _standing(request.query_params.get("standing", ""), SubscriberFilter.THERE)
     try:
         header = await take_out.columns(tables, name, standing)
     except BadInput as error:
         mailing_list = await _read_list(tables, name)
         asked = _asked(request, name)
-        return await _people(request, visitor, mailing_list, asked, Form(mistake=str(error)), 422)
-    which = "" if standing is Standing.THERE else f"-{standing.value}"
-    file_name = f"{name}-subscribers{which}-{desk.clock.now():%Y-%m-%d}.csv"
+        return await _people(request, signed_in, mailing_list, asked, Form(mistake=str(error)), 422)
+    which = "" if standing is SubscriberFilter.THERE else f"-{standing.value}"
+    file_name = f"{name}-subscribers{which}-{context.clock.now():%Y-%m-%d}.csv"
     return StreamingResponse(
         _lines(tables, name, standing, header),
         media_type="text/csv; charset=utf-8",
@@ -90,48 +95,48 @@ async def export(request: Request, visitor: Viewer) -> Response:
 
 
 @router.get("/new")
-async def new_page(request: Request, visitor: Editor) -> Response:
+async def new_page(request: Request, signed_in: Editor) -> Response:
     """Somebody who is gone is named by their page, which leads here."""
-    desk, name = desk_of(request), list_named(request.query_params.get("list", ""))
-    mailing_list = await lists.read(desk.storage.tables, name)
-    key = key_of(desk, name, request.query_params.get("who", ""))
-    found = await subscribers.find(desk.storage.tables, name, key) if key else None
+    context, name = context_of(request), list_named(request.query_params.get("list", ""))
+    mailing_list = await lists.read(context.storage.tables, name)
+    key = key_of(context, name, request.query_params.get("who", ""))
+    found = await subscribers.find(context.storage.tables, name, key) if key else None
     gone = found[0] if found and found[0].gone else None
     form = Form({"address": gone.address} if gone else {})
-    return _new(request, visitor, mailing_list, form, gone)
+    return _new(request, signed_in, mailing_list, form, gone)
 
 
 @router.post("/new")
-async def add(request: Request, visitor: Editor) -> Response:
+async def add(request: Request, signed_in: Editor) -> Response:
     """Whoever is gone comes back only by the tick that says so."""
-    desk, form = desk_of(request), await posted(request)
-    mailing_list = await _read_list(desk.storage.tables, request.query_params.get("list", ""))
+    context, form = context_of(request), await posted(request)
+    mailing_list = await _read_list(context.storage.tables, request.query_params.get("list", ""))
     name, gone = mailing_list.name, None
     address = form.take("address", parse_address)
     attributes = form.take("attributes", attributes_typed)
     if form.is_good and address:
 
-        async def join(turn: Turn) -> Done:
-            await _join(request, visitor, turn, name, address, attributes or {}, form)
-            return Done(person_path(desk, name, address.storage_key))
+        async def join(turn: Submission) -> SubmitResult:
+            await _join(request, signed_in, turn, name, address, attributes or {}, form)
+            return SubmitResult(person_path(context, name, address.storage_key))
 
         try:
-            return go((await act_once(request, visitor, form, join)).what, "added")
+            return go((await act_once(request, signed_in, form, join)).what, "added")
         except (AlreadyThere, Conflict):
-            gone = await _explain(desk.storage.tables, name, address, form)
-    return _new(request, visitor, mailing_list, form, gone, 409 if gone else 422)
+            gone = await _explain(context.storage.tables, name, address, form)
+    return _new(request, signed_in, mailing_list, form, gone, 409 if gone else 422)
 
 
 async def _join(
     request: Request,
-    visitor: Visitor,
-    turn: Turn,
+    signed_in: SignedIn,
+    turn: Submission,
     name: str,
     address: Address,
     attributes: dict[str, str],
     form: Form,
 ) -> None:
-    tables = desk_of(request).storage.tables
+    tables = context_of(request).storage.tables
     try:
         await subscribe.add(
             tables,
@@ -141,7 +146,7 @@ async def _join(
             verified=form.is_ticked("verified"),
             now=turn.at,
             bring_back=form.is_ticked("bring_back"),
-            trace=trace_of(request, visitor),
+            trace=trace_of(request, signed_in),
         )
     except AlreadyThere:
         if not await is_own(tables, turn, name, address):
@@ -163,7 +168,7 @@ async def _explain(tables: Tables, name: str, address: Address, form: Form) -> S
 
 def _new(
     request: Request,
-    visitor: Visitor,
+    signed_in: SignedIn,
     mailing_list: MailingList,
     form: Form,
     gone: Subscriber | None,
@@ -171,7 +176,7 @@ def _new(
 ) -> Response:
     return show(
         request,
-        visitor,
+        signed_in,
         "subscribers/new.html",
         status,
         mailing_list=mailing_list,
@@ -182,29 +187,29 @@ def _new(
 
 async def _people(
     request: Request,
-    visitor: Visitor,
+    signed_in: SignedIn,
     mailing_list: MailingList,
-    asked: Asked,
+    asked: SubscriberQuery,
     form: Form | None = None,
     status: int = 200,
 ) -> Response:
-    desk = desk_of(request)
-    shelf = await _shelf(desk.storage.tables, asked)
-    after = seal(desk.site.secret, _AFTER, shelf.next) if shelf.next else ""
+    context = context_of(request)
+    shelf = await _shelf(context.storage.tables, asked)
+    after = seal(context.site.secret, _AFTER, shelf.next) if shelf.next else ""
     return show(
         request,
-        visitor,
+        signed_in,
         "subscribers/index.html",
         status,
         mailing_list=mailing_list,
-        counts=await counts.read(desk.storage.tables, mailing_list.name),
+        counts=await counts.read(context.storage.tables, mailing_list.name),
         open_imports=await imports.unfinished(
-            desk.storage.tables, mailing_list.name, desk.clock.now()
+            context.storage.tables, mailing_list.name, context.clock.now()
         ),
         asked=asked,
         form=form or Form(),
         rows=[
-            (one, person_path(desk, one.list_name, one.key), _short(one)) for one in shelf.people
+            (one, person_path(context, one.list_name, one.key), _short(one)) for one in shelf.people
         ],
         looked_at=shelf.looked_at,
         is_short=shelf.next is not None and len(shelf.people) < PEOPLE_A_PAGE,
@@ -214,12 +219,12 @@ async def _people(
     )
 
 
-async def _shelf(tables: Tables, asked: Asked) -> subscribers.Shelf:
+async def _shelf(tables: Tables, asked: SubscriberQuery) -> subscribers.SubscriberPage:
     try:
         prefix = key_prefix(asked.text)
     except BadAddress:
-        return subscribers.Shelf([], 0, None)  # no address begins so
-    return await subscribers.look_through(
+        return subscribers.SubscriberPage([], 0, None)  # no address begins so
+    return await subscribers.scan_people(
         tables,
         asked.list_name,
         prefix=prefix,
@@ -229,13 +234,13 @@ async def _shelf(tables: Tables, asked: Asked) -> subscribers.Shelf:
     )
 
 
-async def _choose_list(request: Request, visitor: Visitor) -> Response:
-    tables, after = desk_of(request).storage.tables, request.query_params.get("after", "")
+async def _choose_list(request: Request, signed_in: SignedIn) -> Response:
+    tables, after = context_of(request).storage.tables, request.query_params.get("after", "")
     if after:
         list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
     rows = [(each, await counts.read(tables, each.name)) for each in found]
-    return show(request, visitor, "subscribers/lists.html", rows=rows, after=after, next=next_)
+    return show(request, signed_in, "subscribers/lists.html", rows=rows, after=after, next=next_)
 
 
 async def _only_list(tables: Tables) -> str:
@@ -255,7 +260,7 @@ async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, Text |
     return [(each.name, _choice_text(each, size)) for each, size in zip(found, people, strict=True)]
 
 
-def _choice_text(one: MailingList, people: Counts | None) -> Text | str:
+def _choice_text(one: MailingList, people: ListCounts | None) -> Text | str:
     title = f"{one.description} ({one.name})" if one.description else one.name
     if people is None:
         return title
@@ -268,7 +273,7 @@ def _choice_text(one: MailingList, people: Counts | None) -> Text | str:
 
 
 async def _lines(
-    tables: Tables, name: str, standing: Standing, header: list[str]
+    tables: Tables, name: str, standing: SubscriberFilter, header: list[str]
 ) -> AsyncIterator[str]:
     yield BYTE_ORDER_MARK + csv_text([header])
     waiting: list[list[object]] = []
@@ -280,18 +285,18 @@ async def _lines(
     yield csv_text(waiting)
 
 
-def _asked(request: Request, list_name: str) -> Asked:
+def _asked(request: Request, list_name: str) -> SubscriberQuery:
     sent = request.query_params
-    return Asked(
+    return SubscriberQuery(
         list_name,
         sent.get("q", ""),
-        _standing(sent.get("standing", ""), Standing.ALL),
-        unseal(desk_of(request).site.secret, _AFTER, sent.get("after", "")) or "",
+        _standing(sent.get("standing", ""), SubscriberFilter.ALL),
+        unseal(context_of(request).site.secret, _AFTER, sent.get("after", "")) or "",
     )
 
 
-def _standing(text: str, otherwise: Standing) -> Standing:
-    return Standing(text) if text in set(Standing) else otherwise
+def _standing(text: str, otherwise: SubscriberFilter) -> SubscriberFilter:
+    return SubscriberFilter(text) if text in set(SubscriberFilter) else otherwise
 
 
 def _short(one: Subscriber) -> str:

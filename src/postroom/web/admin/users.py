@@ -13,67 +13,67 @@ from postroom.domain.user import INVITATION_LASTS, ROLE_TEXTS, Role
 from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.port import Conflict, Tables
-from postroom.web.desk import desk_of
+from postroom.web.context import context_of
 from postroom.web.forms import Form, posted
-from postroom.web.once import Done, Turn, act_once
 from postroom.web.pages import go, show
-from postroom.web.visitor import Owner, Visitor
+from postroom.web.signed_in import Owner, SignedIn
+from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/users")
 _SEALED_FOR = "user"  # no address stands in the path of a page
 
 
 @router.get("")
-async def index(request: Request, visitor: Owner) -> Response:
-    return await _index(request, visitor, Form({"role": Role.EDITOR}))
+async def index(request: Request, signed_in: Owner) -> Response:
+    return await _index(request, signed_in, Form({"role": Role.EDITOR}))
 
 
 @router.post("/invite")
-async def invite(request: Request, visitor: Owner) -> Response:
+async def invite(request: Request, signed_in: Owner) -> Response:
     """The link is shown once, here: nothing is mailed, so nothing can go astray."""
-    desk, form = desk_of(request), await posted(request)
+    context, form = context_of(request), await posted(request)
     address = form.take("address", parse_address)
     role = form.take("role", _role)
     if not address or not role:
-        return await _index(request, visitor, form, status=422)
+        return await _index(request, signed_in, form, status=422)
 
-    async def make(turn: Turn) -> Done:
+    async def make(turn: Submission) -> SubmitResult:
         """An earlier link is void from here on, also that of a try that died before showing it."""
-        token = await sign_in.invite(desk.storage.tables, address.typed, role, turn.at)
-        return Done("/admin/users", token)
+        token = await sign_in.invite(context.storage.tables, address.typed, role, turn.at)
+        return SubmitResult("/admin/users", token)
 
-    done = await act_once(request, visitor, form, make)
+    done = await act_once(request, signed_in, form, make)
     typed, days = address.typed, INVITATION_LASTS.days
     if done.secret is None:
-        return show(request, visitor, "users/link_before.html", address=typed, days=days)
-    link = f"{desk.site.url}/admin/welcome/{done.secret}"
-    return show(request, visitor, "users/link.html", link=link, address=typed, days=days)
+        return show(request, signed_in, "users/link_before.html", address=typed, days=days)
+    link = f"{context.site.url}/admin/welcome/{done.secret}"
+    return show(request, signed_in, "users/link.html", link=link, address=typed, days=days)
 
 
 @router.post("/role")
-async def give_role(request: Request, visitor: Owner) -> Response:
-    tables, form = desk_of(request).storage.tables, await posted(request)
+async def give_role(request: Request, signed_in: Owner) -> Response:
+    tables, form = context_of(request).storage.tables, await posted(request)
     role = form.take("role", _role)
     if role is None:
-        return await _index(request, visitor, form, status=422)
+        return await _index(request, signed_in, form, status=422)
     try:
         await sign_in.give_role(tables, await _known_key(tables, form), role)
     except WrongState as error:
-        return await _index(request, visitor, Form(mistake=str(error)), status=409)
+        return await _index(request, signed_in, Form(mistake=str(error)), status=409)
     except Conflict:
-        return await _index(request, visitor, Form(mistake=_CHANGED), status=409)
+        return await _index(request, signed_in, Form(mistake=_CHANGED), status=409)
     return go("/admin/users", "saved")
 
 
 @router.get("/{who}/remove")
-async def remove_page(request: Request, visitor: Owner, who: str) -> Response:
+async def remove_page(request: Request, signed_in: Owner, who: str) -> Response:
     """Ask first: whoever is removed is signed out at once, and has to be invited again."""
-    desk = desk_of(request)
-    user, _etag = await users.read(desk.storage.tables, _unsealed(request, who))
-    sessions = await users.sessions_of(desk.storage.tables, user, desk.clock.now())
+    context = context_of(request)
+    user, _etag = await users.read(context.storage.tables, _unsealed(request, who))
+    sessions = await users.sessions_of(context.storage.tables, user, context.clock.now())
     return show(
         request,
-        visitor,
+        signed_in,
         "users/remove.html",
         user=user,
         seen_at=sessions[0].seen_at if sessions else None,
@@ -81,41 +81,41 @@ async def remove_page(request: Request, visitor: Owner, who: str) -> Response:
 
 
 @router.post("/{who}/remove")
-async def remove(request: Request, visitor: Owner, who: str) -> Response:
-    tables, key = desk_of(request).storage.tables, _unsealed(request, who)
+async def remove(request: Request, signed_in: Owner, who: str) -> Response:
+    tables, key = context_of(request).storage.tables, _unsealed(request, who)
     try:
         await sign_in.remove(tables, key)
     except NotFound:  # a second click, or somebody else: they are gone, as was wanted
         return go("/admin/users", "removed")
     except WrongState as error:
-        return await _index(request, visitor, Form(mistake=str(error)), status=409)
+        return await _index(request, signed_in, Form(mistake=str(error)), status=409)
     except Conflict:
-        return await _index(request, visitor, Form(mistake=_CHANGED), status=409)
+        return await _index(request, signed_in, Form(mistake=_CHANGED), status=409)
     return go("/admin/users", "removed")
 
 
 @router.post("/withdraw")
-async def withdraw(request: Request, visitor: Owner) -> Response:
+async def withdraw(request: Request, signed_in: Owner) -> Response:
     """A link that was not used yet is void from here on."""
     form = await posted(request)
     if form.value("key"):
-        await users.withdraw_invitations(desk_of(request).storage.tables, form.value("key"))
+        await users.withdraw_invitations(context_of(request).storage.tables, form.value("key"))
     return go("/admin/users", "withdrawn")
 
 
 _CHANGED = _("Somebody changed this user at the same moment: look, and try again.")
 
 
-async def _index(request: Request, visitor: Visitor, form: Form, status: int = 200) -> Response:
-    desk = desk_of(request)
-    known = [user async for user in users.every_user(desk.storage.tables)]
+async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
+    context = context_of(request)
+    known = [user async for user in users.every_user(context.storage.tables)]
     return show(
         request,
-        visitor,
+        signed_in,
         "users/index.html",
         status,
-        users=[(user, removal_path(desk.site.secret, user.key)) for user in known],
-        invited=await users.open_invitations(desk.storage.tables, desk.clock.now()),
+        users=[(user, removal_path(context.site.secret, user.key)) for user in known],
+        invited=await users.open_invitations(context.storage.tables, context.clock.now()),
         present_roles={user.key: user.role for user in known},  # a new password changes no role
         form=form,
         roles=[(role.value, ROLE_TEXTS[role]) for role in Role],
@@ -128,7 +128,7 @@ def removal_path(secret: str, key: str) -> str:
 
 
 def _unsealed(request: Request, who: str) -> str:
-    key = unseal(desk_of(request).site.secret, _SEALED_FOR, who)
+    key = unseal(context_of(request).site.secret, _SEALED_FOR, who)
     if key is None:
         raise NotFound(_("There is no such user."))
     return key

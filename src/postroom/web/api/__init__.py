@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from postroom.web.api import lists, messages, outcomes, steering, subscribe, subscribers
-from postroom.web.api.described import describe
-from postroom.web.api.problems import Refused
+from postroom.web.api import control, lists, messages, outcomes, subscribe, subscribers
+from postroom.web.api.openapi import describe
+from postroom.web.api.problems import ApiProblem
 
-__all__ = ["Refused", "describe", "router"]
+__all__ = ["ApiProblem", "describe", "router"]
 
 router = APIRouter(prefix="/api/v1")
-for _resource in (subscribe, lists, subscribers, messages, steering, outcomes):
+for _resource in (subscribe, lists, subscribers, messages, control, outcomes):
     router.include_router(_resource.router)

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text, _
-from postroom.web.api.problems import Refused
+from postroom.web.api.problems import ApiProblem
 
 BODY_BYTES_MAX = 16 * 1024  # all attributes a subscriber may have, and room
 SHORT_BYTES_MAX = 64 * 1024  # of a body that is read at once, and whose every mistake is named
@@ -62,12 +62,12 @@ async def receive(request: Request, bytes_max: int = 0) -> bytes:
         async for chunk in request.stream():
             body += chunk
             if len(body) > bytes_max:
-                raise Refused(
+                raise ApiProblem(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                     _("Send a body of at most {limit} bytes.", limit=bytes_max),
                 )
     except ClientDisconnect:
-        raise Refused(HTTPStatus.BAD_REQUEST, _("Send the body to its end.")) from None
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, _("Send the body to its end.")) from None
     return bytes(body)
 
 
@@ -156,7 +156,7 @@ def _checks(kind: type[msgspec.Struct]) -> dict[str, Member]:
 def _check_content_type(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             _("Send JSON, with the header “Content-Type: application/json”."),
         )
@@ -176,12 +176,12 @@ def _members(body: bytes, kind: type[msgspec.Struct]) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _not_json() from None
     except RecursionError:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("Send one flat JSON object: this is nested too deep."),
         ) from None
     if not isinstance(members, dict):
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("Send one JSON object, with {names}.", names=" and ".join(_names(kind))),
         )
@@ -229,26 +229,26 @@ def _wrong_with(name: str, value: Any, field: msgspec.structs.FieldInfo) -> str:
     return ""
 
 
-def _unprocessable(mistakes: list[Mistake]) -> Refused:
+def _unprocessable(mistakes: list[Mistake]) -> ApiProblem:
     told = mistakes[:MISTAKES_TOLD_MAX]
     if not told:  # a later member of the same name hid the wrong one
         return _not_once()
     detail = " ".join(mistake.detail for mistake in told)
     if len({mistake.field for mistake in told}) > 1:
-        return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=told)
-    return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=told[0].field, errors=told)
+        return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=told)
+    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=told[0].field, errors=told)
 
 
-def _not_once() -> Refused:
-    return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, _("Name each member only once."))
+def _not_once() -> ApiProblem:
+    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, _("Name each member only once."))
 
 
-def _only_known(kind: type[msgspec.Struct]) -> Refused:
-    return Refused(
+def _only_known(kind: type[msgspec.Struct]) -> ApiProblem:
+    return ApiProblem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
         _("Send only these members, each once: {names}.", names=", ".join(_names(kind))),
     )
 
 
-def _not_json() -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, _("Send the body as JSON in UTF-8: this is not."))
+def _not_json() -> ApiProblem:
+    return ApiProblem(HTTPStatus.BAD_REQUEST, _("Send the body as JSON in UTF-8: this is not."))

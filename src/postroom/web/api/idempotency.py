@@ -21,18 +21,18 @@ from starlette.responses import Response
 from postroom.domain.errors import PostroomError
 from postroom.domain.texts import _
 from postroom.records import idempotency
-from postroom.records.idempotency import Answer, Begun, Busy, Different
-from postroom.web.api.described import IDEMPOTENCY_KEY
-from postroom.web.api.gate import Caller
-from postroom.web.api.problems import Refused
-from postroom.web.api.versions import Seen, entity_tag
+from postroom.records.idempotency import CallBegun, CallInProgress, KeyReused, StoredAnswer
+from postroom.web.api.auth import ApiCaller
+from postroom.web.api.etags import SeenVersion, entity_tag
+from postroom.web.api.openapi import IDEMPOTENCY_KEY
+from postroom.web.api.problems import ApiProblem
 
 HEADER = "Idempotency-Key"
 _KEY = re.compile(IDEMPOTENCY_KEY["schema"]["pattern"])  # as documented
-Create = Callable[[Begun | None], Awaitable[tuple[Seen, str]]]
+Create = Callable[[CallBegun | None], Awaitable[tuple[SeenVersion, str]]]
 
 
-async def create_once(request: Request, caller: Caller, body: bytes, create: Create) -> Response:
+async def create_once(request: Request, caller: ApiCaller, body: bytes, create: Create) -> Response:
     """201 with what was made, now or by the same call before.
 
     `create` says what it made and where that is. It gets the note of the call, if there is one:
@@ -43,11 +43,11 @@ async def create_once(request: Request, caller: Caller, body: bytes, create: Cre
     if key is None:
         return _response(_answer(*await create(None)))
     begun = await _begin(request, caller, key, body)
-    if isinstance(begun, Answer):
+    if isinstance(begun, StoredAnswer):
         return _response(begun)
     try:
         made = await create(begun)
-    except (PostroomError, Refused):
+    except (PostroomError, ApiProblem):
         await idempotency.forget(caller.tables, begun)
         raise
     answer = _answer(*made)
@@ -55,24 +55,26 @@ async def create_once(request: Request, caller: Caller, body: bytes, create: Cre
     return _response(answer)
 
 
-async def _begin(request: Request, caller: Caller, key: str, body: bytes) -> Begun | Answer:
+async def _begin(
+    request: Request, caller: ApiCaller, key: str, body: bytes
+) -> CallBegun | StoredAnswer:
     if not _KEY.fullmatch(key):
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("“Idempotency-Key” must be 1 to 100 printable ASCII characters, without spaces."),
             field=HEADER,
         )
     fingerprint = _fingerprint(request, body)
     begun = await idempotency.begin(caller.tables, caller.key.id, key, fingerprint, caller.now)
-    if isinstance(begun, Different):
-        raise Refused(
+    if isinstance(begun, KeyReused):
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("This Idempotency-Key was used for another call: take a new one for each."),
             field=HEADER,
         )
-    if isinstance(begun, Busy):
+    if isinstance(begun, CallInProgress):
         seconds = max(1, math.ceil(begun.wait.total_seconds()))
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.CONFLICT,
             _("The same call is under way: ask again in {seconds} s.", seconds=seconds),
             {"Retry-After": str(seconds)},
@@ -85,12 +87,12 @@ def _fingerprint(request: Request, body: bytes) -> str:
     return hashlib.sha256(asked + body).hexdigest()
 
 
-def _answer(seen: Seen, location: str) -> Answer:
+def _answer(seen: SeenVersion, location: str) -> StoredAnswer:
     body = msgspec.json.encode(seen.data).decode()
     etag = entity_tag(seen.etag)
-    return Answer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
+    return StoredAnswer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: StoredAnswer) -> Response:
     headers = {"Location": answer.location, "ETag": answer.etag}
     return Response(answer.body, answer.status, headers, "application/json")

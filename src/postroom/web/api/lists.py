@@ -26,12 +26,15 @@ from postroom.domain.mailing_list import (
 )
 from postroom.domain.texts import _
 from postroom.flow import keep_lists
-from postroom.flow.keep_lists import Wording
+from postroom.flow.keep_lists import ListChanges
 from postroom.records import counts, lists
-from postroom.records.idempotency import Begun
-from postroom.web.api import body, described, paging, versions
+from postroom.records.idempotency import CallBegun
+from postroom.web.api import body, etags, openapi, paging
+from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
-from postroom.web.api.described import (
+from postroom.web.api.etags import SeenVersion
+from postroom.web.api.idempotency import create_once
+from postroom.web.api.openapi import (
     ACCEPTED,
     NUMBER,
     TEXT,
@@ -41,10 +44,7 @@ from postroom.web.api.described import (
     object_of,
     responses,
 )
-from postroom.web.api.gate import Caller, Reader, Writer
-from postroom.web.api.idempotency import create_once
-from postroom.web.api.problems import ApiRoute, Refused
-from postroom.web.api.versions import Seen
+from postroom.web.api.problems import ApiProblem, ApiRoute
 
 router = APIRouter(route_class=ApiRoute, tags=["lists"])
 ListName = Annotated[str, Path(description="The name of a list.", examples=["contoso1"])]
@@ -63,12 +63,12 @@ _PROPERTIES: dict[str, Any] = {
     "public_form": TRUTH,
     "created_at": TIME,
 }
-_LIST = described.named("List", object_of(_PROPERTIES))
-_COUNTED = described.named(
+_LIST = openapi.named("List", object_of(_PROPERTIES))
+_COUNTED = openapi.named(
     "ListWithCounts",
     object_of(_PROPERTIES | {"people": object_of(dict.fromkeys(_COUNTS, NUMBER))}),
 )
-_PAGE = described.page_of("ListPage", _LIST)
+_PAGE = openapi.page_of("ListPage", _LIST)
 
 _NAME = Member(
     _("a text, the name of the list"),
@@ -123,7 +123,7 @@ class ListChange(msgspec.Struct, forbid_unknown_fields=True):
 )  # fmt: skip
 async def show_lists(request: Request, caller: Reader) -> Response:
     """A key that is limited to lists sees these."""
-    asked = paging.asked_page(request, caller)
+    asked = paging.page_request(request, caller)
     if caller.key.is_for_every_list:
         found, after = await lists.page(caller.tables, limit=asked.limit, after=asked.after)
     else:
@@ -131,7 +131,9 @@ async def show_lists(request: Request, caller: Reader) -> Response:
     return paging.page(caller, asked, [list_data(each) for each in found], after)
 
 
-async def _own_lists(caller: Caller, asked: paging.Asked) -> tuple[list[MailingList], str | None]:
+async def _own_lists(
+    caller: ApiCaller, asked: paging.PageRequest
+) -> tuple[list[MailingList], str | None]:
     names = [name for name in sorted(caller.key.lists) if name > asked.after]
     shown, rest = names[: asked.limit], names[asked.limit :]
     found = [await lists.find(caller.tables, name) for name in shown]
@@ -147,8 +149,8 @@ async def _own_lists(caller: Caller, asked: paging.Asked) -> tuple[list[MailingL
         refused=(409, *WITH_BODY), headers=("ETag", "Location"),
     ),
     openapi_extra={
-        "parameters": [described.IDEMPOTENCY_KEY],
-        "requestBody": described.taking(
+        "parameters": [openapi.IDEMPOTENCY_KEY],
+        "requestBody": openapi.taking(
             NewList, {name: text for name, text in EXAMPLE.items() if name != "created_at"}
         ),
     },
@@ -156,7 +158,7 @@ async def _own_lists(caller: Caller, asked: paging.Asked) -> tuple[list[MailingL
 async def make_list(request: Request, caller: Writer) -> Response:
     """A key that is limited to lists cannot make others."""
     if not caller.key.is_for_every_list:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.FORBIDDEN, _("This key is for some lists alone: use one that is for all.")
         )
     sent = await body.receive(request)
@@ -165,7 +167,7 @@ async def make_list(request: Request, caller: Writer) -> Response:
         call.name, call.sender, call.description, call.postal_address, call.public_form
     )
 
-    async def create(begun: Begun | None) -> tuple[Seen, str]:
+    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         try:
             await keep_lists.create(caller.tables, wanted, now)
@@ -190,7 +192,7 @@ async def show_list(caller: Reader, name: ListName) -> Response:
     seen = await look(caller, name)
     people = await counts.read(caller.tables, name)
     counted = {standing: getattr(people, standing) for standing in _COUNTS}
-    return versions.shown(Seen(seen.data | {"people": counted}, seen.etag))
+    return etags.shown(SeenVersion(seen.data | {"people": counted}, seen.etag))
 
 
 @router.patch(
@@ -198,26 +200,26 @@ async def show_list(caller: Reader, name: ListName) -> Response:
     summary="Change what a list says",
     responses=responses(
         200, "The list as it says now.", _LIST, EXAMPLE,
-        refused=(*described.GUARDED, *WITH_BODY), headers=("ETag",),
+        refused=(*openapi.GUARDED, *WITH_BODY), headers=("ETag",),
     ),
     openapi_extra={
-        "parameters": [described.IF_MATCH],
-        "requestBody": described.taking(ListChange, {"description": "History news"}),
+        "parameters": [openapi.IF_MATCH],
+        "requestBody": openapi.taking(ListChange, {"description": "History news"}),
     },
 )  # fmt: skip
 async def change_list(request: Request, caller: Writer, name: ListName) -> Response:
     """What is not named stays. Messages that were written before keep their From."""
     caller.check_may_use(name)
     call = await body.read_body(request, ListChange)
-    wording = Wording(**{
+    wording = ListChanges(**{
         field: text for field, text in msgspec.structs.asdict(call).items() if text is not UNSET
     })  # fmt: skip
 
-    async def act(etag: str) -> Seen:
+    async def act(etag: str) -> SeenVersion:
         edited, new_etag = await keep_lists.edit(caller.tables, name, wording, etag)
-        return Seen(list_data(edited), new_etag)
+        return SeenVersion(list_data(edited), new_etag)
 
-    return versions.shown(await versions.change(request, lambda: look(caller, name), act))
+    return etags.shown(await etags.change(request, lambda: look(caller, name), act))
 
 
 @router.delete(
@@ -226,9 +228,9 @@ async def change_list(request: Request, caller: Writer, name: ListName) -> Respo
     summary="Delete a list with all its people",
     responses=responses(
         202, "Gone at once; its rows go in the background.", ACCEPTED, {"status": "deleting"},
-        refused=described.GUARDED,
+        refused=openapi.GUARDED,
     ),
-    openapi_extra={"parameters": [described.IF_MATCH]},
+    openapi_extra={"parameters": [openapi.IF_MATCH]},
 )  # fmt: skip
 async def delete_list(request: Request, caller: Writer, name: ListName) -> Response:
     """Messages on their way to it skip everybody who is still queued."""
@@ -236,25 +238,25 @@ async def delete_list(request: Request, caller: Writer, name: ListName) -> Respo
     async def act(etag: str) -> None:
         await keep_lists.delete(caller.tables, name, etag)
 
-    await versions.change(request, lambda: look(caller, name), act)
-    caller.desk.wake_scheduler()
+    await etags.change(request, lambda: look(caller, name), act)
+    caller.context.wake_scheduler()
     return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 
-async def look(caller: Caller, name: str) -> Seen:
+async def look(caller: ApiCaller, name: str) -> SeenVersion:
     """The list as it stands; refused if it is not there, or not for this key."""
     found, etag = await known_list(caller, name)
-    return Seen(list_data(found), etag)
+    return SeenVersion(list_data(found), etag)
 
 
-async def known_list(caller: Caller, name: str) -> tuple[MailingList, str]:
+async def known_list(caller: ApiCaller, name: str) -> tuple[MailingList, str]:
     caller.check_may_use(name)
     try:
         found = await lists.find_with_etag(caller.tables, check_list_name(name))
     except BadInput:  # a name no list has
         found = None
     if found is None:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.NOT_FOUND, _("There is no list {name}: check the name.", name=name[:60])
         )
     return found

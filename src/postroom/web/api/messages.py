@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.due_time import FORMS, BadZone, parse_due_time
+from postroom.domain.due_time import FORMS, UnknownZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import (
@@ -29,14 +29,14 @@ from postroom.domain.texts import _
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft, Origin, Revision
 from postroom.records import bodies, messages
-from postroom.records.idempotency import Begun
-from postroom.web.api import body, described, paging, versions
+from postroom.records.idempotency import CallBegun
+from postroom.web.api import body, etags, openapi, paging
+from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
-from postroom.web.api.described import WITH_BODY, responses
-from postroom.web.api.gate import Caller, Reader, Writer
+from postroom.web.api.etags import SeenVersion
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import known_list
-from postroom.web.api.message_shown import (
+from postroom.web.api.message_schema import (
     EXAMPLE,
     MESSAGE,
     MESSAGE_PAGE,
@@ -46,8 +46,8 @@ from postroom.web.api.message_shown import (
     known_message,
     mail_server_troubles,
 )
-from postroom.web.api.problems import ApiRoute, Refused
-from postroom.web.api.versions import Seen
+from postroom.web.api.openapi import WITH_BODY, responses
+from postroom.web.api.problems import ApiProblem, ApiRoute
 
 BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
 LOOKED_AT_MAX = 500  # messages a call, when only those of some lists are wanted
@@ -118,7 +118,7 @@ _BY_LIST = {
 )  # fmt: skip
 async def show_messages(request: Request, caller: Reader) -> Response:
     """A key that is limited to lists sees their messages alone."""
-    asked = paging.asked_page(request, caller, "list")
+    asked = paging.page_request(request, caller, "list")
     wanted = asked.filters.get("list")
     if wanted is not None:
         caller.check_may_use(wanted)
@@ -127,7 +127,7 @@ async def show_messages(request: Request, caller: Reader) -> Response:
 
 
 async def _newest(
-    caller: Caller, asked: paging.Asked, wanted: str | None
+    caller: ApiCaller, asked: paging.PageRequest, wanted: str | None
 ) -> tuple[list[Message], str | None]:
     """Looks at so many and no more: a page may be short, and not be the last."""
     found: list[Message] = []
@@ -141,7 +141,7 @@ async def _newest(
     return found, after
 
 
-def _is_shown(caller: Caller, message: Message, wanted: str | None) -> bool:
+def _is_shown(caller: ApiCaller, message: Message, wanted: str | None) -> bool:
     return caller.key.is_for(message.list_name) and wanted in (None, message.list_name)
 
 
@@ -154,8 +154,8 @@ def _is_shown(caller: Caller, message: Message, wanted: str | None) -> bool:
         refused=(404, 409, *WITH_BODY), headers=("ETag", "Location"),
     ),
     openapi_extra={
-        "parameters": [described.IDEMPOTENCY_KEY],
-        "requestBody": described.taking(NewMessage, _NEW_EXAMPLE),
+        "parameters": [openapi.IDEMPOTENCY_KEY],
+        "requestBody": openapi.taking(NewMessage, _NEW_EXAMPLE),
     },
 )  # fmt: skip
 async def write_message(request: Request, caller: Writer) -> Response:
@@ -163,7 +163,7 @@ async def write_message(request: Request, caller: Writer) -> Response:
     sent = await body.receive(request, BYTES_MAX)
     call = await body.parsed(sent, NewMessage)
 
-    async def create(begun: Begun | None) -> tuple[Seen, str]:
+    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
         if origin and await _is_written(caller, origin, call):
@@ -171,16 +171,16 @@ async def write_message(request: Request, caller: Writer) -> Response:
         else:
             await known_list(caller, call.list)
             draft = _draft(call, now)
-            ref = (await compose.compose(caller.desk.storage, draft, now, origin)).ref
+            ref = (await compose.compose(caller.context.storage, draft, now, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
-        return Seen(message_data(message), etag), f"/api/v1/messages/{ref}"
+        return SeenVersion(message_data(message), etag), f"/api/v1/messages/{ref}"
 
     made = await create_once(request, caller, sent, create)
-    caller.desk.wake_scheduler()
+    caller.context.wake_scheduler()
     return made
 
 
-async def _is_written(caller: Caller, origin: Origin, call: NewMessage) -> bool:
+async def _is_written(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:
     """Whether an earlier try of the same call got to its end, but for the note of it."""
     found = await messages.find(caller.tables, origin.ref)
     if found is None or found.origin != origin.call:
@@ -210,7 +210,7 @@ def _draft(call: NewMessage, now: datetime) -> Draft:
     ),
 )
 async def show_message(caller: Reader, ref: Ref) -> Response:
-    return versions.shown(await _look(caller, ref))
+    return etags.shown(await _look(caller, ref))
 
 
 @router.patch(
@@ -218,11 +218,11 @@ async def show_message(caller: Reader, ref: Ref) -> Response:
     summary="Edit a draft or a pending message",
     responses=responses(
         200, "The message as it says now.", WHOLE_MESSAGE, WHOLE_EXAMPLE,
-        refused=(*described.GUARDED, *WITH_BODY), headers=("ETag",),
+        refused=(*openapi.GUARDED, *WITH_BODY), headers=("ETag",),
     ),
     openapi_extra={
-        "parameters": [described.IF_MATCH],
-        "requestBody": described.taking(MessageChange, {"subject": "Lectures begin on Tuesday"}),
+        "parameters": [openapi.IF_MATCH],
+        "requestBody": openapi.taking(MessageChange, {"subject": "Lectures begin on Tuesday"}),
     },
 )  # fmt: skip
 async def edit_message(request: Request, caller: Writer, ref: Ref) -> Response:
@@ -239,40 +239,40 @@ async def edit_message(request: Request, caller: Writer, ref: Ref) -> Response:
     )
 
     async def act(etag: str) -> None:
-        await compose.edit(caller.desk.storage, ref, revision, etag)
+        await compose.edit(caller.context.storage, ref, revision, etag)
 
-    await versions.change(request, lambda: _look(caller, ref), act)
-    return versions.shown(await _look(caller, ref))
+    await etags.change(request, lambda: _look(caller, ref), act)
+    return etags.shown(await _look(caller, ref))
 
 
 @router.delete(
     "/messages/{ref}",
     status_code=HTTPStatus.NO_CONTENT,
     summary="Delete a draft or a pending message",
-    responses=responses(204, "Gone, with its bodies.", None, refused=described.GUARDED),
-    openapi_extra={"parameters": [described.IF_MATCH]},
+    responses=responses(204, "Gone, with its bodies.", None, refused=openapi.GUARDED),
+    openapi_extra={"parameters": [openapi.IF_MATCH]},
 )
 async def delete_message(request: Request, caller: Writer, ref: Ref) -> Response:
     async def act(etag: str) -> None:
-        await compose.discard(caller.desk.storage, ref, etag)
+        await compose.discard(caller.context.storage, ref, etag)
 
-    await versions.change(request, lambda: _look(caller, ref), act)
+    await etags.change(request, lambda: _look(caller, ref), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _look(caller: Caller, ref: str) -> Seen:
+async def _look(caller: ApiCaller, ref: str) -> SeenVersion:
     message, etag = await known_message(caller, ref)
     counted = await report.books_of(caller.tables, message)
     html, text = await _bodies(caller, message)
     troubles = await mail_server_troubles(caller, message)
     shown = message_data(counted) | {"mail_server_troubles": troubles}
-    return Seen(shown | {"html": html, "text": text}, etag)
+    return SeenVersion(shown | {"html": html, "text": text}, etag)
 
 
-async def _bodies(caller: Caller, message: Message) -> tuple[str | None, str | None]:
+async def _bodies(caller: ApiCaller, message: Message) -> tuple[str | None, str | None]:
     """None of a draft whose writer died half-way: so it can be seen, mended and deleted."""
     try:
-        return await bodies.load(caller.desk.storage.blobs, message)
+        return await bodies.load(caller.context.storage.blobs, message)
     except NotFound:
         return None, None
 
@@ -281,5 +281,5 @@ def due_time(at: str, zone: str, now: datetime) -> datetime:
     try:
         return parse_due_time(at, zone, now)
     except BadInput as error:
-        field = "zone" if isinstance(error, BadZone) else "at"
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)[:300], field=field) from None
+        field = "zone" if isinstance(error, UnknownZone) else "at"
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)[:300], field=field) from None

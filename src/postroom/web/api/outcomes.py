@@ -10,22 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.texts import _
-from postroom.records import fates
-from postroom.records.fates import OUTCOMES, Fate, Place
-from postroom.web.api import described, paging
-from postroom.web.api.described import TEXT, TIME_OR_NONE, object_of, responses
-from postroom.web.api.gate import Reader
-from postroom.web.api.message_shown import Ref, known_message
-from postroom.web.api.problems import ApiRoute, Refused
+from postroom.records import recipient_outcomes
+from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
+from postroom.web.api import openapi, paging
+from postroom.web.api.auth import Reader
+from postroom.web.api.message_schema import Ref, known_message
+from postroom.web.api.openapi import TEXT, TIME_OR_NONE, object_of, responses
+from postroom.web.api.problems import ApiProblem, ApiRoute
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
 
 _WORD = {"type": "string", "enum": list(OUTCOMES)}
-_OUTCOME = described.named(
+_OUTCOME = openapi.named(
     "Outcome",
     object_of({"address": TEXT, "outcome": _WORD, "at": TIME_OR_NONE, "words": TEXT}),
 )
-_PAGE = described.page_of("OutcomePage", _OUTCOME)
+_PAGE = openapi.page_of("OutcomePage", _OUTCOME)
 _EXAMPLE: dict[str, Any] = {
     "address": "student1@contoso.edu",
     "outcome": "sent",
@@ -50,16 +50,16 @@ _BY_OUTCOME = {
     openapi_extra={"parameters": paging.parameters(_BY_OUTCOME)},
 )  # fmt: skip
 async def show_outcomes(request: Request, caller: Reader, ref: Ref) -> Response:
-    asked = paging.asked_page(request, caller, "outcome")
+    asked = paging.page_request(request, caller, "outcome")
     outcome = asked.filters.get("outcome")
     if outcome is not None and outcome not in OUTCOMES:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("“outcome” must be one of {outcomes}.", outcomes=", ".join(OUTCOMES)),
             field="outcome",
         )
     message, _etag = await known_message(caller, ref)
-    found, following = await fates.page(
+    found, following = await recipient_outcomes.page(
         caller.tables,
         message,
         OUTCOMES[outcome] if outcome else None,
@@ -70,11 +70,11 @@ async def show_outcomes(request: Request, caller: Reader, ref: Ref) -> Response:
     return paging.page(caller, asked, [_data(fate) for fate in found], after)
 
 
-def _place(after: str) -> Place:
+def _place(after: str) -> AudiencePosition:
     """As it stood in the cursor, which is ours."""
     batch, _, position = after.partition("-")
-    return Place(int(batch), int(position)) if after else Place()
+    return AudiencePosition(int(batch), int(position)) if after else AudiencePosition()
 
 
-def _data(fate: Fate) -> dict[str, Any]:
+def _data(fate: RecipientOutcome) -> dict[str, Any]:
     return {"address": fate.address, "outcome": fate.outcome, "at": fate.at, "words": fate.words}

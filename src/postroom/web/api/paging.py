@@ -21,8 +21,8 @@ from starlette.responses import Response
 
 from postroom.domain.texts import Text, _
 from postroom.domain.token import is_signed, sign
-from postroom.web.api.gate import Caller
-from postroom.web.api.problems import Refused
+from postroom.web.api.auth import ApiCaller
+from postroom.web.api.problems import ApiProblem
 
 LIMIT_MAX = 200
 LIMIT_UNLESS_TOLD = 50
@@ -54,7 +54,7 @@ def parameters(*filters: dict[str, Any]) -> list[dict[str, Any]]:
     return [*filters, *_PARAMETERS]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PageRequest(msgspec.Struct, frozen=True):
     """Which page of which collection."""
 
     path: str
@@ -67,26 +67,26 @@ class Asked(msgspec.Struct, frozen=True):
         return self.path, *(f"{name}={self.filters[name]}" for name in sorted(self.filters))
 
 
-def asked_page(request: Request, caller: Caller, *filters: str) -> Asked:
+def page_request(request: Request, caller: ApiCaller, *filters: str) -> PageRequest:
     """Limit, cursor and filters; Refused for anything else, so that no typing error goes unseen."""
     sent = _parameters(request, {"limit", "cursor", *filters})
     limit = _limit(sent.pop("limit", str(LIMIT_UNLESS_TOLD)))
     cursor = sent.pop("cursor", None)
-    asked = Asked(request.scope["path"], sent, limit, "")
+    asked = PageRequest(request.scope["path"], sent, limit, "")
     if cursor is None:
         return asked
     return msgspec.structs.replace(asked, after=_opened(cursor, caller, asked))
 
 
 def page(
-    caller: Caller, asked: Asked, items: Sequence[Mapping[str, Any]], after: str | None
+    caller: ApiCaller, asked: PageRequest, items: Sequence[Mapping[str, Any]], after: str | None
 ) -> Response:
     """The answer; `after` is where the next page begins, None if this was the last."""
     cursor = None if after is None else _closed(after, caller, asked)
     headers = {}
     if cursor:
         query = urlencode(asked.filters | {"limit": asked.limit, "cursor": cursor})
-        headers["Link"] = f'<{caller.desk.site.url}{asked.path}?{query}>; rel="next"'
+        headers["Link"] = f'<{caller.context.site.url}{asked.path}?{query}>; rel="next"'
     content = msgspec.json.encode({"items": items, "next": cursor})
     return Response(content, HTTPStatus.OK, headers, "application/json")
 
@@ -127,32 +127,32 @@ def _limit(text: str) -> int:
     raise _wrong("limit", _("“limit” must be a number from 1 to {limit}.", limit=LIMIT_MAX))
 
 
-def _closed(after: str, caller: Caller, asked: Asked) -> str:
-    token = sign(caller.desk.site.secret, "cursor", *asked.scope, after)
+def _closed(after: str, caller: ApiCaller, asked: PageRequest) -> str:
+    token = sign(caller.context.site.secret, "cursor", *asked.scope, after)
     hidden = _veiled(after.encode(), caller, token)
     return f"{base64.urlsafe_b64encode(hidden).decode().rstrip('=')}.{token}"
 
 
-def _opened(cursor: str, caller: Caller, asked: Asked) -> str:
+def _opened(cursor: str, caller: ApiCaller, asked: PageRequest) -> str:
     packed, _, token = cursor.partition(".")
     try:
         hidden = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
         after = _veiled(hidden, caller, token).decode()
     except (ValueError, binascii.Error):
         raise _no_cursor() from None
-    if not after or not is_signed(token, caller.desk.site.secret, "cursor", *asked.scope, after):
+    if not after or not is_signed(token, caller.context.site.secret, "cursor", *asked.scope, after):
         raise _no_cursor()
     return after
 
 
-def _veiled(text: bytes, caller: Caller, token: str) -> bytes:
+def _veiled(text: bytes, caller: ApiCaller, token: str) -> bytes:
     """There and back: a stream that only this installation can make, another for every cursor."""
-    seed = f"{caller.desk.site.secret}\0cursor\0{token}".encode()
+    seed = f"{caller.context.site.secret}\0cursor\0{token}".encode()
     stream = hashlib.shake_256(seed).digest(len(text))
     return bytes(one ^ other for one, other in zip(text, stream, strict=True))
 
 
-def _no_cursor() -> Refused:
+def _no_cursor() -> ApiProblem:
     return _wrong(
         "cursor",
         _(
@@ -162,5 +162,5 @@ def _no_cursor() -> Refused:
     )
 
 
-def _wrong(field: str, detail: Text) -> Refused:
-    return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=field)
+def _wrong(field: str, detail: Text) -> ApiProblem:
+    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=field)

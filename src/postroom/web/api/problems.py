@@ -42,7 +42,7 @@ log = structlog.get_logger("api")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Refused(Exception):
+class ApiProblem(Exception):
     """The call ends here, with a problem as its answer."""
 
     def __init__(
@@ -63,20 +63,20 @@ class Refused(Exception):
         return Response(content, self.status, self._headers, MEDIA_TYPE)
 
 
-def storage_failed(error: BaseException) -> Refused:
+def storage_failed(error: BaseException) -> ApiProblem:
     """Of the error only its kind is told: its words may name places and people."""
     log.warning("storage_failed", error=type(error).__name__)
     words = _("Storage does not answer: try again in {seconds} s.", seconds=RETRY_STORAGE_S)
-    return Refused(
+    return ApiProblem(
         HTTPStatus.SERVICE_UNAVAILABLE,
         STORAGE_GONE if isinstance(error, StorageGone) else words,
         {"Retry-After": str(RETRY_STORAGE_S)},
     )
 
 
-def changed_meanwhile() -> Refused:
+def changed_meanwhile() -> ApiProblem:
     """Storage answered, and did nothing: somebody else was faster."""
-    return Refused(
+    return ApiProblem(
         HTTPStatus.CONFLICT,
         _("Somebody else changed it at the same moment: look at it, and try again."),
     )
@@ -97,7 +97,7 @@ class ApiRoute(APIRoute):
         async def answer(request: Request) -> Response:
             try:
                 return await handle(request)
-            except Refused as refused:
+            except ApiProblem as refused:
                 return refused.response()
             except tuple(STATUS_OF) as error:
                 return _said(error).response()
@@ -113,7 +113,7 @@ class ApiRoute(APIRoute):
             await super().handle(scope, receive, send)
             return
         headers = {"Allow": ", ".join(sorted(self._methods[self.path]))}
-        refused = Refused(
+        refused = ApiProblem(
             HTTPStatus.METHOD_NOT_ALLOWED,
             _("Use {methods} here.", methods=headers["Allow"]),
             headers,
@@ -121,7 +121,7 @@ class ApiRoute(APIRoute):
         await refused.response()(scope, receive, send)
 
 
-def _said(error: Exception) -> Refused:
+def _said(error: Exception) -> ApiProblem:
     """What the error says to people, as a problem."""
     status = next(status for kind, status in STATUS_OF.items() if isinstance(error, kind))
-    return Refused(status, str(error)[:DETAIL_CHARS_MAX])
+    return ApiProblem(status, str(error)[:DETAIL_CHARS_MAX])

@@ -20,10 +20,10 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import clean_attributes
 from postroom.domain.texts import _
 from postroom.flow import subscribe as stage
+from postroom.web.api.auth import Joiner, answered, count
 from postroom.web.api.body import Member, read_body
-from postroom.web.api.described import ACCEPTED, WITH_BODY, responses, taking
-from postroom.web.api.gate import Joiner, answered, count
-from postroom.web.api.problems import ApiRoute, Refused
+from postroom.web.api.openapi import ACCEPTED, WITH_BODY, responses, taking
+from postroom.web.api.problems import ApiProblem, ApiRoute
 from postroom.web.throttles import ADDRESSES_CALLED
 
 router = APIRouter(route_class=ApiRoute)
@@ -75,16 +75,16 @@ async def subscribe(request: Request, caller: Joiner) -> Response:
     call = await read_body(request, SignUp)
     caller.check_may_use(call.list)
     address = parse_address(call.email)
-    storage, now = caller.desk.storage, caller.now
+    storage, now = caller.context.storage, caller.now
     count(request, ADDRESSES_CALLED, address.key, now, _("This address was sent too often"))
     try:
         joins = stage.sign_up(storage, call.list, address, call.attributes, now, trace=caller.trace)
         await answered(joins)
     except NotFound:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.NOT_FOUND,
             _("There is no list {name}: check the name.", name=call.list),
             field="list",
         ) from None
-    caller.desk.wake_senders()
+    caller.context.wake_senders()
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -15,21 +15,27 @@ from starlette.responses import Response
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
-from postroom.domain.subscriber import GONE_TEXTS, Gone, Standing, Subscriber, subscription
+from postroom.domain.subscriber import (
+    INACTIVE_TEXTS,
+    InactiveReason,
+    Subscriber,
+    SubscriberFilter,
+    subscription,
+)
 from postroom.domain.texts import _
 from postroom.flow import ask, move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import subscribers
-from postroom.records.idempotency import Begun
-from postroom.web.api import body, described, paging, versions
+from postroom.records.idempotency import CallBegun
+from postroom.web.api import body, etags, openapi, paging
+from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
-from postroom.web.api.described import TEXT, TIME, TRUTH, WITH_BODY, object_of, responses
-from postroom.web.api.gate import Caller, Reader, Writer
+from postroom.web.api.etags import SeenVersion
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import ListName, known_list
-from postroom.web.api.problems import ApiRoute, Refused
+from postroom.web.api.openapi import TEXT, TIME, TRUTH, WITH_BODY, object_of, responses
+from postroom.web.api.problems import ApiProblem, ApiRoute
 from postroom.web.api.subscribe import ADDRESS, ATTRIBUTES, LIST_NAME
-from postroom.web.api.versions import Seen
 
 router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
 AddressPart = Annotated[
@@ -44,15 +50,15 @@ _EXAMPLE: dict[str, Any] = {
     "since": "2026-11-15T09:00:00Z",
     "attributes": {"name": "Ada"},
 }
-_STANDING = {"type": "string", "enum": ["verified", "unverified", *Gone]}
-_SUBSCRIBER = described.named(
+_STANDING = {"type": "string", "enum": ["verified", "unverified", *InactiveReason]}
+_SUBSCRIBER = openapi.named(
     "Subscriber",
     object_of({
         "list": TEXT, "address": TEXT, "standing": _STANDING, "verified": TRUTH, "since": TIME,
         "attributes": ATTRIBUTES.schema,
     }),
 )  # fmt: skip
-_PAGE = described.page_of("SubscriberPage", _SUBSCRIBER)
+_PAGE = openapi.page_of("SubscriberPage", _SUBSCRIBER)
 _VERIFIED = Member(_("true or false"), schema=TRUTH | {"description": "They have confirmed."})
 _BRING_BACK = Member(
     _("true or false"),
@@ -70,7 +76,11 @@ _FILTERS: list[dict[str, Any]] = [
         "in": "query",
         "description": "Only people who stand so; `there` is verified or not, `gone` left or was "
         "removed.",
-        "schema": {"type": "string", "enum": list(Standing), "default": Standing.ALL},
+        "schema": {
+            "type": "string",
+            "enum": list(SubscriberFilter),
+            "default": SubscriberFilter.ALL,
+        },
     },
 ]
 
@@ -100,10 +110,10 @@ class SubscriberChange(msgspec.Struct, forbid_unknown_fields=True):
     openapi_extra={"parameters": paging.parameters(*_FILTERS)},
 )  # fmt: skip
 async def show_subscribers(request: Request, caller: Reader, name: ListName) -> Response:
-    asked = paging.asked_page(request, caller, "address_prefix", "standing")
+    asked = paging.page_request(request, caller, "address_prefix", "standing")
     prefix, standing = _prefix(asked), _standing(asked)
     await known_list(caller, name)
-    shelf = await subscribers.look_through(
+    shelf = await subscribers.scan_people(
         caller.tables,
         name,
         prefix=prefix,
@@ -114,10 +124,10 @@ async def show_subscribers(request: Request, caller: Reader, name: ListName) -> 
     return paging.page(caller, asked, [subscriber_data(one) for one in shelf.people], shelf.next)
 
 
-def _prefix(asked: paging.Asked) -> str:
+def _prefix(asked: paging.PageRequest) -> str:
     prefix = key_prefix(asked.filters.get("address_prefix", ""))
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             _("No address begins like that."),
             field="address_prefix",
@@ -125,13 +135,13 @@ def _prefix(asked: paging.Asked) -> str:
     return prefix
 
 
-def _standing(asked: paging.Asked) -> Standing:
+def _standing(asked: paging.PageRequest) -> SubscriberFilter:
     try:
-        return Standing(asked.filters.get("standing", Standing.ALL))
+        return SubscriberFilter(asked.filters.get("standing", SubscriberFilter.ALL))
     except ValueError:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("“standing” must be one of {standings}.", standings=", ".join(Standing)),
+            _("“standing” must be one of {standings}.", standings=", ".join(SubscriberFilter)),
             field="standing",
         ) from None
 
@@ -145,8 +155,8 @@ def _standing(asked: paging.Asked) -> Standing:
         refused=(404, 409, *WITH_BODY), headers=("ETag", "Location"),
     ),
     openapi_extra={
-        "parameters": [described.IDEMPOTENCY_KEY],
-        "requestBody": described.taking(
+        "parameters": [openapi.IDEMPOTENCY_KEY],
+        "requestBody": openapi.taking(
             NewSubscriber,
             {"address": "student1@contoso.edu", "verified": True, "attributes": {"name": "Ada"}},
         ),
@@ -158,7 +168,7 @@ async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Re
     call = body.parse(sent, NewSubscriber)
     address = parse_address(call.address)
 
-    async def create(begun: Begun | None) -> tuple[Seen, str]:
+    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         await known_list(caller, name)
         try:
@@ -190,7 +200,7 @@ async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Re
 )
 async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
     await known_list(caller, name)
-    return versions.shown(await _look(caller, name, parse_address(address)))
+    return etags.shown(await _look(caller, name, parse_address(address)))
 
 
 @router.patch(
@@ -198,11 +208,11 @@ async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) 
     summary="Change somebody, also their address or list",
     responses=responses(
         200, "What is known of them now; Location says where.", _SUBSCRIBER, _EXAMPLE,
-        refused=(*described.GUARDED, *WITH_BODY), headers=("ETag", "Location"),
+        refused=(*openapi.GUARDED, *WITH_BODY), headers=("ETag", "Location"),
     ),
     openapi_extra={
-        "parameters": [described.IF_MATCH],
-        "requestBody": described.taking(SubscriberChange, {"attributes": {"name": "Ada L."}}),
+        "parameters": [openapi.IF_MATCH],
+        "requestBody": openapi.taking(SubscriberChange, {"attributes": {"name": "Ada L."}}),
     },
 )  # fmt: skip
 async def change_subscriber(
@@ -220,10 +230,10 @@ async def change_subscriber(
         _check_there(known)
         return await _change(caller, known, _destination(known, call), etag)
 
-    there = await versions.change(request, lambda: _look(caller, name, who), act)
+    there = await etags.change(request, lambda: _look(caller, name, who), act)
     moved = parse_address(there.address)  # a subscriber's key is as storage takes it
     seen = await _look(caller, there.list_name, moved)
-    return versions.shown(seen, Location=_path(there.list_name, moved))
+    return etags.shown(seen, Location=_path(there.list_name, moved))
 
 
 def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
@@ -236,7 +246,7 @@ def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
     )
 
 
-async def _change(caller: Caller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
+async def _change(caller: ApiCaller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
     """An edit where they stand, or a move."""
     tables, now, trace = caller.tables, caller.now, caller.trace
     if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
@@ -261,7 +271,7 @@ async def _change(caller: Caller, known: Subscriber, to: Destination, etag: str)
     status_code=HTTPStatus.ACCEPTED,
     summary="Send a confirmation email to somebody who has not confirmed",
     responses=responses(
-        202, "The email is queued.", described.ACCEPTED, {"status": "accepted"},
+        202, "The email is queued.", openapi.ACCEPTED, {"status": "accepted"},
         refused=(404, 409, 422),
     ),
 )  # fmt: skip
@@ -273,8 +283,8 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     await known_list(caller, name)
     who = parse_address(address)
     await _known(caller, name, who)
-    desk = caller.desk
-    asker = ask.Asker(desk.storage, desk.clock, caller.trace, desk.wake_senders)
+    context = caller.context
+    asker = ask.Asker(context.storage, context.clock, caller.trace, context.wake_senders)
     why = await ask.ask_one(asker, name, who.storage_key)
     if why:
         raise WrongState(CANNOT_ASK_TEXTS[why])
@@ -285,8 +295,8 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     "/lists/{name}/subscribers/{address:path}",
     status_code=HTTPStatus.NO_CONTENT,
     summary="Take somebody off the list",
-    responses=responses(204, "Nobody mails them any more.", None, refused=described.GUARDED),
-    openapi_extra={"parameters": [described.IF_MATCH]},
+    responses=responses(204, "Nobody mails them any more.", None, refused=openapi.GUARDED),
+    openapi_extra={"parameters": [openapi.IF_MATCH]},
 )
 async def remove_subscriber(
     request: Request, caller: Writer, name: ListName, address: AddressPart
@@ -299,19 +309,19 @@ async def remove_subscriber(
         _check_there((await _known(caller, name, who))[0])
         await subscribe.remove(caller.tables, name, who, caller.now, etag=etag, trace=caller.trace)
 
-    await versions.change(request, lambda: _look(caller, name, who), act)
+    await etags.change(request, lambda: _look(caller, name, who), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _look(caller: Caller, name: str, address: Address) -> Seen:
+async def _look(caller: ApiCaller, name: str, address: Address) -> SeenVersion:
     known, etag = await _known(caller, name, address)
-    return Seen(subscriber_data(known), etag)
+    return SeenVersion(subscriber_data(known), etag)
 
 
-async def _known(caller: Caller, name: str, address: Address) -> tuple[Subscriber, str]:
+async def _known(caller: ApiCaller, name: str, address: Address) -> tuple[Subscriber, str]:
     found = await subscribers.find(caller.tables, name, address.storage_key)
     if found is None:
-        raise Refused(
+        raise ApiProblem(
             HTTPStatus.NOT_FOUND,
             _("{address} was never on {name}.", address=address.typed, name=name),
         )
@@ -324,25 +334,25 @@ def _check_there(known: Subscriber) -> None:
             _(
                 "{address} is gone ({gone}): add them again only if they asked for it.",
                 address=known.address,
-                gone=GONE_TEXTS[known.gone],
+                gone=INACTIVE_TEXTS[known.gone],
             )
         )
 
 
-def _already_there(known: Subscriber) -> Refused:
+def _already_there(known: Subscriber) -> ApiProblem:
     if not known.gone:
-        return Refused(
+        return ApiProblem(
             HTTPStatus.CONFLICT,
             _("{address} is on {name} already.", address=known.address, name=known.list_name),
         )
-    return Refused(
+    return ApiProblem(
         HTTPStatus.CONFLICT,
         _(
             "{address} is gone from {name} ({gone}): add them again only if they asked for "
             "it, with “bring_back”: true.",
             address=known.address,
             name=known.list_name,
-            gone=GONE_TEXTS[known.gone],
+            gone=INACTIVE_TEXTS[known.gone],
         ),
         field="bring_back",
     )

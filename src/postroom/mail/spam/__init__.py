@@ -1,0 +1,1 @@
+"""What spam filters would hold against a message, found before it is sent."""

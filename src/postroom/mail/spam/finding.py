@@ -1,0 +1,121 @@
+"""What a spam filter would hold against a mail, as values: which sign, how heavy, where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+FOUND_SHOWN_MAX = 5  # places of one sign: whoever mends those finds the rest
+FOUND_CHARS_MAX = 80
+
+
+class SpamWeight(IntEnum):
+    """How much it costs; every filter has figures of its own, so ours are only in order."""
+
+    LIGHT = 1  # counted together with others
+    MIDDLING = 2  # costs a place in the inbox at some filters
+    HEAVY = 3  # many servers refuse the mail, or file it as spam, for this alone
+
+
+class SpamPlace(StrEnum):
+    SENDER = "sender"
+    SUBJECT = "subject"
+    HTML = "html"
+    TEXT = "text"
+    LIST = "list"
+
+
+class SpamSign(StrEnum):
+    """What is looked for; beside each the rule of SpamAssassin that asks the same, if one does."""
+
+    FREE_MAIL_SENDER = "free mail sender"  # FREEMAIL_FROM
+    LINK_SHOWS_OTHER_HOST = "link shows other host"
+    LINK_TO_IP = "link to ip"  # NORMAL_HTTP_TO_IP, NUMERIC_HTTP_ADDR
+    LINK_WITH_USER = "link with user"  # HTTP_USERNAME_USED
+    LINK_LOOKS_ALIKE = "link looks alike"
+    SCRIPT = "script"  # JAVASCRIPT_URI
+    FORM = "form"  # HTML_FORMACTION_MAILTO
+    EMBEDDED = "embedded"  # HTML_IFRAME_SRC, HTML_EMBEDS
+    HIDDEN_TEXT = "hidden text"  # HTML_FONT_LOW_CONTRAST
+    LINK_SHORTENED = "link shortened"  # rules/25_url_shortener.cf
+    DATA_URI = "data uri"
+    FEW_WORDS = "few words"  # HTML_IMAGE_ONLY_04
+    FAKED_REPLY = "faked reply"  # FAKE_REPLY_C
+    SUBJECT_CAPITALS = "subject capitals"  # SUBJ_ALL_CAPS
+    CAPITALS = "capitals"  # UPPERCASE_50_75
+    GAPPY = "gappy"  # GAPPY_SUBJECT
+    FOREIGN_FIELD = "foreign field"
+    TEXT_DIFFERS = "text differs"  # MPART_ALT_DIFF
+    EXCLAMATIONS = "exclamations"  # PLING_QUERY
+    PHRASES = "phrases"
+    LINK_WITHOUT_TLS = "link without tls"
+    LIST_WITHOUT_ADDRESS = "list without address"
+    FOOT_WITHOUT_ADDRESS = "foot without address"
+
+
+WEIGHTS = {
+    **dict.fromkeys(
+        (
+            SpamSign.FREE_MAIL_SENDER,
+            SpamSign.LINK_SHOWS_OTHER_HOST,
+            SpamSign.LINK_TO_IP,
+            SpamSign.LINK_WITH_USER,
+            SpamSign.LINK_LOOKS_ALIKE,
+            SpamSign.SCRIPT,
+            SpamSign.FORM,
+        ),
+        SpamWeight.HEAVY,
+    ),
+    **dict.fromkeys(
+        (
+            SpamSign.EMBEDDED,
+            SpamSign.HIDDEN_TEXT,
+            SpamSign.LINK_SHORTENED,
+            SpamSign.DATA_URI,
+            SpamSign.FEW_WORDS,
+            SpamSign.FAKED_REPLY,
+            SpamSign.SUBJECT_CAPITALS,
+            SpamSign.CAPITALS,
+            SpamSign.GAPPY,
+            SpamSign.FOREIGN_FIELD,
+            SpamSign.TEXT_DIFFERS,
+        ),
+        SpamWeight.MIDDLING,
+    ),
+    **dict.fromkeys(
+        (
+            SpamSign.EXCLAMATIONS,
+            SpamSign.PHRASES,
+            SpamSign.LINK_WITHOUT_TLS,
+            SpamSign.LIST_WITHOUT_ADDRESS,
+            SpamSign.FOOT_WITHOUT_ADDRESS,
+        ),
+        SpamWeight.LIGHT,
+    ),
+}
+
+
+class SpamFinding(msgspec.Struct, frozen=True):
+    sign: SpamSign
+    where: SpamPlace
+    found: tuple[str, ...] = ()  # the words, links or tags it was found by, as they stand there
+    has_more: bool = False  # than are in `found`
+
+    @property
+    def weight(self) -> SpamWeight:
+        return WEIGHTS[self.sign]
+
+
+def finding(sign: SpamSign, where: SpamPlace, found: Iterable[str]) -> Iterator[SpamFinding]:
+    """One finding for all these places; none if there is no place."""
+    places = list(dict.fromkeys(_clipped(place) for place in found))
+    if places:
+        shown = tuple(places[:FOUND_SHOWN_MAX])
+        yield SpamFinding(sign, where, shown, len(places) > FOUND_SHOWN_MAX)
+
+
+def _clipped(text: str) -> str:
+    text = " ".join(text[: 4 * FOUND_CHARS_MAX].split())
+    return text if len(text) <= FOUND_CHARS_MAX else text[: FOUND_CHARS_MAX - 1] + "…"

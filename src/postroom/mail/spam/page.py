@@ -1,0 +1,304 @@
+"""An HTML body as a spam filter reads it: what shows, what is hidden, links, pictures, code.
+
+Of styles those count that stand on the elements themselves. What a style sheet may change is given
+the benefit of the doubt: telling an author of hidden text that everybody sees helps nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from postroom.mail.html_shape import check_shape
+from postroom.mail.merge import spans
+
+FIELD = "{{…}}"  # stands for every merge field: no template can say it, and a page can show it
+LINKS_READ_MAX = 2000
+PREVIEW_CHARS_MAX = 250  # hidden at the top, for the line that mail clients show beside the subject
+TINY_PX = 2.0
+ALIKE_MAX = 16  # of 255, in each channel: nobody tells such colours apart
+SPACER_PX = 3  # a picture of this height or width shows nothing
+
+Colour = tuple[int, int, int]
+BLACK, WHITE, BLUE = (0, 0, 0), (255, 255, 255), (0, 0, 238)
+_NAMED = {"black": BLACK, "white": WHITE, "snow": (255, 250, 250), "ivory": (255, 255, 240)}
+_INVISIBLE = "transparent"
+
+_UNREAD = frozenset(
+    (
+        *("head", "title", "script", "style", "template", "noscript", "iframe", "object", "embed"),
+        *("svg", "math", "select", "textarea", "audio", "video", "map"),
+    )
+)
+# Their text goes on in the same word; every other element begins and ends one.
+INLINE = frozenset(
+    (
+        *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
+        *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
+    )
+)
+_FRAMES = "iframe, frame, object, embed, applet"
+_DATA_TAGS = frozenset(("application/ld+json", "application/json"))  # Gmail reads the first kind
+_HANDLER = re.compile(
+    r"on(?:click|load|error|focus|blur|submit|change|input|(?:mouse|key|touch)\w+)"
+)
+_CODE_SCHEME = re.compile(r"(?:javascript|vbscript):", re.I)
+_DATA_SCHEME = re.compile(r"data:", re.I)
+_DATA_IN_STYLE = re.compile(r"url\(\s{0,9}[\"']?\s{0,9}data:", re.I)
+_DATA_ATTRIBUTES = ("src", "href", "background", "poster", "data")
+_SAYS_SOMETHING = re.compile(r"[^\s\xad\u034f\u061c\u115f\u17b4\u200b-\u200f\u2060\ufeff]")
+_NUMBER = re.compile(r"\s*([0-9]{0,6}(?:\.[0-9]{1,6})?)\s*(px|pt)?", re.I)
+_HEX = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{6})", re.I)
+_RGB = re.compile(r"rgba?\(([0-9]{1,3})[\s,]+([0-9]{1,3})[\s,]+([0-9]{1,3})([^)]{0,20})\)", re.I)
+_NO_ALPHA = re.compile(r"[\s,/]+0?\.?0+%?\s*")
+
+
+class PageLink(NamedTuple):
+    href: str
+    label: str
+
+
+class PageFeatures(NamedTuple):
+    """What there is to judge of an HTML body."""
+
+    shown: str
+    hidden: str  # without the preview text
+    links: list[PageLink]
+    pictures: int
+    scripts: list[str]
+    forms: list[str]
+    frames: list[str]
+    data_uris: list[str]
+
+
+class _Sheet(NamedTuple):
+    """What the document's style sheets speak of, whomever it is said of."""
+
+    background: bool
+    display: bool
+    font: bool
+
+
+class _TextStyle(NamedTuple):
+    """How text shows at a place; None is not known, and counts as readable."""
+
+    is_hidden: bool = False
+    size: float | None = None
+    colour: Colour | str | None = BLACK
+    background: Colour | None = WHITE
+
+    @property
+    def is_unseen(self) -> bool:
+        is_tiny = self.size is not None and self.size <= TINY_PX
+        return self.is_hidden or is_tiny or self.colour == _INVISIBLE or self._is_camouflaged
+
+    @property
+    def _is_camouflaged(self) -> bool:
+        if not isinstance(self.colour, tuple) or self.background is None:
+            return False
+        pairs = zip(self.colour, self.background, strict=True)
+        return all(abs(one - other) <= ALIKE_MAX for one, other in pairs)
+
+
+def without_fields(template: str) -> str:
+    """The template with FIELD for each merge field; BadTemplate if one is never closed."""
+    pieces, position = [], 0
+    for span in spans(template):
+        pieces += [template[position : span.start], FIELD]
+        position = span.stop
+    return "".join([*pieces, template[position:]])
+
+
+def read_page(template: str) -> PageFeatures:
+    """BadTemplate if the HTML has a shape that a parser is slow with."""
+    markup = without_fields(template)
+    check_shape(markup)
+    document = LexborHTMLParser(markup)
+    shown, hidden = _texts(document)
+    return PageFeatures(
+        shown=shown,
+        hidden=hidden,
+        links=list(islice(_links(document), LINKS_READ_MAX)),
+        pictures=sum(not _is_spacer(node) for node in document.css("img")),
+        scripts=list(_scripts(document)),
+        forms=[f"<{node.tag}>" for node in document.css("form")],
+        frames=[f"<{node.tag}>" for node in document.css(_FRAMES)],
+        data_uris=list(_data_uris(document)),
+    )
+
+
+# --- Links, pictures and code -----------------------------------------------------------------
+
+
+def _links(document: LexborHTMLParser) -> Iterator[PageLink]:
+    for node in document.css("a[href], area[href]"):
+        href = (node.attributes.get("href") or "").strip()
+        yield PageLink(href, " ".join(node.text().split()))
+
+
+def _is_spacer(node: LexborNode) -> bool:
+    sizes = (node.attributes.get("width") or "", node.attributes.get("height") or "")
+    return any(size.isdecimal() and len(size) < 5 and int(size) <= SPACER_PX for size in sizes)
+
+
+def _scripts(document: LexborHTMLParser) -> Iterator[str]:
+    for node in document.css("script"):
+        if (node.attributes.get("type") or "").strip().lower() not in _DATA_TAGS:
+            yield "<script>"
+    for node in document.css("*"):
+        for name, value in node.attributes.items():
+            if _HANDLER.fullmatch(name):
+                yield f"<{node.tag} {name}=…>"
+            elif name in ("href", "src", "action") and _CODE_SCHEME.match((value or "").strip()):
+                yield f"<{node.tag} {name}={value}>"
+
+
+def _data_uris(document: LexborHTMLParser) -> Iterator[str]:
+    for node in document.css("*"):
+        attributes = node.attributes
+        for name in _DATA_ATTRIBUTES:
+            if _DATA_SCHEME.match((attributes.get(name) or "").strip()):
+                yield f"<{node.tag} {name}={(attributes[name] or '').strip()[:24]}…>"
+        if _DATA_IN_STYLE.search(attributes.get("style") or ""):
+            yield f"<{node.tag} style=…>"
+        if node.tag == "style" and _DATA_IN_STYLE.search(node.text()):
+            yield "<style>"
+
+
+# --- What shows, and what does not ------------------------------------------------------------
+
+
+def _texts(document: LexborHTMLParser) -> tuple[str, str]:
+    """Text that people see and text that they do not, in order."""
+    shown, hidden, preview = list[str](), list[str](), list[str]()
+    has_begun = False
+    for text, look in _text_nodes(document):
+        says_something = _SAYS_SOMETHING.search(text) is not None
+        if not look.is_unseen:
+            shown.append(text)
+            has_begun = has_begun or says_something
+        elif says_something:
+            (hidden if has_begun else preview).append(text.strip())
+    if sum(map(len, preview)) > PREVIEW_CHARS_MAX:
+        hidden = preview + hidden
+    return "".join(shown), " ".join(hidden)
+
+
+def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, _TextStyle]]:
+    """Without recursion: the depth of a document is its author's choice."""
+    sheet = _sheet(document)
+    if document.body is None:
+        return
+    start = _TextStyle(background=None if sheet.background else WHITE)
+    waiting: list[tuple[LexborNode | str, _TextStyle]] = [(document.body, start)]
+    while waiting:
+        node, look = waiting.pop()
+        if isinstance(node, str):
+            yield node, look
+        elif node.is_text_node:
+            yield node.text_content or "", look
+        elif node.is_element_node and node.tag not in _UNREAD:
+            within = _look_within(node, look, sheet)
+            children = [(child, within) for child in node.iter(include_text=True)]
+            apart = [] if node.tag in INLINE else [("\n", look)]
+            waiting += [*apart, *reversed(children), *apart]
+
+
+def _sheet(document: LexborHTMLParser) -> _Sheet:
+    rules = " ".join(node.text() for node in document.css("style")).lower()
+    return _Sheet("background" in rules, "display" in rules, "font" in rules)
+
+
+def _look_within(node: LexborNode, look: _TextStyle, sheet: _Sheet) -> _TextStyle:
+    attributes = node.attributes
+    style = _declarations(attributes.get("style") or "")
+    is_styled = "class" in attributes or "id" in attributes
+    return _TextStyle(
+        is_hidden=look.is_hidden
+        or "hidden" in attributes
+        or _is_hiding(style, may_be_shown=is_styled and sheet.display),
+        size=None if is_styled and sheet.font else _size(style, look.size),
+        colour=_text_colour(node, style, look.colour),
+        background=_background(
+            attributes, style, None if is_styled and sheet.background else look.background
+        ),
+    )
+
+
+def _declarations(style: str) -> dict[str, str]:
+    pairs = (declaration.partition(":") for declaration in style.lower().split(";"))
+    return {name.strip(): value.strip().removesuffix("!important").strip()
+            for name, _, value in pairs}  # fmt: skip
+
+
+def _is_hiding(style: dict[str, str], *, may_be_shown: bool) -> bool:
+    if style.get("display") == "none":
+        return not may_be_shown  # on the other kind of screen, by a media query
+    is_closed = _is_zero(style.get("max-height")) or _is_zero(style.get("height"))
+    return (
+        style.get("visibility") == "hidden"
+        or _is_zero(style.get("opacity"))
+        or (is_closed and style.get("overflow") == "hidden")
+    )
+
+
+def _is_zero(value: str | None) -> bool:
+    return value is not None and _pixels(value) == 0
+
+
+def _size(style: dict[str, str], inherited: float | None) -> float | None:
+    if "font-size" in style:
+        return _pixels(style["font-size"])
+    return None if "font" in style else inherited
+
+
+def _pixels(length: str) -> float | None:
+    """Of a length in px or pt, or of nothing in any unit; None for what depends on its place."""
+    number = _NUMBER.match(length)
+    if number is None or not number[1]:
+        return None
+    value = float(number[1])
+    return value if number[2] or value == 0 else None
+
+
+def _text_colour(
+    node: LexborNode, style: dict[str, str], inherited: Colour | str | None
+) -> Colour | str | None:
+    written = style.get("color") or (node.attributes.get("color") or "").lower()
+    if written:
+        return _colour(written)
+    return BLUE if node.tag == "a" and inherited != _INVISIBLE else inherited
+
+
+def _background(
+    attributes: dict[str, str | None], style: dict[str, str], inherited: Colour | None
+) -> Colour | None:
+    """None where a picture or something unknown lies behind the text."""
+    written = style.get("background-color") or style.get("background")
+    written = written or (attributes.get("bgcolor") or "").lower()
+    if "background" in attributes or "background-image" in style:
+        return None
+    if not written or written in ("none", "inherit", _INVISIBLE):
+        return inherited
+    colour = None if "(" in written and not _RGB.match(written) else _colour(written)
+    if colour == _INVISIBLE:
+        return inherited
+    return colour if isinstance(colour, tuple) else None
+
+
+def _colour(written: str) -> Colour | str | None:
+    first = written.split()[0] if written.startswith(("#", *_NAMED)) else written
+    if first in _NAMED or first == _INVISIBLE:
+        return _NAMED.get(first, _INVISIBLE)
+    if found := _HEX.fullmatch(first):
+        digits = found[1] if len(found[1]) == 6 else "".join(2 * digit for digit in found[1])
+        return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)
+    if found := _RGB.match(written):
+        if _NO_ALPHA.fullmatch(found[4]):
+            return _INVISIBLE
+        return int(found[1]), int(found[2]), int(found[3])
+    return None

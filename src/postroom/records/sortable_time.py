@@ -1,0 +1,25 @@
+"""Moments as parts of row keys: milliseconds since the epoch, in 15 digits, so that they sort."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_LAST = 10**15 - 1
+
+
+def sortable(at: datetime) -> str:
+    return f"{_milliseconds(at):015d}"
+
+
+def sortable_newest_first(at: datetime) -> str:
+    """Counts down, so that the newest comes first: the port scans upwards only."""
+    return f"{_LAST - _milliseconds(at):015d}"
+
+
+def moment(text: str) -> datetime:
+    """Back from `stamp`; to the millisecond."""
+    return datetime.fromtimestamp(int(text) / 1000, UTC)
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,106 @@
+"""Blobs on Azure, by the SDK.
+
+A large blob travels in blocks, and is there once the list of its blocks is written: whole or not.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.storage.blob.aio import ContainerClient
+
+from postroom.storage import port, validation
+from postroom.storage.azure.account import Account
+from postroom.storage.azure.sdk import Credential, SdkCaller, code_of, unexpected
+
+CONTAINER = "azuremailblobcontainer"
+BLOCK_BYTES = 1024 * 1024  # more at once would hold up the event loop
+
+T = TypeVar("T")
+
+
+class AzureBlobs:
+    def __init__(
+        self,
+        account: Account,
+        credential: Credential,
+        caller: SdkCaller,
+        prefix: str,
+        page_names: int,
+        options: dict[str, Any],
+    ) -> None:
+        self._caller = caller
+        self._page_names = page_names
+        self._client = ContainerClient(
+            account.blob_url,
+            prefix + CONTAINER,
+            credential,
+            max_single_put_size=BLOCK_BYTES,
+            max_block_size=BLOCK_BYTES,
+            max_single_get_size=port.BLOB_BYTES_MAX,
+            **options,
+        )
+
+    async def make(self) -> None:
+        """The container, unless it is there."""
+        try:
+            await self._caller.read(self._client.create_container)  # made twice is made
+        except ResourceExistsError:
+            return
+        except HttpResponseError as error:
+            raise unexpected(error) from error
+
+    async def put(self, name: str, content: bytes) -> None:
+        validation.check_blob(name, content)
+        mine = bytes(content)
+        await self._made(
+            self._caller.write(lambda: self._client.upload_blob(name, mine, overwrite=True))
+        )
+
+    async def get(self, name: str) -> bytes | None:
+        validation.check_blob(name)
+
+        async def download() -> bytes:
+            return await (await self._client.download_blob(name)).readall()
+
+        try:
+            return await self._made(self._caller.read(download))
+        except _Absent:
+            return None
+
+    async def delete(self, name: str) -> None:
+        validation.check_blob(name)
+        try:
+            await self._made(self._caller.write(lambda: self._client.delete_blob(name)))
+        except _Absent:
+            return
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> tuple[builtins.list[str], str | None]:
+        async def page() -> tuple[builtins.list[str], str | None]:
+            pages = self._client.list_blob_names(
+                name_starts_with=prefix or None, results_per_page=self._page_names
+            ).by_page(after)
+            names = [name async for name in await anext(pages)]
+            return names, getattr(pages, "continuation_token", None) or None
+
+        return await self._made(self._caller.read(page))
+
+    async def _made(self, call: Awaitable[T]) -> T:
+        """The call's answer; _Absent if there is no such blob."""
+        try:
+            return await call
+        except ResourceNotFoundError as error:
+            if code_of(error) == "BlobNotFound":
+                raise _Absent from error
+            raise unexpected(error) from error
+        except HttpResponseError as error:
+            raise unexpected(error) from error
+
+
+class _Absent(Exception):
+    """There is no blob of that name."""

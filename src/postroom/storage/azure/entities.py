@@ -1,0 +1,259 @@
+"""Rows as Azure Tables writes them: entities, entity-group batches, filters, continuations.
+
+Pure text in, text out. Keys go into request bodies and query strings only, never into the path
+of a request: there the service decodes them twice, and a key with a percent sign would be another.
+The port's keys are such that none needs escaping of our own (limits.py), so order is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from postroom.storage.port import (
+    BATCH_BYTES_MAX,
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Keys,
+    KeysWithin,
+    Properties,
+    Replace,
+    Row,
+    Unavailable,
+    Upsert,
+    Value,
+)
+
+MINIMAL = "application/json;odata=minimalmetadata"
+_TYPE = "@odata.type"
+_ETAG = re.compile(r"""W/"datetime'[0-9A-Za-z%:.+-]{1,60}'\"""")
+_MARK = re.compile(r"([\w!+/=.-]{0,4096})~([\w!+/=.-]{0,4096})", re.ASCII)
+_PART_ETAG = re.compile(rb"\r\nETag: ([^\r]+)", re.IGNORECASE)
+_CODE = re.compile(rb'"code":\s*"(\w+)"|<(?:m:)?code>(\w+)<', re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONDITIONS_SERVED_MAX = 10  # the service takes 15 comparisons, bounds included
+_TEXT_SERVED_CHARS_MAX = 256  # a filter travels in the URL
+
+# What a key may hold, as it stands between the apostrophes of a URL; faster than quote().
+_IN_URL = {code: quote(chr(code), safe="") for code in range(0x20, 0x7F)} | {ord("'"): "%27%27"}
+
+# Azurite finds an entity by a pattern that ends at these; JSON may spell them out.
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Answer(msgspec.Struct):
+    value: list[dict[str, Value]]
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+# --- Entities ---------------------------------------------------------------------------------
+
+
+def as_entity(partition: str, key: str, properties: Properties) -> bytes:
+    """The row as JSON. An int is an Int64, which travels as text; a float is always a Double."""
+    entity: dict[str, Value] = {"PartitionKey": partition, "RowKey": key}
+    for name, value in properties.items():
+        if isinstance(value, str | bool):
+            entity[name] = value
+        elif isinstance(value, int):
+            entity[name + _TYPE] = "Edm.Int64"
+            entity[name] = str(int(value))
+        else:
+            entity[name + _TYPE] = "Edm.Double"
+            entity[name] = value
+    return _encode(entity)
+
+
+def rows_in(answer: bytes) -> list[Row]:
+    try:
+        return [_as_row(entity) for entity in _decode_answer(answer).value]
+    except msgspec.MsgspecError as error:
+        raise Unavailable("Azure Storage: an answer that is no page of rows.") from error
+
+
+def _as_row(entity: dict[str, Value]) -> Row:
+    pop = entity.pop
+    etag, partition, key = str(pop("odata.etag")), str(pop("PartitionKey")), str(pop("RowKey"))
+    pop("Timestamp", None)
+    for annotation in [name for name in entity if name.endswith(_TYPE)]:
+        name, kind = annotation.removesuffix(_TYPE), pop(annotation)
+        if kind == "Edm.Int64":
+            entity[name] = int(entity[name])
+        elif kind == "Edm.Double":
+            entity[name] = float(entity[name])
+    return Row(partition, key, entity, etag)
+
+
+# --- Batches ----------------------------------------------------------------------------------
+
+
+def as_batch(table_url: str, partition: str, changes: Sequence[Change]) -> tuple[str, bytes]:
+    """The content type and body of an entity-group transaction."""
+    boundary = secrets.token_hex(8)
+    opening = (
+        f"--changeset_{boundary}\r\nContent-Type: application/http\r\n"
+        "Content-Transfer-Encoding: binary\r\n\r\n"
+    ).encode()
+    place = f"{table_url}(PartitionKey='{_quoted(partition)}',RowKey='"
+    parts = [
+        f"--batch_{boundary}\r\n"
+        f"Content-Type: multipart/mixed; boundary=changeset_{boundary}\r\n\r\n".encode()
+    ]
+    for change in changes:
+        parts += (opening, *_operation(table_url, place, partition, change), b"\r\n")
+    parts.append(f"--changeset_{boundary}--\r\n--batch_{boundary}--\r\n".encode())
+    body = b"".join(parts)
+    for raw, spelt in _LINE_ENDS:
+        body = body.replace(raw, spelt)
+    if len(body) > BATCH_BYTES_MAX:
+        raise ValueError(f"a batch has at most {BATCH_BYTES_MAX} bytes, not {len(body)}")
+    return f"multipart/mixed; boundary=batch_{boundary}", body
+
+
+_HEADERS = (
+    f" HTTP/1.1\r\nAccept: {MINIMAL}\r\nContent-Type: application/json\r\n"
+    "Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\n"
+)
+
+
+def _operation(table_url: str, place: str, partition: str, change: Change) -> tuple[bytes, bytes]:
+    match change:
+        case Insert():
+            head = f"POST {table_url}{_HEADERS}\r\n"
+        case Upsert():
+            head = f"PUT {place}{_quoted(change.key)}'){_HEADERS}\r\n"
+        case Replace():
+            head = f"PUT {place}{_quoted(change.key)}'){_HEADERS}If-Match: {change.etag}\r\n\r\n"
+        case Delete():
+            etag = change.etag or "*"
+            head = f"DELETE {place}{_quoted(change.key)}'){_HEADERS}If-Match: {etag}\r\n\r\n"
+            return head.encode(), b""
+    return head.encode(), as_entity(partition, change.key, change.properties)
+
+
+def check_etags(changes: Sequence[Change]) -> None:
+    """Conflict for what was never an etag: no row is that version, and the service would object."""
+    for change in changes:
+        etag = change.etag if isinstance(change, Replace | Delete) else None
+        if etag is not None and not _ETAG.fullmatch(etag):
+            raise Conflict("no row has such an etag")
+
+
+def check_keys_for_emulator(changes: Sequence[Change]) -> None:
+    """Azurite takes a comma behind an apostrophe for the end of the partition key.
+
+    It would write to another row without a word; the service has no such trouble.
+    """
+    for change in changes:
+        if not isinstance(change, Insert) and "'," in f"'{change.key}":
+            raise ValueError(f"Azurite cannot change a row with this key: {change.key!r}")
+
+
+def parts_of(answer: bytes) -> list[tuple[int, bytes]]:
+    """Status and text of every part of a batch's answer; of a failed batch there is one."""
+    parts = answer.split(b"HTTP/1.1 ")[1:]  # no key has a slash
+    return [(int(part[:3]), part) for part in parts]
+
+
+def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> list[str]:
+    """The new etags, "" for a deletion."""
+    found = [_PART_ETAG.search(part) for _, part in parts]
+    if len(found) != len(changes):
+        raise Unavailable("Azure Storage: a batch was answered only in part; it may be done.")
+    return [
+        "" if isinstance(change, Delete) or etag is None else etag[1].decode()
+        for etag, change in zip(found, changes, strict=True)
+    ]
+
+
+def code_in(answer: bytes) -> str:
+    """The service's name for what is wrong, as `EntityAlreadyExists`."""
+    found = _CODE.search(answer)
+    return (found[1] or found[2]).decode() if found else ""
+
+
+# --- Scans ------------------------------------------------------------------------------------
+
+
+def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> str:
+    """What the service can compare; `matches` looks at the rest."""
+    if isinstance(keys, KeysWithin):
+        terms = [f"PartitionKey eq {_literal(keys.partition)}", *_bounds("RowKey", keys)]
+    else:
+        terms = _bounds("PartitionKey", keys)
+    served = [(name, value) for name, value in where.items() if _is_served(value, is_emulator)]
+    terms += [f"{name} eq {_literal(value)}" for name, value in served[:_CONDITIONS_SERVED_MAX]]
+    return " and ".join(terms)
+
+
+def filter_of_row(partition: str, key: str) -> str:
+    return f"PartitionKey eq {_literal(partition)} and RowKey eq {_literal(key)}"
+
+
+def matches(row: Row, where: Properties) -> bool:
+    """Types count: True is not 1, and 1 is not 1.0."""
+    return all(
+        name in row.properties
+        and row.properties[name] == value
+        and isinstance(value, type(row.properties[name]))
+        and isinstance(value, bool) == isinstance(row.properties[name], bool)
+        for name, value in where.items()
+    )
+
+
+def mark_of(next_partition: str | None, next_key: str | None) -> str | None:
+    """How a scan goes on, out of what the service calls its continuation; None at the end."""
+    if next_partition is None and next_key is None:
+        return None
+    return f"{next_partition or ''}~{next_key or ''}"
+
+
+def place_of(after: str) -> dict[str, str]:
+    """The query of a continuation; one that a browser changed is still bound by the filter."""
+    found = _MARK.fullmatch(after)
+    if not found or after == "~":
+        raise ValueError("not a continuation of this scan")
+    key = {"NextRowKey": found[2]} if found[2] else {}  # without one: from the partition's first
+    return {"NextPartitionKey": found[1], **key}
+
+
+def as_query(options: dict[str, str]) -> str:
+    return "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
+
+
+def _bounds(name: str, keys: Keys) -> list[str]:
+    start = [f"{name} ge {_literal(keys.start)}"] if keys.start else []
+    stop = [f"{name} lt {_literal(keys.stop)}"] if keys.stop else []
+    return start + stop
+
+
+def _is_served(value: Value, is_emulator: bool) -> bool:
+    """A float has many spellings, and a URL takes neither long texts nor control characters."""
+    if isinstance(value, str):
+        return len(value) <= _TEXT_SERVED_CHARS_MAX and not _CONTROL.search(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return not is_emulator  # Azurite fails on comparing an Int64 with a row of another type
+    return not isinstance(value, float)
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"{int(value)}L"
+
+
+def _quoted(key: str) -> str:
+    """A key within the URL of a batch's part."""
+    return key.translate(_IN_URL)

@@ -1,0 +1,153 @@
+"""The line to Azure Tables: requests signed by hand and sent over a pool of connections.
+
+The SDK's table client costs more processor time a row than a whole mail may
+(docs/decisions/0004-azure-tables-by-hand.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import io
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from azure.core.credentials import AccessToken
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError
+from yarl import URL
+
+from postroom.clock import Clock
+from postroom.storage.azure.account import Account
+from postroom.storage.azure.entities import MINIMAL, code_in
+from postroom.storage.azure.retry import as_trouble, check_answer, send_once
+from postroom.storage.port import Unavailable
+
+VERSION = "2020-12-06"  # the first that takes an identity's tokens for tables
+SCOPE = "https://storage.azure.com/.default"
+TOKEN_RENEWED_BEFORE = timedelta(minutes=5)
+IDLE_CONNECTION_S = 30.0
+# Azurite hangs up after five idle seconds, and what is written just then is in doubt.
+IDLE_CONNECTION_EMULATOR_S = 3.0
+CONNECTIONS_MAX = 100
+BODY_BYTES_AT_ONCE = 1024 * 1024  # more at once would hold up the event loop
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    status: int
+    code: str  # the service's name for what is wrong; "" if nothing is
+    body: bytes
+    next_partition: str | None
+    next_key: str | None
+
+
+class Signer(Protocol):
+    async def sign(self, resource: str, now: str) -> dict[str, str]:
+        """The headers that prove who we are, for a resource (its path, as sent) at a time."""
+        ...
+
+
+class SharedKey:
+    def __init__(self, name: str, key: str) -> None:
+        self._name = name
+        self._key = base64.b64decode(key)
+
+    async def sign(self, resource: str, now: str) -> dict[str, str]:
+        """The scheme Shared Key Lite, as the table service defines it."""
+        text = f"{now}\n/{self._name}{resource}".encode()
+        signature = base64.b64encode(hmac.digest(self._key, text, hashlib.sha256)).decode()
+        return {"Authorization": f"SharedKeyLite {self._name}:{signature}"}
+
+
+class SharedAccess:
+    """The signature goes into the query; there is nothing to say in the headers."""
+
+    async def sign(self, resource: str, now: str) -> dict[str, str]:
+        return {}
+
+
+class Identity:
+    """A managed identity, or whatever else azure-identity finds; its token is renewed in time."""
+
+    def __init__(self, credential: AsyncTokenCredential, clock: Clock) -> None:
+        self._credential = credential
+        self._clock = clock
+        self._token = AccessToken("", 0)
+        self._renewing = asyncio.Lock()
+
+    async def sign(self, resource: str, now: str) -> dict[str, str]:
+        async with self._renewing:
+            soon = (self._clock.now() + TOKEN_RENEWED_BEFORE).timestamp()
+            if self._token.expires_on <= soon:
+                self._token = await self._renewed()
+        return {"Authorization": f"Bearer {self._token.token}"}
+
+    async def _renewed(self) -> AccessToken:
+        try:
+            return await self._credential.get_token(SCOPE)
+        except AzureError as error:
+            raise Unavailable(f"Azure gives this machine no identity: {error}") from error
+
+
+def open_session(account: Account) -> aiohttp.ClientSession:
+    """The connections that all three services share."""
+    idle_s = IDLE_CONNECTION_EMULATOR_S if account.is_emulator else IDLE_CONNECTION_S
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=idle_s)
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None),  # patience bounds every attempt
+        middlewares=(send_once,),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=True,
+    )
+
+
+class HttpClient:
+    def __init__(
+        self, account: Account, session: aiohttp.ClientSession, signer: Signer, clock: Clock
+    ) -> None:
+        self.url = account.table_url
+        self.is_emulator = account.is_emulator
+        self._path = urlsplit(account.table_url).path
+        self._signature = account.signature
+        self._session = session
+        self._signer = signer
+        self._clock = clock
+
+    async def send(
+        self, method: str, path: str, query: str = "", *, body: bytes = b"", kind: str = ""
+    ) -> HttpResponse:
+        """One request, once. NotDone, InDoubt or Unavailable if it got no answer to work with."""
+        query = "&".join(filter(None, (query, self._signature)))
+        url = URL(f"{self.url}{path}{'?' if query else ''}{query}", encoded=True)
+        now = format_datetime(self._clock.now(), usegmt=True)
+        headers = {
+            "Accept": MINIMAL,
+            "Content-Type": kind or "application/json",
+            "DataServiceVersion": "3.0",
+            "MaxDataServiceVersion": "3.0;NetFx",
+            "x-ms-date": now,
+            "x-ms-version": VERSION,
+        }
+        headers |= await self._signer.sign(self._path + path, now)
+        data = body if len(body) <= BODY_BYTES_AT_ONCE else io.BytesIO(body)
+        try:
+            async with self._session.request(method, url, data=data, headers=headers) as response:
+                return _checked(response, await response.read())
+        except aiohttp.ClientError as error:
+            raise as_trouble(error) from None  # it may name the URL, and so the signature
+
+
+def _checked(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:
+    code = code_in(body) if response.status >= 400 else ""
+    check_answer(response.status, code, response.headers.get("Retry-After"))
+    next_partition, next_key = (
+        response.headers.get(f"x-ms-continuation-Next{name}") for name in ("PartitionKey", "RowKey")
+    )
+    return HttpResponse(response.status, code, body, next_partition, next_key)

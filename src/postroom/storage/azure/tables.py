@@ -1,0 +1,155 @@
+"""Tables on Azure: every write is an entity-group batch, every read a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from postroom.storage import port, validation
+from postroom.storage.azure import entities
+from postroom.storage.azure.http import HttpClient, HttpResponse
+from postroom.storage.azure.retry import RetryPolicy, check_answer
+from postroom.storage.port import (
+    Batch,
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Keys,
+    Page,
+    Properties,
+    Replace,
+    Row,
+    Unavailable,
+    Upsert,
+)
+
+POINT_PAGES_MAX = 10  # the service may send an empty page before the one with the row
+_AS_EXPECTED = frozenset({201, 202, 204})
+_CONFLICTS = frozenset({"EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"})
+
+
+class TableMissing(Unavailable):
+    """Nobody made the tables yet, or somebody deleted one."""
+
+
+class AzureTables:
+    def __init__(self, line: HttpClient, retry_policy: RetryPolicy, prefix: str) -> None:
+        self._line = line
+        self._retry_policy = retry_policy
+        self._prefix = prefix
+
+    async def make(self) -> None:
+        """Every table that is not there yet."""
+        for table in port.TABLES:
+            body = msgspec.json.encode({"TableName": self._prefix + table})
+            send = partial(self._line.send, "POST", "/Tables", body=body)
+            made = await self._retry_policy.call(send, reads=True)  # made twice is made
+            if made.status not in _AS_EXPECTED and made.code != "TableAlreadyExists":
+                raise _unexpected(made.status, made.code)
+
+    async def get(self, table: str, partition: str, key: str) -> Row | None:
+        validation.check_table(table)
+        validation.check_key(partition)
+        validation.check_key(key)
+        options = {"$filter": entities.filter_of_row(partition, key), "$top": "1"}
+        for _ in range(POINT_PAGES_MAX):
+            rows, after = await self._query(table, options)
+            if rows or after is None:
+                return rows[0] if rows else None
+            options |= entities.place_of(after)
+        raise Unavailable("Azure Storage: only empty pages where a row is looked for.")
+
+    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
+
+    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
+
+    async def replace(
+        self, table: str, partition: str, key: str, properties: Properties, etag: str
+    ) -> str:
+        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
+
+    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
+        try:
+            await self.batch(table, partition, [Delete(key, etag)])
+        except Conflict:
+            if etag is not None:
+                raise
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        validation.check_table(table)
+        validation.check_changes(partition, changes)
+        validation.encode_changes(changes)
+        if self._line.is_emulator:
+            entities.check_keys_for_emulator(changes)
+        entities.check_etags(changes)
+        url = f"{self._line.url}/{self._prefix}{table}"
+        kind, body = entities.as_batch(url, partition, changes)
+
+        async def attempt() -> list[tuple[int, bytes]]:
+            answer = await self._line.send("POST", "/$batch", body=body, kind=kind)
+            return _parts(answer)
+
+        parts = await self._retry_policy.call(attempt, reads=False)
+        return entities.etags_in(parts, changes)
+
+    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
+        for partition, changes in batches:
+            await self.batch(table, partition, changes)
+
+    async def scan(
+        self,
+        table: str,
+        keys: Keys,
+        *,
+        where: Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> Page:
+        validation.check_scan(table, keys, limit)
+        wanted = where or {}
+        validation.encode_properties(wanted)
+        options = {} if after is None else entities.place_of(after)
+        options["$top"] = str(limit)
+        if bounds := entities.filter_of(keys, wanted, is_emulator=self._line.is_emulator):
+            options["$filter"] = bounds
+        rows, behind = await self._query(table, options)
+        if wanted:
+            rows = [row for row in rows if entities.matches(row, wanted)]
+        return Page(rows, behind)
+
+    async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:
+        path, query = f"/{self._prefix}{table}()", entities.as_query(options)
+        answer = await self._retry_policy.call(
+            lambda: self._line.send("GET", path, query), reads=True
+        )
+        if answer.status != 200:
+            raise _unexpected(answer.status, answer.code)
+        rows = entities.rows_in(answer.body)
+        return rows, entities.mark_of(answer.next_partition, answer.next_key)
+
+
+def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
+    """The answers to the changes of a batch, all of them good."""
+    if answer.status not in _AS_EXPECTED:
+        raise _unexpected(answer.status, answer.code)
+    parts = entities.parts_of(answer.body)
+    for status, part in parts:
+        if status in _AS_EXPECTED:
+            continue
+        code = entities.code_in(part)
+        check_answer(status, code)
+        if code in _CONFLICTS:
+            raise Conflict("a row does not stand as expected")
+        raise _unexpected(status, code)
+    return parts
+
+
+def _unexpected(status: int, code: str) -> Unavailable:
+    if code == "TableNotFound":
+        return TableMissing("Azure Storage: a table is gone; a restart makes it anew.")
+    return Unavailable(f"Azure Storage: not understood ({status} {code}).")

@@ -1,0 +1,1 @@
+"""The default storage engine: one SQLite file, one writer, group commit."""

@@ -1,0 +1,207 @@
+"""Rows in SQLite: the statements behind SqliteTables, each run inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import apsw
+import msgspec
+
+from postroom.storage.port import (
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Keys,
+    KeysWithin,
+    Page,
+    Properties,
+    Replace,
+    Row,
+    Upsert,
+    Value,
+)
+from postroom.storage.validation import continuation
+
+SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
+
+_encode = msgspec.json.Encoder().encode
+_decode_properties = msgspec.json.Decoder(dict[str, Value]).decode
+_decode_rows = msgspec.json.Decoder(list[Row]).decode
+_decode_etags = msgspec.json.Decoder(dict[str, int]).decode
+
+# A whole page as one JSON text: it comes by one step and is decoded at once.
+_AS_JSON = """'[' || group_concat(
+    '{"partition":' || json_quote(partition) || ',"key":' || json_quote(key) ||
+    ',"etag":"' || etag || '","properties":' || properties || '}', ',') || ']'"""
+
+
+def read_row(table: str, partition: str, key: str, connection: apsw.Connection) -> Row | None:
+    found = connection.execute(
+        f"SELECT etag, properties FROM {table} WHERE partition = ? AND key = ?", (partition, key)
+    ).get
+    if found is None:
+        return None
+    etag, properties = found
+    return Row(partition, key, _decode_properties(properties), str(etag))
+
+
+def delete_row(table: str, partition: str, key: str, connection: apsw.Connection) -> None:
+    connection.execute(f"DELETE FROM {table} WHERE partition = ? AND key = ?", (partition, key))
+
+
+def apply_changes(
+    table: str,
+    partition: str,
+    changes: Sequence[Change],
+    encoded: Sequence[bytes],
+    etag: int,
+    connection: apsw.Connection,
+) -> None:
+    """All or nothing: what may conflict is checked before the first write.
+
+    Insertions alone need no check: a statement that meets an existing row undoes itself.
+    """
+    only_insertions = all(isinstance(change, Insert) for change in changes)
+    if not only_insertions:
+        _check_expected(table, partition, changes, connection)
+    verb = "INSERT" if only_insertions else "REPLACE"
+    values: list[str | int] = [partition, etag]
+    gone: list[str] = []
+    for change, properties in zip(changes, encoded, strict=True):
+        if isinstance(change, Delete):
+            gone.append(change.key)
+        else:
+            values += (change.key, properties.decode())
+    if len(values) > 2:
+        _write(_writing(verb, table, len(values) // 2 - 1), values, connection)
+    if gone:
+        connection.execute(
+            f"DELETE FROM {table} WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
+            (partition, _encode(gone).decode()),
+        )
+
+
+def _check_expected(
+    table: str, partition: str, changes: Sequence[Change], connection: apsw.Connection
+) -> None:
+    guarded = [change.key for change in changes if not isinstance(change, Upsert)]
+    if not guarded:
+        return
+    found = connection.execute(
+        f"SELECT json_group_object(key, etag) FROM {table} "
+        "WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
+        (partition, _encode(guarded).decode()),
+    ).get
+    etags = _decode_etags(found)
+    for change in changes:
+        if not _is_expected(change, etags.get(change.key)):
+            raise Conflict(f"{type(change).__name__.lower()}: the row does not stand as expected")
+
+
+def _is_expected(change: Change, etag: int | None) -> bool:
+    match change:
+        case Upsert():
+            return True
+        case Insert():
+            return etag is None
+        case Replace() | Delete():
+            return etag is not None and change.etag in (None, str(etag))
+
+
+@lru_cache(maxsize=1024)
+def _writing(verb: str, table: str, rows: int) -> str:
+    """One statement for all rows: measured faster than one a row, and it undoes itself whole."""
+    values = ", ".join(f"(?1, ?{2 * row + 3}, ?2, ?{2 * row + 4})" for row in range(rows))
+    return f"{verb} INTO {table} (partition, key, etag, properties) VALUES {values}"
+
+
+def _write(statement: str, values: list[str | int], connection: apsw.Connection) -> None:
+    try:
+        connection.execute(statement, values)
+    except apsw.ConstraintError as error:
+        raise Conflict("insert: a row exists already") from error
+
+
+def read_page(
+    table: str,
+    keys: Keys,
+    where: Properties,
+    limit: int,
+    behind: tuple[str, str] | None,
+    connection: apsw.Connection,
+) -> Page:
+    """A page, shorter than asked for if its rows are too large to travel together."""
+    try:
+        if where:
+            return _read_matching(table, keys, where, limit, behind, connection)
+        return _read_all(table, keys, limit, behind, connection)
+    except apsw.TooBigError:
+        return read_page(table, keys, where, limit // 2, behind, connection)
+
+
+def _read_all(
+    table: str,
+    keys: Keys,
+    limit: int,
+    behind: tuple[str, str] | None,
+    connection: apsw.Connection,
+) -> Page:
+    span, values = _span(keys, behind)
+    found = connection.execute(
+        f"SELECT {_AS_JSON} FROM (SELECT * FROM {table} WHERE {span} "
+        "ORDER BY partition, key LIMIT :rows)",
+        values | {"rows": limit + 1},
+    ).get
+    rows = _decode_rows(found or "[]")
+    if len(rows) <= limit:
+        return Page(rows, None)
+    return Page(rows[:limit], continuation(rows[limit - 1]))
+
+
+def _read_matching(
+    table: str,
+    keys: Keys,
+    where: Properties,
+    limit: int,
+    behind: tuple[str, str] | None,
+    connection: apsw.Connection,
+) -> Page:
+    """Properties are compared as JSON texts, so that True is not 1, and 1 is not 1.0."""
+    span, values = _span(keys, behind)
+    tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
+    wanted = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
+    in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
+    with connection:  # both statements must see the same rows
+        found = connection.execute(
+            f"SELECT {_AS_JSON} FROM (SELECT * FROM "
+            f"(SELECT * {in_order} LIMIT {SCAN_EXAMINED_MAX}) WHERE {tests} LIMIT :rows)",
+            values | wanted | {"rows": limit},
+        ).get
+        rows = _decode_rows(found or "[]")
+        if len(rows) == limit:
+            return Page(rows, continuation(rows[-1]))
+        last = connection.execute(
+            f"SELECT partition, key {in_order} LIMIT 1 OFFSET {SCAN_EXAMINED_MAX - 1}", values
+        ).get
+    return Page(rows, last and "/".join(last))
+
+
+def _span(keys: Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:
+    """The condition on partition and key, and the values it names.
+
+    There is one lower bound, the higher of the two: SQLite would seek to either, and walk the rest.
+    """
+    if isinstance(keys, KeysWithin):
+        low, stop = (keys.partition, keys.start), " AND key < :stop"
+        span = "partition = :partition AND key {} :key"
+    else:
+        low, stop = (keys.start, ""), " AND partition < :stop"
+        span = "(partition, key) {} (:partition, :key)"
+    if behind is not None and behind >= low:
+        low, span = behind, span.format(">")
+    else:
+        span = span.format(">=")
+    values: dict[str, str | int] = {"partition": low[0], "key": low[1], "stop": keys.stop}
+    return span + (stop if keys.stop else ""), values

@@ -1,0 +1,411 @@
+"""The embedded engine: one SQLite file, shared by the processes of one machine.
+
+Writes go through the group writer. Small reads run on the event loop itself, since a thread hop
+costs twenty times a point read; what may take longer runs in a reader thread. Statements answer by
+a single step wherever they can: each step gives up the interpreter lock, and a busy event loop
+gives it back only milliseconds later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from postroom.clock import Clock, boot_id
+from postroom.storage import port, validation
+from postroom.storage.port import (
+    Change,
+    Claim,
+    ClaimLost,
+    Delete,
+    Insert,
+    Item,
+    Keys,
+    Page,
+    Properties,
+    Replace,
+    Row,
+    Upsert,
+)
+from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
+from postroom.storage.sqlite.file import as_storage_error, connect, open_file
+from postroom.storage.sqlite.file_watch import LOOK_EVERY_S, FileWatch
+from postroom.storage.sqlite.rows import apply_changes, delete_row, read_page, read_row
+from postroom.storage.sqlite.writer import GroupWriter
+
+BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
+SCAN_ROWS_ON_LOOP = 200  # 0.3 ms; a longer scan would hold up the event loop
+
+_VISIBLE = "FROM item WHERE queue = ?1 AND visible_at <= ?2 ORDER BY visible_at, id LIMIT ?3"
+
+T = TypeVar("T")
+
+
+class SqliteStorage:
+    """One open file. Close it in the event loop that opened it."""
+
+    def __init__(self, writer: GroupWriter, reader: Reader, clock: Clock) -> None:
+        self.tables = SqliteTables(writer, reader)
+        self.queues = SqliteQueues(writer, reader, clock)
+        self.blobs = SqliteBlobs(writer, reader)
+        self.troubles = port.Troubles()
+        self.writer = writer
+        self._reader = reader
+
+    @property
+    def commits(self) -> int:
+        return self.writer.commits
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        clock: Clock,
+        *,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        pages_max: int | None = None,
+        create: bool = True,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> SqliteStorage:
+        """Unavailable, with a sentence, if the file cannot be ours, or if there is none to open.
+
+        `create` makes one that is missing, for its owner alone.
+        `pages_max` is a quota: the file grows to that many pages of 4 KiB at most. Reads look
+        every `look_every_s` whether the file is still there.
+        """
+        connection = await asyncio.to_thread(
+            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max, create=create
+        )
+        try:
+            watch = FileWatch(path, every_s=look_every_s)
+            reader = Reader(path, busy_timeout_s, watch)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(GroupWriter(connection, watch, asyncio.get_running_loop()), reader, clock)
+
+    async def close(self) -> None:
+        """Write what waits, then let go of the file."""
+        await self._reader.close()
+        await self.writer.close()
+
+
+class Reader:
+    """Two connections that only read: one on the event loop, one in a thread beside it."""
+
+    def __init__(self, path: Path, busy_timeout_s: float, watch: FileWatch) -> None:
+        self._on_loop = connect(path, busy_timeout_s=0)  # it must never wait
+        self._in_thread = connect(path, busy_timeout_s=busy_timeout_s)
+        watch.check()  # these two opened the same file
+        self._watch = watch
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader")
+        self._is_closed = False
+
+    async def on_loop(self, query: Callable[[apsw.Connection], T]) -> T:
+        """For what takes microseconds."""
+        self._check_open()
+        try:
+            return query(self._on_loop)
+        except (apsw.BusyError, apsw.LockedError):  # rare in WAL mode: a file being recovered
+            return await self.in_thread(query)
+        except apsw.Error as error:
+            raise as_storage_error(error) from error
+
+    async def in_thread(self, query: Callable[[apsw.Connection], T]) -> T:
+        """For what takes milliseconds."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, query, self._in_thread)
+        except apsw.Error as error:
+            raise as_storage_error(error) from error
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await asyncio.to_thread(self._thread.shutdown)
+        self._on_loop.close()
+        self._in_thread.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise port.Unavailable("The storage is closed.")
+        self._watch.check_now_and_then()
+
+
+class SqliteTables:
+    def __init__(self, writer: GroupWriter, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def get(self, table: str, partition: str, key: str) -> Row | None:
+        validation.check_table(table)
+        validation.check_key(partition)
+        validation.check_key(key)
+        return await self._reader.on_loop(partial(read_row, table, partition, key))
+
+    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
+
+    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
+
+    async def replace(
+        self, table: str, partition: str, key: str, properties: Properties, etag: str
+    ) -> str:
+        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
+
+    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
+        if etag is not None:
+            await self.batch(table, partition, [Delete(key, etag)])
+            return
+        validation.check_table(table)
+        validation.check_key(partition)
+        validation.check_key(key)
+        await self._writer.submit(partial(delete_row, table, partition, key))
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        etag = _new_number()
+        await self._writer.submit(self._writing(table, partition, changes, etag))
+        return ["" if isinstance(change, Delete) else str(etag) for change in changes]
+
+    async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
+        """By one transaction, in which the first refusal is the end."""
+        etag = _new_number()
+        writings = [self._writing(table, *batch, etag) for batch in batches]
+
+        def write(connection: apsw.Connection) -> None:
+            for writing in writings:
+                writing(connection)
+
+        if writings:
+            await self._writer.submit(write)
+
+    def _writing(
+        self, table: str, partition: str, changes: Sequence[Change], etag: int
+    ) -> Callable[[apsw.Connection], None]:
+        """A batch, checked and encoded, to be written inside a transaction."""
+        validation.check_table(table)
+        validation.check_changes(partition, changes)
+        encoded = validation.encode_changes(changes)
+        return partial(apply_changes, table, partition, tuple(changes), encoded, etag)
+
+    async def scan(
+        self,
+        table: str,
+        keys: Keys,
+        *,
+        where: Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> Page:
+        validation.check_scan(table, keys, limit)
+        behind = None if after is None else validation.place_of(after, keys)
+        validation.encode_properties(where or {})
+        query = partial(read_page, table, keys, where or {}, limit, behind)
+        if where or limit > SCAN_ROWS_ON_LOOP:
+            return await self._reader.in_thread(query)
+        return await self._reader.on_loop(query)
+
+
+class SqliteQueues:
+    """Items wait in one table; a receipt is a new random number whenever an item changes hands."""
+
+    def __init__(self, writer: GroupWriter, reader: Reader, clock: Clock) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._boot = boot_id()
+
+    async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
+        validation.check_queue(queue)
+        validation.check_delay(delay_s)
+        for body in bodies:
+            validation.check_item(body)
+        if bodies:
+            clocks = self._clocks()
+            await self._writer.submit(partial(_put, queue, clocks, delay_s, bodies))
+
+    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
+        validation.check_items(queue, limit)
+        validation.check_lease(lease_s)
+        # An idle service asks all the time: do not take the file's write lock for "nothing".
+        if not await self.peek(queue, limit=1):
+            return []
+        clocks = self._clocks()
+        return await self._writer.submit(partial(_claim, queue, clocks, limit, lease_s))
+
+    async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
+        validation.check_lease(lease_s)
+        receipt = await self._hand_over(claim, lease_s)
+        return Claim(claim.queue, claim.item, str(receipt), claim.body, claim.taken)
+
+    async def complete(self, claim: Claim) -> None:
+        validation.check_queue(claim.queue)
+        await self._writer.submit(partial(_complete, claim))
+
+    async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
+        validation.check_delay(delay_s)
+        await self._hand_over(claim, delay_s)
+
+    async def length(self, queue: str) -> int:
+        validation.check_queue(queue)
+        return await self._reader.in_thread(partial(_length, queue))
+
+    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
+        validation.check_items(queue, limit)
+        return await self._reader.on_loop(partial(_peek, queue, self._clocks(), limit))
+
+    def _clocks(self) -> Clocks:
+        return read_clocks(self._clock, self._boot)
+
+    async def _hand_over(self, claim: Claim, hidden_s: float) -> int:
+        """Hide the item for some seconds under a new receipt."""
+        validation.check_queue(claim.queue)
+        receipt = _new_number()
+        clocks = self._clocks()
+        await self._writer.submit(partial(_hide, claim, clocks, hidden_s, receipt))
+        return receipt
+
+
+class SqliteBlobs:
+    def __init__(self, writer: GroupWriter, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def put(self, name: str, content: bytes) -> None:
+        validation.check_blob(name, content)
+        await self._writer.submit(partial(_put_blob, name, bytes(content)))
+
+    async def get(self, name: str) -> bytes | None:
+        validation.check_blob(name)
+        return await self._reader.in_thread(partial(_get_blob, name))
+
+    async def delete(self, name: str) -> None:
+        validation.check_blob(name)
+        await self._writer.submit(partial(_delete_blob, name))
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> tuple[builtins.list[str], str | None]:
+        names = await self._reader.in_thread(partial(_blob_names, prefix, after))
+        page = names[: port.BLOB_NAMES_MAX]
+        return page, page[-1] if len(names) > len(page) else None
+
+
+def _new_number() -> int:
+    """An etag or receipt that nobody had before.
+
+    A counter would cost a write, and a generator that is seeded could repeat in another process.
+    """
+    return secrets.randbits(62) + 1
+
+
+def _stored_time(connection: apsw.Connection) -> QueueTime | None:
+    found = connection.execute("SELECT boot, offset_us, seen_us FROM queue_time").fetchone()
+    return QueueTime(*found) if found else None
+
+
+def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
+    """The time of the queues, kept up to date: for a transaction that writes."""
+    stored = _stored_time(connection)
+    now_us, wanted = queue_time(stored, clocks)
+    if wanted != stored:
+        connection.execute("REPLACE INTO queue_time VALUES (1, ?, ?, ?)", wanted)
+    return now_us
+
+
+def _from_now(seconds: float, clocks: Clocks, connection: apsw.Connection) -> int:
+    return _queue_now(clocks, connection) + round(seconds * SECOND_US)
+
+
+def _put(
+    queue: str, clocks: Clocks, delay_s: float, bodies: Sequence[str], connection: apsw.Connection
+) -> None:
+    visible_at = _from_now(delay_s, clocks, connection)
+    connection.executemany(
+        "INSERT INTO item (queue, visible_at, receipt, taken, body) VALUES (?, ?, 0, 0, ?)",
+        [(queue, visible_at, body) for body in bodies],
+    )
+
+
+def _claim(
+    queue: str, clocks: Clocks, limit: int, lease_s: float, connection: apsw.Connection
+) -> list[Claim]:
+    """Read, then mark: RETURNING would give the items in any order."""
+    receipt = _new_number()
+    visible_at = _queue_now(clocks, connection)
+    hidden_until = visible_at + round(lease_s * SECOND_US)
+    found = connection.execute(f"SELECT id, body, taken {_VISIBLE}", (queue, visible_at, limit))
+    claims = [Claim(queue, str(item), str(receipt), body, taken + 1) for item, body, taken in found]
+    connection.execute(
+        "UPDATE item SET visible_at = ?4, receipt = ?5, taken = taken + 1 "
+        f"WHERE id IN (SELECT id {_VISIBLE})",
+        (queue, visible_at, limit, hidden_until, receipt),
+    )
+    return claims
+
+
+def _hide(
+    claim: Claim, clocks: Clocks, hidden_s: float, receipt: int, connection: apsw.Connection
+) -> None:
+    hidden_until = _from_now(hidden_s, clocks, connection)
+    connection.execute(
+        "UPDATE item SET visible_at = ?, receipt = ? WHERE id = ? AND receipt = ? AND queue = ?",
+        (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
+    )
+    _check_held(claim, connection)
+
+
+def _complete(claim: Claim, connection: apsw.Connection) -> None:
+    connection.execute(
+        "DELETE FROM item WHERE id = ? AND receipt = ? AND queue = ?",
+        (int(claim.item), int(claim.receipt), claim.queue),
+    )
+    _check_held(claim, connection)
+
+
+def _check_held(claim: Claim, connection: apsw.Connection) -> None:
+    if connection.changes() == 0:
+        raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
+
+
+def _length(queue: str, connection: apsw.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM item WHERE queue = ?", (queue,)).get)
+
+
+def _peek(queue: str, clocks: Clocks, limit: int, connection: apsw.Connection) -> list[Item]:
+    visible_at, _ = queue_time(_stored_time(connection), clocks)
+    found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
+    return [Item(body, taken) for body, taken in found]
+
+
+def _put_blob(name: str, content: bytes, connection: apsw.Connection) -> None:
+    connection.execute("REPLACE INTO blob (name, content) VALUES (?, ?)", (name, content))
+
+
+def _get_blob(name: str, connection: apsw.Connection) -> bytes | None:
+    content: bytes | None = connection.execute(
+        "SELECT content FROM blob WHERE name = ?", (name,)
+    ).get
+    return content
+
+
+def _delete_blob(name: str, connection: apsw.Connection) -> None:
+    connection.execute("DELETE FROM blob WHERE name = ?", (name,))
+
+
+def _blob_names(prefix: str, after: str | None, connection: apsw.Connection) -> list[str]:
+    """One more than a page, if there are so many. No name has a character behind "~"."""
+    found = connection.execute(
+        "SELECT name FROM blob WHERE name >= ?1 AND name < ?2 AND name > ?3 ORDER BY name LIMIT ?4",
+        (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),
+    )
+    return [str(name) for (name,) in found]

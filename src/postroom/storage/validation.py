@@ -1,0 +1,194 @@
+"""What every engine refuses with a ValueError before it does anything, cheaply.
+
+An engine calls these first, so that no caller meets a limit only when moving to another engine.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from postroom.storage.port import (
+    BATCH_BYTES_MAX,
+    BATCH_CHANGES_MAX,
+    BLOB_BYTES_MAX,
+    CLAIM_ITEMS_MAX,
+    ITEM_BYTES_MAX,
+    ITEM_DELAY_S_MAX,
+    KEY_CHARS_MAX,
+    PROPERTIES_MAX,
+    PROPERTY_CHARS_MAX,
+    PROPERTY_INT_MAX,
+    QUEUES,
+    ROW_BYTES_MAX,
+    SCAN_ROWS_MAX,
+    TABLES,
+    Change,
+    Delete,
+    Keys,
+    KeysWithin,
+    Properties,
+    Row,
+    Value,
+)
+
+_KEY = re.compile(r"""[ -"$-.0->@-\[\]-~]{0,512}""")  # printable ASCII without # / ? \
+_PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_PROPERTY_NAMES_TAKEN = frozenset({"PartitionKey", "RowKey", "Timestamp"})
+_BLOB_NAME = re.compile(r"[ -\[\]-~]{0,1023}[ -\-0-\[\]-~]")  # ends in neither dot nor slash
+_KEYS_BYTES_MAX = 2 * 2 * KEY_CHARS_MAX  # both keys of a row, as UTF-16
+_CHANGE_BYTES = 1024  # what a change costs in a batch request beside its properties
+
+
+def check_table(table: str) -> None:
+    if table not in TABLES:
+        raise ValueError(f"not a table: {table!r}")
+
+
+def check_key(key: str) -> None:
+    """Keys are printable ASCII without / \\ # ? and at most 512 characters: what Azure takes."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"not a storage key: {key!r}")
+
+
+def check_changes(partition: str, changes: Sequence[Change]) -> None:
+    """A batch is one partition, 1 to 100 changes, each key once."""
+    if not 1 <= len(changes) <= BATCH_CHANGES_MAX:
+        raise ValueError(f"a batch has 1 to {BATCH_CHANGES_MAX} changes, not {len(changes)}")
+    if len({change.key for change in changes}) != len(changes):
+        raise ValueError("a batch names each key once")
+    check_key(partition)
+    for change in changes:
+        check_key(change.key)
+
+
+def encode_changes(changes: Sequence[Change]) -> list[bytes]:
+    """The properties of each change as JSON (empty for a deletion), together within 4 MiB."""
+    encoded = [
+        b"" if isinstance(change, Delete) else encode_properties(change.properties)
+        for change in changes
+    ]
+    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(encoded)
+    if total > BATCH_BYTES_MAX:
+        raise ValueError(f"a batch has at most {BATCH_BYTES_MAX} bytes, not {total}")
+    return encoded
+
+
+def encode_properties(properties: Properties) -> bytes:
+    """The properties as JSON; ValueError for what some engine could not keep exactly.
+
+    A StrEnum or IntEnum is kept as the plain value.
+    """
+    _check_names(tuple(properties))
+    for value in properties.values():
+        if type(value) is not str and type(value) is not bool:
+            _check_value(value)
+    try:
+        encoded = _encode(properties)
+    except UnicodeEncodeError as error:
+        raise ValueError("a property has half a surrogate pair, which is no text") from error
+    if len(encoded) > PROPERTY_CHARS_MAX:  # JSON is never shorter than the text in it
+        _check_sizes(properties)
+    return encoded
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+@lru_cache(maxsize=1024)
+def _check_names(names: tuple[str, ...]) -> None:
+    if len(names) > PROPERTIES_MAX:
+        raise ValueError(f"a row has at most {PROPERTIES_MAX} properties, not {len(names)}")
+    for name in names:
+        if not _PROPERTY_NAME.fullmatch(name) or name in _PROPERTY_NAMES_TAKEN:
+            raise ValueError(f"not a property name: {name!r}")
+
+
+def _check_value(value: Value) -> None:
+    if type(value) is int and 0 <= value <= PROPERTY_INT_MAX:
+        return  # nearly all of them
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"a property is a str, int, float or bool, not {type(value).__name__}")
+    if isinstance(value, int) and not -PROPERTY_INT_MAX - 1 <= value <= PROPERTY_INT_MAX:
+        raise ValueError("an int property does not fit into 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a float property is not a finite number")
+
+
+def _check_sizes(properties: Properties) -> None:
+    """As Azure counts: UTF-16 for text, and a few bytes for every property."""
+    total = 4 + _KEYS_BYTES_MAX
+    for name, value in properties.items():
+        size = len(value.encode("utf-16-le")) if isinstance(value, str) else 8
+        if size > 2 * PROPERTY_CHARS_MAX:
+            raise ValueError(f"property {name} has more than {PROPERTY_CHARS_MAX} characters")
+        total += 8 + 2 * len(name) + 4 + size
+    if total > ROW_BYTES_MAX:
+        raise ValueError(f"a row has at most {ROW_BYTES_MAX} bytes, not {total}")
+
+
+def check_scan(table: str, keys: Keys, limit: int) -> None:
+    check_table(table)
+    if not 1 <= limit <= SCAN_ROWS_MAX:
+        raise ValueError(f"a scan asks for 1 to {SCAN_ROWS_MAX} rows, not {limit}")
+    if isinstance(keys, KeysWithin):
+        check_key(keys.partition)
+    check_key(keys.start)
+    check_key(keys.stop)
+
+
+def check_queue(queue: str) -> None:
+    if queue not in QUEUES:
+        raise ValueError(f"not a queue: {queue!r}")
+
+
+def check_item(body: str) -> None:
+    try:
+        size = len(body.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError("an item has half a surrogate pair, which is no text") from error
+    if size > ITEM_BYTES_MAX:
+        raise ValueError(f"an item has at most {ITEM_BYTES_MAX} bytes, not {size}")
+
+
+def check_items(queue: str, limit: int) -> None:
+    check_queue(queue)
+    if not 1 <= limit <= CLAIM_ITEMS_MAX:
+        raise ValueError(f"a call takes 1 to {CLAIM_ITEMS_MAX} items, not {limit}")
+
+
+def check_delay(delay_s: float) -> None:
+    if not 0 <= delay_s <= ITEM_DELAY_S_MAX:
+        raise ValueError(f"a delay is 0 to {ITEM_DELAY_S_MAX:.0f} seconds, not {delay_s}")
+
+
+def check_lease(lease_s: float) -> None:
+    if not 0 < lease_s <= ITEM_DELAY_S_MAX:
+        raise ValueError(f"a lease is more than 0 and at most {ITEM_DELAY_S_MAX:.0f} seconds")
+
+
+def check_blob(name: str, content: bytes = b"") -> None:
+    """Names are printable ASCII without backslash and do not end in a dot or a slash."""
+    if not _BLOB_NAME.fullmatch(name):
+        raise ValueError(f"not a blob name: {name!r}")
+    if len(content) > BLOB_BYTES_MAX:
+        raise ValueError(f"a blob has at most {BLOB_BYTES_MAX} bytes, not {len(content)}")
+
+
+def continuation(row: Row) -> str:
+    """How a scan goes on behind this row, for engines without a mark of their own."""
+    return f"{row.partition}/{row.key}"
+
+
+def place_of(after: str, keys: Keys) -> tuple[str, str]:
+    """The partition and key that a continuation names; it may have been through a browser."""
+    partition, slash, key = after.partition("/")
+    if not slash or (isinstance(keys, KeysWithin) and partition != keys.partition):
+        raise ValueError("not a continuation of this scan")
+    check_key(partition)
+    check_key(key)
+    return partition, key

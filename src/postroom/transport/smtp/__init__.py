@@ -1,0 +1,1 @@
+"""The SMTP transport: pipelined sessions, one per lane."""

@@ -1,0 +1,99 @@
+"""The commands and content of one mail, shaped to what the server offers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from postroom.domain.outcome import Rejected
+from postroom.transport.port import Mail
+
+
+@dataclass(frozen=True, slots=True)
+class ServerExtensions:
+    """The extensions a server named in its EHLO reply."""
+
+    pipelining: bool = False  # RFC 2920
+    chunking: bool = False  # RFC 3030
+    eight_bit: bool = False  # RFC 6152
+    utf8: bool = False  # RFC 6531
+    size: bool = False  # RFC 1870
+    size_max: int = 0  # 0: the server names no limit
+    starttls: bool = False  # RFC 3207
+    auth: frozenset[str] = frozenset()  # RFC 4954
+
+
+def parse_offers(lines: Sequence[str]) -> ServerExtensions:
+    """What the lines of an EHLO reply offer; the first line is the server's name."""
+    offered = {words[0].upper(): words[1:] for line in lines[1:] if (words := line.split())}
+    mechanisms = set(offered.get("AUTH", ()))
+    for keyword in offered:
+        if keyword.startswith("AUTH="):  # as some wrote it before RFC 4954
+            mechanisms |= {keyword[5:], *offered[keyword]}
+    limit = offered.get("SIZE", [])
+    return ServerExtensions(
+        pipelining="PIPELINING" in offered,
+        chunking="CHUNKING" in offered,
+        eight_bit="8BITMIME" in offered,
+        utf8="SMTPUTF8" in offered,
+        size="SIZE" in offered,
+        size_max=int(limit[0]) if limit and re.fullmatch("[0-9]{1,18}", limit[0]) else 0,
+        starttls="STARTTLS" in offered,
+        auth=frozenset(mechanism.upper() for mechanism in mechanisms),
+    )
+
+
+class Envelope(NamedTuple):
+    """One mail as it goes over the line."""
+
+    mail: bytes  # the MAIL command
+    rcpt: bytes  # the RCPT command
+    source: bytes
+
+
+def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
+    """The mail as this server takes it, or why it cannot go through this server."""
+    sender, recipient = mail.sender, mail.recipient
+    if not recipient or not _is_safe(recipient):
+        return Rejected("the recipient's address has characters that no envelope may carry")
+    if not _is_safe(sender):
+        return Rejected("the sender's address has characters that no envelope may carry", False)
+    utf8 = mail.needs_utf8 or not (recipient.isascii() and sender.isascii())
+    if utf8 and not offers.utf8:
+        return Rejected("the address is not ASCII and the server does not offer SMTPUTF8", False)
+    source = mail.source(eight_bit=offers.eight_bit)
+    if offers.size_max and len(source) > offers.size_max:
+        words = f"the mail has {len(source)} bytes, the server takes {offers.size_max} at most"
+        return Rejected(words, False)
+    options = b" SIZE=%d" % len(source) if offers.size else b""
+    if offers.eight_bit and not source.isascii():
+        options += b" BODY=8BITMIME"
+    if utf8:
+        options += b" SMTPUTF8"
+    return Envelope(
+        b"MAIL FROM:<%b>%b\r\n" % (sender.encode(), options),
+        b"RCPT TO:<%b>\r\n" % recipient.encode(),
+        source,
+    )
+
+
+def _is_safe(address: str) -> bool:
+    """Whether the address can neither end the command nor the path inside it.
+
+    Line ends, controls and every kind of space but the common one are not printable.
+    """
+    spoils = " " in address or "<" in address or ">" in address
+    return address.isprintable() and not spoils
+
+
+def dotted(source: bytes) -> tuple[bytes, bytes]:
+    """The content as DATA carries it, dots doubled at line starts, and what ends it."""
+    if b"\r\n." in source:
+        source = source.replace(b"\r\n.", b"\r\n..")
+    if source.startswith(b"."):
+        source = b"." + source
+    if source and not source.endswith(b"\r\n"):
+        return source, b"\r\n.\r\n"
+    return source, b".\r\n"

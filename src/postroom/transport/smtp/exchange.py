@@ -1,0 +1,466 @@
+"""A slice over one connection: what to write when, and what each reply decides.
+
+Three shapes of the same dialogue, by what the server offers:
+
+    BdatExchange    CHUNKING and PIPELINING: whole mails, several on the wire at once
+    DataExchange    PIPELINING: the content of one mail together with the commands of the next
+    TurnExchange    neither: command by command
+
+The line under it calls `begin` once, `replied` for every reply, `caught_up` when it has no more
+replies at hand, and `lost` when it broke. Nothing here waits.
+
+When the connection ends, what was handed over and not answered is in doubt, with one exception: a
+server that answers 421 says that it is closing the channel (RFC 5321 3.8), so it has not processed
+what was pipelined behind that command, and those mails go back untried. We write nothing more
+and wait for the close. A server that says it took a content after all contradicts itself, like one
+that refuses a mail and then takes it: such a mail is in doubt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from enum import IntEnum
+from time import monotonic
+from typing import Protocol
+
+from postroom.transport.smtp.config import Timeouts
+from postroom.transport.smtp.envelope import Envelope, ServerExtensions, dotted, envelope_for
+from postroom.transport.smtp.reply import CLOSING, Stage, outcome_of, words_of
+from postroom.transport.smtp.slice import Slice
+
+WRITE_BYTES_MAX = 256 * 1024  # of several mails joined in one write; a single mail may be larger
+
+Text = bytes | bytearray
+
+START_INPUT = 354  # RFC 5321: the server waits for the content after DATA
+RSET = b"RSET\r\n"
+DATA = b"DATA\r\n"
+
+
+class SmtpLine(Protocol):
+    """What an exchange needs of the connection under it."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether to write more: there is room, and the server has not closed."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def hang_up(self, words: str) -> None:
+        """End the connection now; `lost` is called before this returns."""
+        ...
+
+    def expect_close(self, words: str) -> None:
+        """The server is about to close: `lost` is called when it has, or after a short wait."""
+        ...
+
+
+class Exchange(ABC):
+    """What the three shapes share: taking mails, settling them, and knowing the end."""
+
+    def __init__(
+        self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int
+    ) -> None:
+        self._slice = slice_
+        self._offers = offers
+        self._timeouts = timeouts
+        self._room = room  # mails this connection may still carry
+        self._line: SmtpLine
+        self.taken = 0
+        self.done = False
+        self.transaction_open = False  # the server may still hold one that led to nothing
+        self.is_closing = False  # the server has said 421
+        self.cut_after: int | None = None  # mails carried when the server answered MAIL with 421
+        self.quickest_s: float | None = None  # an answer, of those that were timed
+
+    def begin(self, line: SmtpLine) -> None:
+        self._line = line
+        self._go_on()
+
+    @property
+    @abstractmethod
+    def patience_s(self) -> float:
+        """How long the reply that is due may take."""
+
+    @abstractmethod
+    def replied(self, code: int, text: Text) -> None:
+        """One whole reply."""
+
+    def skim(self, buffer: bytearray, start: int, end: int) -> int:
+        """Take in whole replies of a known form at once; gives where the others begin."""
+        return start
+
+    @abstractmethod
+    def caught_up(self) -> None:
+        """No more replies at hand, or the line takes data again."""
+
+    def lost(self, words: str) -> None:
+        """The line is gone: settle what was on it."""
+        self.done = True
+        if self.is_closing:
+            self._put_back(words)
+        else:
+            self._give_up(words)
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Write what can be written now, or be done."""
+
+    @abstractmethod
+    def _give_up(self, words: str) -> None:
+        """Doubt what was handed over; try the rest again."""
+
+    @abstractmethod
+    def _put_back(self, words: str) -> None:
+        """After a 421: what has no answer was not processed."""
+
+    @abstractmethod
+    def _carried(self) -> int:
+        """Mails this exchange has finished."""
+
+    def _take(self) -> tuple[int, Envelope] | None:
+        """The next mail this server can take; those it cannot are settled on the way."""
+        slice_ = self._slice
+        while slice_.waiting and not slice_.stopped and self.taken < self._room:
+            index = slice_.waiting.popleft()
+            envelope = envelope_for(slice_.mails[index], self._offers)
+            if isinstance(envelope, Envelope):
+                self.taken += 1
+                return index, envelope
+            slice_.settle(index, envelope)
+        return None
+
+    def _answer(self, index: int, code: int, text: Text, stage: Stage) -> None:
+        """Settle a mail by the server's reply, unless an earlier reply has decided it."""
+        if code == CLOSING:
+            self._closing(index, text, stage)
+        elif self._slice.outcomes[index] is None:
+            self._slice.settle(index, outcome_of(code, text, stage))
+            self._slice.answered += 1
+        elif code < 300:
+            self._slice.contradict(index, words_of(text))
+
+    def _closing(self, index: int, text: Text, stage: Stage) -> None:
+        """The server closes the channel; at the content, perhaps because of this very mail."""
+        self.cut_after = self._carried() if stage is Stage.MAIL else None
+        if stage is Stage.CONTENT and self._slice.outcomes[index] is None:
+            self._slice.settle(index, outcome_of(CLOSING, text, stage))
+        self._await_close(text)
+
+    def _await_close(self, text: Text) -> None:
+        self.is_closing = True
+        self._line.expect_close(words_of(text))
+
+    def _out_of_step(self, text: Text) -> None:
+        self._line.hang_up(f"the server answered out of step: {words_of(text)}")
+
+
+class BdatExchange(Exchange):
+    """Whole mails in a row, up to a window of them unanswered (RFC 3030 over RFC 2920).
+
+    Every mail opens with RSET: where a recipient is refused, a server may keep the transaction
+    open, and the next mail would travel under the sender of the one before it.
+    """
+
+    STAGES = (Stage.MAIL, Stage.MAIL, Stage.RCPT, Stage.CONTENT)  # RSET, MAIL, RCPT, BDAT
+    CONTENT = 3
+
+    def __init__(
+        self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int, window: int
+    ) -> None:
+        super().__init__(slice_, offers, timeouts, room)
+        self._window = window
+        self._refill_at = window // 2  # two halves in turn: few writes, and the line stays busy
+        self._in_flight: deque[int] = deque()
+        self._step = 0  # of the mail at the head
+        self._heard = b""  # its replies, until `_usual` is known
+        self._usual = b""  # what this server says to RSET, MAIL and RCPT that it accepts
+        self._closed_on: int | None = None  # the mail whose command was answered with 421
+        self._untaken: list[int] = []  # refused behind a 421
+        self._timed = (-1, 0.0)  # the mail whose answer is timed, and when it went out
+
+    @property
+    def patience_s(self) -> float:
+        if self._step == self.CONTENT:
+            return self._timeouts.final_s
+        return self._timeouts.command_s
+
+    def skim(self, buffer: bytearray, start: int, end: int) -> int:
+        # One comparison instead of three replies: saves a quarter of what a mail costs here.
+        if self._step or not self._usual or self.is_closing:
+            return start
+        while self._in_flight and buffer.startswith(self._usual, start, end):
+            content = start + len(self._usual)
+            newline = buffer.find(b"\n", content, end)
+            if newline < 0 or not buffer.startswith(b"250 ", content):
+                break
+            text = buffer[content:newline]
+            self._content_answered(250, text)
+            start = newline + 1
+        return start
+
+    def _content_answered(self, code: int, text: Text) -> None:
+        index = self._in_flight.popleft()
+        timed, since = self._timed
+        if index == timed:
+            took_s = monotonic() - since
+            self.quickest_s = min(took_s, self.quickest_s or took_s)
+            self._timed = (-1, 0.0)
+        self._answer(index, code, text, Stage.CONTENT)
+
+    def replied(self, code: int, text: Text) -> None:
+        step = self._step
+        if not self._in_flight or 300 <= code < 400:
+            self._out_of_step(text)
+            return
+        self._step = (step + 1) % len(self.STAGES)
+        if self.is_closing:
+            self._replied_behind(step, code, text)
+        elif step == self.CONTENT:
+            self._learn_usual()
+            self._content_answered(code, text)
+        elif code == 250:
+            self._heard += text + b"\n"
+        elif code == CLOSING or (code >= 400 and step > 0):  # a refused RSET decides nothing
+            self._answer(self._in_flight[0], code, text, self.STAGES[step])
+
+    def _closing(self, index: int, text: Text, stage: Stage) -> None:
+        self._closed_on = index if stage is not Stage.CONTENT else None
+        super()._closing(index, text, stage)
+
+    def _replied_behind(self, step: int, code: int, text: Text) -> None:
+        """Some servers answer the commands that they had read when they said 421."""
+        if step == self.CONTENT:
+            index = self._in_flight.popleft()
+            if code < 300:
+                self._slice.doubt(index, f"taken behind a 421: {words_of(text)}")
+            else:
+                self._untaken.append(index)
+
+    def _learn_usual(self) -> None:
+        if self._heard.count(b"\n") == self.CONTENT:
+            self._usual = self._heard
+        self._heard = b""
+
+    def caught_up(self) -> None:
+        if len(self._in_flight) <= self._refill_at:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.done or self.is_closing or not self._line.writable:
+            return
+        had = len(self._in_flight)
+        block, positions = self._next_block()
+        if block:
+            if self._timed[0] < 0:
+                self._timed = (self._in_flight[had], monotonic())
+            self._slice.watch.handing_over(positions)
+            self._line.write(b"".join(block))
+        self.done = not self._in_flight
+
+    def _next_block(self) -> tuple[list[bytes], list[int]]:
+        """As many mails as the window and the write limit leave room for."""
+        block: list[bytes] = []
+        positions: list[int] = []
+        size = 0
+        while len(self._in_flight) < self._window and size < WRITE_BYTES_MAX:
+            taken = self._take()
+            if taken is None:
+                break
+            index, (mail, rcpt, source) = taken
+            if not self._slice.may_hand_over():
+                self._slice.waiting.appendleft(index)
+                break
+            block += (RSET, mail, rcpt, b"BDAT %d LAST\r\n" % len(source), source)
+            positions.append(self._slice.mails[index].position)
+            self._in_flight.append(index)
+            size += len(source)
+        return block, positions
+
+    def _give_up(self, words: str) -> None:
+        while self._in_flight:
+            self._slice.doubt(self._in_flight.popleft(), words)
+
+    def _put_back(self, words: str) -> None:
+        for index in reversed([*self._untaken, *self._in_flight]):
+            if index == self._closed_on:
+                self._slice.put_back(index, words)
+            else:
+                self._slice.return_untried(index)
+        self._in_flight.clear()
+
+    def _carried(self) -> int:
+        return self.taken - len(self._in_flight)
+
+
+class ReplyDue(IntEnum):
+    """Which reply comes next from a server that is spoken to in DATA's way."""
+
+    RSET = 0
+    MAIL = 1
+    RCPT = 2
+    DATA = 3
+    CONTENT = 4
+    LONE_DOT = 5
+
+
+class DataExchange(Exchange):
+    """MAIL, RCPT and DATA of a mail travel with the content of the mail before it (RFC 2920)."""
+
+    def __init__(
+        self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int
+    ) -> None:
+        super().__init__(slice_, offers, timeouts, room)
+        self._due: deque[ReplyDue] = deque()
+        self._opened: int | None = None  # the mail whose commands went out, its content not yet
+        self._envelope = Envelope(b"", b"", b"")  # of the opened mail
+        self._handed_over: int | None = None
+
+    @property
+    def patience_s(self) -> float:
+        match self._due[0] if self._due else None:
+            case ReplyDue.CONTENT | ReplyDue.LONE_DOT:
+                return self._timeouts.final_s
+            case ReplyDue.DATA:
+                return self._timeouts.data_s
+            case _:
+                return self._timeouts.command_s
+
+    def replied(self, code: int, text: Text) -> None:
+        if self.is_closing:
+            return  # no content is on the wire
+        due = self._due.popleft() if self._due else None
+        if due is None or (code < 400 and (code == START_INPUT) != (due is ReplyDue.DATA)):
+            self._out_of_step(text)
+        elif due is ReplyDue.DATA:
+            self._data_answered(code, text)
+        elif due is ReplyDue.CONTENT:
+            self._content_answered(code, text)
+        elif due is ReplyDue.LONE_DOT:
+            self._lone_dot_answered(code, text)
+        else:
+            self._command_answered(due, code, text)
+
+    def caught_up(self) -> None:
+        if not self._due:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Open the next mail, or end."""
+        if self.done or self.is_closing:
+            return
+        commands = self._open_next()
+        if commands:
+            self._line.write(commands)
+        self.done = not self._due
+
+    def _open_next(self) -> bytes:
+        """The commands of the next mail; nothing if there is none."""
+        taken = self._take()
+        if taken is None:
+            return b""
+        self._opened, self._envelope = taken
+        rset, self.transaction_open = self.transaction_open, False
+        return self._opening(rset)
+
+    def _opening(self, rset: bool) -> bytes:
+        if rset:
+            self._due.append(ReplyDue.RSET)
+        self._due += (ReplyDue.MAIL, ReplyDue.RCPT, ReplyDue.DATA)
+        commands = self._envelope.mail + self._envelope.rcpt + DATA
+        return RSET + commands if rset else commands
+
+    def _travelling_along(self) -> bytes:
+        """What is written behind a content, without waiting for its answer."""
+        return self._open_next()
+
+    def _command_answered(self, due: ReplyDue, code: int, text: Text) -> None:
+        if code == CLOSING or (code >= 400 and due is not ReplyDue.RSET):
+            stage = Stage.RCPT if due is ReplyDue.RCPT else Stage.MAIL
+            self._answer(self._opened_mail(), code, text, stage)
+
+    def _data_answered(self, code: int, text: Text) -> None:
+        if code == CLOSING:
+            self._closing(self._opened_mail(), text, Stage.RCPT)
+            return
+        index, self._opened = self._opened_mail(), None
+        if code != START_INPUT:
+            self.transaction_open = True
+            self._answer(index, code, text, Stage.CONTENT)
+            self._go_on()
+        elif self._slice.outcomes[index] is not None:
+            # End a transaction without recipient; its content must never go out (RFC 2920).
+            self._due.append(ReplyDue.LONE_DOT)
+            self._line.write(b".\r\n" + self._travelling_along())
+        elif self._slice.may_hand_over():
+            self._hand_over(index)
+        else:
+            # After 354 only content or a hang-up can follow: a dot would send an empty mail.
+            self._slice.waiting.appendleft(index)
+            self._line.hang_up("stopped before the hand-over")
+
+    def _hand_over(self, index: int) -> None:
+        content, end = dotted(self._envelope.source)
+        self._handed_over = index
+        self._due.append(ReplyDue.CONTENT)
+        data = b"".join((content, end, self._travelling_along()))
+        self._slice.watch.handing_over((self._slice.mails[index].position,))
+        self._line.write(data)
+
+    def _content_answered(self, code: int, text: Text) -> None:
+        index, self._handed_over = self._handed_over, None
+        assert index is not None
+        self._answer(index, code, text, Stage.CONTENT)
+
+    def _lone_dot_answered(self, code: int, text: Text) -> None:
+        if code == CLOSING:
+            self._await_close(text)
+
+    def _opened_mail(self) -> int:
+        assert self._opened is not None
+        return self._opened
+
+    def _give_up(self, words: str) -> None:
+        self._due.clear()
+        if self._handed_over is not None:
+            self._slice.doubt(self._handed_over, words)
+        if self._opened is not None:
+            self._slice.put_back(self._opened, words)
+
+    def _put_back(self, words: str) -> None:
+        self._due.clear()
+        if self._opened is not None:
+            self._slice.put_back(self._opened, words)
+
+    def _carried(self) -> int:
+        return self.taken - 1
+
+
+class StepwiseExchange(DataExchange):
+    """Command by command, for servers without PIPELINING."""
+
+    def _opening(self, rset: bool) -> bytes:
+        self._due.append(ReplyDue.RSET if rset else ReplyDue.MAIL)
+        return RSET if rset else self._envelope.mail
+
+    def _travelling_along(self) -> bytes:
+        return b""
+
+    def _command_answered(self, due: ReplyDue, code: int, text: Text) -> None:
+        super()._command_answered(due, code, text)
+        if self.done or self.is_closing:
+            return
+        if self._slice.outcomes[self._opened_mail()] is not None:
+            self._opened = None  # refused; caught_up opens the next one
+            self.transaction_open = due is ReplyDue.RCPT
+            return
+        following = ReplyDue(due + 1)
+        self._due.append(following)
+        self._line.write(self._command(following))
+
+    def _command(self, due: ReplyDue) -> bytes:
+        if due is ReplyDue.DATA:
+            return DATA
+        return self._envelope.mail if due is ReplyDue.MAIL else self._envelope.rcpt

@@ -1,0 +1,175 @@
+"""From a host name to a line that takes mail: connect, greet, EHLO, TLS, AUTH."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import re
+import socket
+import ssl
+
+from postroom.domain.trouble import (
+    Fault,
+    TroubleKind,
+    fault_of_error,
+    fault_of_words,
+    one_line,
+    sentence,
+)
+from postroom.transport.smtp.config import SmtpConfig, Tls
+from postroom.transport.smtp.envelope import ServerExtensions, parse_offers
+from postroom.transport.smtp.protocol import CLOSED, LineBroken, Reply, SmtpProtocol
+
+READY = 220
+OK = 250
+LOGGED_IN = 235
+CHALLENGE = 334
+
+
+class Unavailable(Exception):
+    """The server cannot be used now; the fault says why, and never holds user or password."""
+
+    def __init__(self, config: SmtpConfig, fault: Fault) -> None:
+        super().__init__(str(sentence(fault.kind, config.server, fault.words)))
+        self.fault = fault
+
+
+def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
+    """Verifies certificate and host name; None where the line stays in clear."""
+    if config.tls is Tls.NONE:
+        return None
+    try:
+        return ssl.create_default_context(cafile=config.ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"The CA file {config.ca_file} cannot be used: {error}") from error
+
+
+async def open_session(
+    config: SmtpConfig, context: ssl.SSLContext | None
+) -> tuple[SmtpProtocol, ServerExtensions]:
+    """A line ready for its first MAIL, and what the server offers on it."""
+    line = await _connect(config, context if config.tls is Tls.IMPLICIT else None)
+    try:
+        await _greeting(line, config)
+        offers = await _hello(line, config)
+        if config.tls is Tls.REQUIRE and context is not None:
+            await _start_tls(line, config, context, offers)
+            offers = await _hello(line, config)  # RFC 3207: what was said in clear is forgotten
+        if config.username:
+            await _log_in(line, config, offers)
+    except LineBroken as broken:
+        raise Unavailable(config, fault_of_words(str(broken))) from None
+    except BaseException:
+        line.hang_up("the session could not be opened")
+        raise
+    return line, offers
+
+
+async def _connect(config: SmtpConfig, context: ssl.SSLContext | None) -> SmtpProtocol:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(config.timeouts.connect_s):
+            _, line = await loop.create_connection(
+                lambda: SmtpProtocol(config.timeouts),
+                config.host,
+                config.port,
+                ssl=context,
+                server_hostname=config.host if context else None,
+            )
+    except (OSError, UnicodeError) as error:
+        raise Unavailable(config, fault_of_error(error)) from None
+    return line
+
+
+async def _greeting(line: SmtpProtocol, config: SmtpConfig) -> None:
+    greeting = await line.reply(config.timeouts.greeting_s)
+    if greeting.code != READY:
+        raise Unavailable(config, fault_of_words(greeting.words))
+
+
+async def _hello(line: SmtpProtocol, config: SmtpConfig) -> ServerExtensions:
+    name = (config.ehlo_name or _own_name(line)).encode("ascii")
+    reply = await line.command(b"EHLO %b\r\n" % name, config.timeouts.command_s)
+    if reply.code == OK:
+        return parse_offers(reply.lines)
+    if reply.code >= 500:
+        reply = await line.command(b"HELO %b\r\n" % name, config.timeouts.command_s)
+    if reply.code != OK:
+        raise Unavailable(config, fault_of_words(reply.words))
+    return ServerExtensions()
+
+
+def _own_name(line: SmtpProtocol) -> str:
+    """This machine's full name, or else its address in brackets (RFC 5321 4.1.4)."""
+    name = socket.gethostname()
+    if "." in name.strip(".") and name.isascii():
+        return name
+    address = str(line.transport.get_extra_info("sockname")[0]).partition("%")[0]
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"
+
+
+async def _start_tls(
+    line: SmtpProtocol, config: SmtpConfig, context: ssl.SSLContext, offers: ServerExtensions
+) -> None:
+    if not offers.starttls:
+        raise Unavailable(config, Fault(TroubleKind.NO_STARTTLS))
+    reply = await line.command(b"STARTTLS\r\n", config.timeouts.command_s)
+    if reply.code != READY:
+        raise Unavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
+    if not line.quiet:
+        # Words in clear that would pass as said under TLS are an attack (RFC 3207, 4).
+        spoke = "the server spoke between STARTTLS and TLS"
+        raise Unavailable(config, Fault(TroubleKind.TLS, spoke))
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(config.timeouts.connect_s):
+            transport = await loop.start_tls(
+                line.transport, line, context, server_hostname=config.host
+            )
+    except OSError as error:  # a timeout is one
+        raise Unavailable(config, _tls_fault(error)) from None
+    if transport is None:
+        raise Unavailable(config, Fault(TroubleKind.TLS, CLOSED))
+    line.secure(transport)
+
+
+async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: ServerExtensions) -> None:
+    if not _is_private(line):
+        raise Unavailable(config, Fault(TroubleKind.UNPROTECTED))
+    user, password = config.username.encode(), config.password.encode()
+    if "PLAIN" in offers.auth:
+        secrets = [b"AUTH PLAIN " + base64.b64encode(b"\0%b\0%b" % (user, password))]
+    elif "LOGIN" in offers.auth:
+        secrets = [b"AUTH LOGIN", base64.b64encode(user), base64.b64encode(password)]
+    else:
+        raise Unavailable(config, Fault(TroubleKind.NO_LOGIN))
+    for secret in secrets:
+        reply = await line.command(secret + b"\r\n", config.timeouts.command_s)
+        if reply.code != CHALLENGE:
+            break
+    if reply.code != LOGGED_IN:
+        raise Unavailable(config, Fault(TroubleKind.LOGIN, _without(secrets, reply, config)))
+
+
+def _is_private(line: SmtpProtocol) -> bool:
+    if line.transport.get_extra_info("ssl_object") is not None:
+        return True
+    peer = line.transport.get_extra_info("peername")[0]
+    return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+
+
+def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
+    """The server's words without the user, unless it repeats a secret."""
+    hidden = [config.password.encode(), *(secret.split()[-1] for secret in secrets)]
+    if any(secret in reply.text for secret in hidden):
+        return str(reply.code)
+    user = re.compile(rf"(?<!\w){re.escape(config.username)}(?!\w)")
+    return one_line(user.sub("…", reply.words))
+
+
+def _tls_fault(error: OSError) -> Fault:
+    """An error that is not OpenSSL's own: the connection ended in the middle of the handshake."""
+    fault = fault_of_error(error)
+    is_other = fault.kind in (TroubleKind.CONNECT, TroubleKind.SILENT)
+    return Fault(TroubleKind.TLS, fault.words or "no answer in time") if is_other else fault

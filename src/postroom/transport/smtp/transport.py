@@ -1,0 +1,190 @@
+"""The SMTP transport: lanes that keep a connection, replace it when needed, and answer for
+every mail.
+
+A connection that breaks in a slice is replaced for the mails that were not handed over. What was
+handed over and not answered is Unknown; nothing is handed over twice here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from time import monotonic, thread_time
+
+from postroom.domain.outcome import Outcome
+from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp_url
+from postroom.transport.smtp.envelope import ServerExtensions
+from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
+from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol
+from postroom.transport.smtp.session import Unavailable, open_session, tls_context
+from postroom.transport.smtp.slice import Slice
+from postroom.transport.smtp.window import Window
+
+__all__ = ["SmtpConfig", "SmtpTransport", "Timeouts", "Tls", "parse_smtp_url"]
+
+FRUITLESS_MAX = 2  # connections in a row that break before the server answered for a single mail
+LEARNED_S = 900.0  # how long it counts: a server that shut down for a moment has no such number
+WORKS_S = 600.0  # a server that answered for mails so lately works: a 421 is about one recipient
+IDLE_S_MAX = 2.0  # an idle line is asked before use: firewalls forget it without a word
+
+
+class SmtpTransport:
+    """One SMTP server; every lane has its own connection to it."""
+
+    def __init__(self, config: SmtpConfig) -> None:
+        self._config = config
+        self._context = tls_context(config)
+        self._lanes: list[SmtpLane] = []
+
+    def lane(self) -> SmtpLane:
+        lane = SmtpLane(self._config, self._context)
+        self._lanes.append(lane)
+        return lane
+
+    async def close(self) -> None:
+        while self._lanes:
+            await self._lanes.pop().close()
+
+
+class SmtpConnection:
+    """A session with the server and how many mails it has carried."""
+
+    def __init__(self, line: SmtpProtocol, offers: ServerExtensions, config: SmtpConfig) -> None:
+        self._line = line
+        self._offers = offers
+        self._config = config
+        self._transaction_open = False
+        self.carried = 0
+
+    @property
+    def broken(self) -> str:
+        return self._line.broken
+
+    @property
+    def timed_out(self) -> bool:
+        return self._line.timed_out
+
+    async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
+        """Send what is waiting in the slice, as far as this connection goes."""
+        exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
+        exchange.transaction_open = self._transaction_open
+        since_s, worked_s = monotonic(), thread_time()
+        await self._line.carry(exchange)
+        if exchange.quickest_s is not None:
+            busy = (thread_time() - worked_s) / (monotonic() - since_s)
+            window.learn(exchange.quickest_s, busy)
+        self._transaction_open = exchange.transaction_open
+        self.carried += exchange.taken
+        return exchange
+
+    async def is_fit(self) -> bool:
+        """Whether the next mail may go over this connection; nothing is handed over to ask."""
+        if not self._line.quiet:
+            return False
+        if self._line.idle_s < IDLE_S_MAX:
+            return True
+        try:
+            reply = await self._line.command(b"RSET\r\n", self._config.timeouts.command_s)
+        except LineBroken:
+            return False
+        return reply.code == 250
+
+    async def quit(self) -> None:
+        """Take leave politely, but not for long."""
+        quit_s = self._config.timeouts.quit_s
+        try:
+            await self._line.command(b"QUIT\r\n", quit_s)
+        except LineBroken:
+            pass
+        finally:
+            await self._line.close(quit_s)
+
+    def drop(self) -> None:
+        self._line.hang_up("dropped by us")
+
+    def _exchange(self, slice_: Slice, room: int, window: int) -> Exchange:
+        offers, timeouts = self._offers, self._config.timeouts
+        if offers.chunking and offers.pipelining:
+            return BdatExchange(slice_, offers, timeouts, room, window)
+        shape = DataExchange if offers.pipelining else StepwiseExchange
+        return shape(slice_, offers, timeouts, room)
+
+
+class SmtpLane:
+    """Carries one slice at a time and keeps its connection for the next."""
+
+    def __init__(self, config: SmtpConfig, context: ssl.SSLContext | None) -> None:
+        self._config = config
+        self._context = context
+        self._connection: SmtpConnection | None = None
+        self._mails_max = config.mails_per_connection_max
+        self._learned_at = 0.0
+        self._answered_at = -WORKS_S
+        self._window = Window(config)
+
+    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+        was_answered = monotonic() < self._answered_at + WORKS_S
+        slice_ = Slice(mails, watch, was_answered=was_answered)
+        try:
+            await self._deliver(slice_)
+            slice_.leave_waiting()
+            if slice_.answered:
+                self._answered_at = monotonic()
+        except BaseException:
+            self._drop()  # cancelled, or the watch failed: nobody knows where the line stands
+            raise
+        return slice_.total()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.quit()
+
+    async def _deliver(self, slice_: Slice) -> None:
+        """Send over one connection after the other until the slice is through or it is no use."""
+        fruitless = 0
+        while slice_.waiting and not slice_.stopped:
+            try:
+                connection = await self._fit_connection()
+            except Unavailable as trouble:
+                slice_.defer_waiting(str(trouble), trouble.fault)
+                return
+            answered = slice_.answered
+            exchange = await connection.carry(slice_, self._mails_max, self._window)
+            if not connection.broken:
+                continue
+            self._learn(connection, exchange)
+            self._connection = None
+            fruitless = 0 if slice_.answered > answered else fruitless + 1
+            if fruitless:
+                self._window.start_over()
+            # A server that was silent for minutes is not asked again within the same slice.
+            if (connection.timed_out or fruitless == FRUITLESS_MAX) and not slice_.stopped:
+                slice_.defer_waiting(f"{self._config.server}: {connection.broken}")
+
+    async def _fit_connection(self) -> SmtpConnection:
+        """The connection of the last slice if it still serves, else a new one."""
+        connection = self._connection
+        if monotonic() > self._learned_at + LEARNED_S:
+            self._mails_max = self._config.mails_per_connection_max
+        if connection is not None and connection.carried >= self._mails_max:
+            await self.close()
+        elif connection is not None and await connection.is_fit():
+            return connection
+        self._drop()
+        line, offers = await open_session(self._config, self._context)
+        self._connection = SmtpConnection(line, offers, self._config)
+        return self._connection
+
+    def _learn(self, connection: SmtpConnection, exchange: Exchange) -> None:
+        """Stay below the number of mails at which the server ends a connection with 421."""
+        if exchange.cut_after:
+            carried = connection.carried - exchange.taken + exchange.cut_after
+            self._mails_max = min(self._mails_max, max(carried, self._config.window))
+            self._learned_at = monotonic()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.drop()

@@ -1,0 +1,93 @@
+"""Bells: how roles on one machine wake each other at once instead of polling for seconds.
+
+A listener is a named pipe, <folder>/<kind>.<number>; ringing writes one byte into every pipe of the
+kind. A bell that is not heard costs nothing but the poll that would have come anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+
+SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
+
+
+class WakeUpListener:
+    """One listener; `wait` returns when it was rung since the last wait, or after a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rung = asyncio.Event()
+        self._pipe = _open_pipe(path)
+        asyncio.get_running_loop().add_reader(self._pipe, self._hear)
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it was rung."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+    def ring(self) -> None:
+        """From within the process."""
+        self._rung.set()
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._path.unlink(missing_ok=True)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._pipe, 4096)
+        self._rung.set()
+
+
+def _open_pipe(path: Path) -> int:
+    """Made under a hidden name: a ringer that found a pipe nobody reads yet would clear it away."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name("." + path.name)
+    os.mkfifo(hidden, 0o600)
+    # Read and write, so that the pipe never ends when a ringer closes it.
+    pipe = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    hidden.rename(path)
+    return pipe
+
+
+class WakeUps:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def listen(self, kind: str) -> WakeUpListener:
+        return WakeUpListener(self._folder / f"{kind}.{os.getpid()}-{secrets.token_hex(4)}")
+
+    def ring(self, kind: str) -> None:
+        """Wake every listener of the kind; those of dead processes are cleared away."""
+        try:
+            names = os.listdir(self._folder)  # a web call rings: Path.glob takes ten times as long
+        except FileNotFoundError:
+            return  # nobody listens yet
+        for name in names:
+            if name.startswith(f"{kind}."):
+                with contextlib.suppress(OSError):  # full: it rings already; or closed meanwhile
+                    _ring(self._folder / name)
+
+
+def _ring(path: Path) -> None:
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nobody reads it any more
+            path.unlink(missing_ok=True)
+        return
+    try:
+        os.write(pipe, b"!")
+    finally:
+        os.close(pipe)

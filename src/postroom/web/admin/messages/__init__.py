@@ -1,0 +1,1 @@
+"""Admin pages for messages: write, check, schedule, follow and control."""

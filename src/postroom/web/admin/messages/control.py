@@ -1,0 +1,375 @@
+"""What people do with a message: send, schedule, test, pause, resume, cancel, retry, decide.
+
+Sending now and scheduling are two pages with two addresses: no page can do both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.due_time import (
+    OFFSET,
+    AmbiguousTime,
+    NonexistentTime,
+    TimeInThePast,
+    UnknownZone,
+    in_zone,
+    known_zone,
+    parse_due_time,
+)
+from postroom.domain.errors import BadInput, NotFound, WrongState
+from postroom.domain.message import EDITABLE, Message, Status
+from postroom.domain.texts import _
+from postroom.domain.throttle import NO_WAIT
+from postroom.domain.token import new_guid
+from postroom.flow import compose, steer, test_mail
+from postroom.records import bodies, counts, lists, messages
+from postroom.storage.port import Conflict
+from postroom.web.admin.messages.pages import details, read_for
+from postroom.web.context import WebContext, context_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.signed_in import Editor, SignedIn
+from postroom.web.throttles import CallLimit, throttles_of
+
+router = APIRouter(prefix="/messages")
+TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
+TESTS = CallLimit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
+CLICKED_LATELY = timedelta(minutes=1)  # “now” of a second click is not the first one's
+_CHANGED = _("Somebody changed this message a moment ago. Check it, and try again.")
+_IN_THE_PAST = _("This time is in the past. Choose a later one, or use Send now.")
+
+
+# --- Send now ---------------------------------------------------------------------------------
+
+
+@router.get("/{ref}/send")
+async def send_page(request: Request, signed_in: Editor, ref: str) -> Response:
+    message, etag = await read_for(request, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    return await _ask_to_send(request, signed_in, message, Form({"etag": etag}))
+
+
+@router.post("/{ref}/send")
+async def send_now(request: Request, signed_in: Editor, ref: str) -> Response:
+    """Only as it was seen, and only if nothing in the form speaks of another time."""
+    context, form = context_of(request), await posted(request)
+    message, _etag = await read_for(request, ref)
+    if form.value("date").strip() or form.value("time").strip():
+        form.mistake = _(
+            "Nothing was sent, because a date or a time was given. Schedule the message for that "
+            "time, or go back and send it now."
+        )
+        return await _ask_when(request, signed_in, message, form, 422)
+    people = await counts.read(context.storage.tables, message.list_name)
+    if message.status in EDITABLE and not people.verified:
+        return await _ask_to_send(request, signed_in, message, form, 409)
+    if await _give_time(request, ref, form, None):
+        return go(f"/admin/messages/{ref}", "sending", people.verified)
+    return await _refused(request, signed_in, ref, form, _ask_to_send)
+
+
+async def _ask_to_send(
+    request: Request, signed_in: SignedIn, message: Message, form: Form, status: int = 200
+) -> Response:
+    return await _ask(request, signed_in, "messages/send.html", message, form, status)
+
+
+# --- Schedule ---------------------------------------------------------------------------------
+
+
+@router.get("/{ref}/schedule")
+async def schedule_page(request: Request, signed_in: Editor, ref: str) -> Response:
+    message, etag = await read_for(request, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    form = Form({"etag": etag, **_time_fields(message)})
+    return await _ask_when(request, signed_in, message, form)
+
+
+@router.post("/{ref}/schedule")
+async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
+    """Only as it was seen: what somebody else changes meanwhile has to be looked at first."""
+    context, form = context_of(request), await posted(request)
+    message, _etag = await read_for(request, ref)
+    now = context.clock.now()
+    due_at = _due_at(form, now)
+    if due_at is None:
+        return await _ask_when(request, signed_in, message, form, 422)
+    if await _give_time(request, ref, form, due_at, _zone(form)):
+        people = await counts.read(context.storage.tables, message.list_name)
+        told = due_at.timestamp(), _zone(form), people.verified, now.timestamp()
+        return go(f"/admin/messages/{ref}", "scheduled", *told)
+    return await _refused(request, signed_in, ref, form, _ask_when)
+
+
+@router.post("/{ref}/unschedule")
+async def unschedule(request: Request, signed_in: Editor, ref: str) -> Response:
+    """Back to draft; a second click finds it done."""
+    tables = context_of(request).storage.tables
+    await read_for(request, ref)
+    try:
+        await steer.unschedule(tables, ref)
+    except WrongState as error:
+        message = await messages.read(tables, ref)
+        if message.status is not Status.DRAFT:
+            return await details(request, signed_in, message, Form(mistake=str(error)), 409)
+    return go(f"/admin/messages/{ref}", "unscheduled")
+
+
+def _time_fields(message: Message) -> dict[str, str]:
+    """The time it has, on the clocks of the zone it was given in."""
+    if message.due_at is None:
+        return {}
+    local = in_zone(message.due_at, message.due_zone)
+    return {
+        "date": local.strftime("%Y-%m-%d"),
+        "time": local.strftime("%H:%M"),
+        "zone": known_zone(message.due_zone),
+        "offset": local.isoformat()[-len("+00:00") :],
+    }
+
+
+def _due_at(form: Form, now: datetime) -> datetime | None:
+    """The instant that was chosen; None, and a sentence beside the field, if there is none."""
+    has_date, has_time = bool(form.value("date").strip()), bool(form.value("time").strip())
+    if not has_date:
+        form.mistakes["date"] = _("Choose a date.") if has_time else _("Choose a date and a time.")
+        return None
+    if not has_time:
+        form.mistakes["time"] = _("Choose a time.")
+        return None
+    try:
+        due_at = _chosen(form, now)
+        if due_at > now:
+            return due_at
+        form.mistakes["date"] = _IN_THE_PAST
+    except TimeInThePast:
+        form.mistakes["date"] = _IN_THE_PAST
+    except AmbiguousTime:
+        form.mistakes["offset"] = _(
+            "Clocks are put back that night, so this time comes twice. Choose which one you mean."
+        )
+    except UnknownZone as error:
+        form.mistakes["zone"] = str(error)
+    except NonexistentTime as error:
+        form.mistakes["time"] = str(error)
+    except BadInput:
+        form.mistakes["date"] = _("Choose a date and a time.")
+    return None
+
+
+def _chosen(form: Form, now: datetime) -> datetime:
+    """A time that comes twice is told apart by the offset, if one of the two was chosen."""
+    text, zone = f"{form.value('date').strip()} {form.value('time').strip()}", _zone(form)
+    if OFFSET.fullmatch(zone):
+        return parse_due_time(text + zone, "", now)
+    try:
+        return parse_due_time(text, zone, now)
+    except AmbiguousTime as twice:
+        if form.value("offset") not in twice.offsets:
+            raise
+        return parse_due_time(text + form.value("offset"), "", now)
+
+
+def _zone(form: Form) -> str:
+    return form.value("zone").strip() or "UTC"
+
+
+def _offsets(form: Form, now: datetime) -> tuple[str, ...]:
+    """The two that the chosen time may mean; none if it comes once."""
+    try:
+        _chosen(Form(form.values | {"offset": ""}), now)
+    except AmbiguousTime as twice:
+        return twice.offsets
+    except BadInput:
+        pass
+    return ()
+
+
+async def _ask_when(
+    request: Request, signed_in: SignedIn, message: Message, form: Form, status: int = 200
+) -> Response:
+    offsets = _offsets(form, context_of(request).clock.now())
+    template = "messages/schedule.html"
+    return await _ask(request, signed_in, template, message, form, status, offsets=offsets)
+
+
+# --- Both -------------------------------------------------------------------------------------
+
+
+async def _ask(
+    request: Request,
+    signed_in: SignedIn,
+    template: str,
+    message: Message,
+    form: Form,
+    status: int,
+    **more: object,
+) -> Response:
+    tables = context_of(request).storage.tables
+    return show(
+        request,
+        signed_in,
+        template,
+        status,
+        form=form,
+        message=message,
+        people=await counts.read(tables, message.list_name),
+        mailing_list=await lists.find(tables, message.list_name),
+        **more,
+    )
+
+
+async def _give_time(
+    request: Request, ref: str, form: Form, due_at: datetime | None, zone: str = ""
+) -> bool:
+    """Whether it stands there with this time, None for now; if not, the form says why."""
+    context, etag = context_of(request), form.value("etag")
+    message, _etag = await read_for(request, ref)
+    now = context.clock.now()
+    try:
+        await bodies.load(context.storage.blobs, message)
+        await compose.give_time(context.storage.tables, ref, due_at or now, now, etag, zone=zone)
+    except NotFound as error:
+        form.mistake = str(error)
+        return False
+    except (Conflict, WrongState) as error:
+        message, etag = await read_for(request, ref)
+        if not _has_time(message, due_at, now):
+            form.values["etag"] = etag
+            form.mistake = _CHANGED if isinstance(error, Conflict) else str(error)
+            return False
+    context.wake_scheduler()
+    return True
+
+
+def _has_time(message: Message, due_at: datetime | None, now: datetime) -> bool:
+    """A second click on the button: the first one has done it."""
+    if message.status in (Status.DRAFT, Status.CANCELLED) or message.due_at is None:
+        return False
+    if due_at is None:
+        return now - CLICKED_LATELY <= message.due_at <= now
+    return message.due_at == due_at
+
+
+async def _refused(
+    request: Request,
+    signed_in: SignedIn,
+    ref: str,
+    form: Form,
+    ask: Callable[..., Awaitable[Response]],
+) -> Response:
+    """The form again, or the page of a message that has begun meanwhile."""
+    message, _etag = await read_for(request, ref)
+    if message.status in EDITABLE:
+        return await ask(request, signed_in, message, form, 409)
+    return await details(request, signed_in, message, Form(mistake=form.mistake), 409)
+
+
+# --- A test mail to oneself -------------------------------------------------------------------
+
+
+@router.post("/{ref}/test")
+async def send_test(request: Request, signed_in: Editor, ref: str) -> Response:
+    """No mail is sent inside the request: a sender takes the item."""
+    context = context_of(request)
+    message, _etag = await read_for(request, ref)
+    if not _may_test(request, context, signed_in):
+        form = Form(mistake=_("That were many test mails within an hour: wait a little."))
+        return await details(request, signed_in, message, form, 429)
+    now = context.clock.now()
+    await test_mail.ask_for_test(context.storage, ref, signed_in.user.key, new_guid(), now)
+    context.wake_senders()
+    return go(f"/admin/messages/{ref}", "test-sent")
+
+
+def _may_test(request: Request, context: WebContext, signed_in: SignedIn) -> bool:
+    wait = throttles_of(request).wait(TESTS, signed_in.user.key, context.clock.now())
+    return wait <= NO_WAIT
+
+
+# --- On its way -------------------------------------------------------------------------------
+
+
+@router.post("/{ref}/pause")
+async def pause(request: Request, signed_in: Editor, ref: str) -> Response:
+    tables = context_of(request).storage.tables
+    return await _steer(request, signed_in, ref, "paused", lambda: steer.pause(tables, ref))
+
+
+@router.post("/{ref}/resume")
+async def resume(request: Request, signed_in: Editor, ref: str) -> Response:
+    tables = context_of(request).storage.tables
+    return await _steer(request, signed_in, ref, "resumed", lambda: steer.resume(tables, ref))
+
+
+@router.post("/{ref}/retry")
+async def retry(request: Request, signed_in: Editor, ref: str) -> Response:
+    context = context_of(request)
+    tables, now = context.storage.tables, context.clock.now()
+    return await _steer(
+        request, signed_in, ref, "retrying", lambda: steer.retry_failed(tables, ref, now)
+    )
+
+
+@router.get("/{ref}/cancel")
+async def cancel_page(request: Request, signed_in: Editor, ref: str) -> Response:
+    message, _etag = await read_for(request, ref, with_books=True)
+    return show(request, signed_in, "messages/cancel.html", message=message)
+
+
+@router.post("/{ref}/cancel")
+async def cancel(request: Request, signed_in: Editor, ref: str) -> Response:
+    context = context_of(request)
+    tables, now = context.storage.tables, context.clock.now()
+    return await _steer(
+        request, signed_in, ref, "cancelled", lambda: steer.cancel(tables, ref, now)
+    )
+
+
+@router.get("/{ref}/decide")
+async def decide_page(request: Request, signed_in: Editor, ref: str) -> Response:
+    message, _etag = await read_for(request, ref, with_books=True)
+    return show(request, signed_in, "messages/decide.html", message=message, form=Form())
+
+
+@router.post("/{ref}/decide")
+async def decide(request: Request, signed_in: Editor, ref: str) -> Response:
+    context, form = context_of(request), await posted(request)
+    tables, now = context.storage.tables, context.clock.now()
+    if form.value("held") not in ("again", "sent"):
+        message, _etag = await read_for(request, ref, with_books=True)
+        form.mistakes["held"] = _("Choose one of the two.")
+        return show(request, signed_in, "messages/decide.html", 422, message=message, form=form)
+    again = form.value("held") == "again"
+    return await _steer(
+        request,
+        signed_in,
+        ref,
+        "decided",
+        lambda: steer.decide_held(tables, ref, send_again=again, now=now),
+    )
+
+
+async def _steer(
+    request: Request,
+    signed_in: SignedIn,
+    ref: str,
+    said: str,
+    act: Callable[[], Awaitable[Message]],
+) -> Response:
+    """Do it, and say so; what cannot be done any more is said on the message's page."""
+    message, _etag = await read_for(request, ref)
+    try:
+        await act()
+    except WrongState as error:
+        message = await messages.read(context_of(request).storage.tables, ref)
+        return await details(request, signed_in, message, Form(mistake=str(error)), 409)
+    context_of(request).wake_scheduler()
+    return go(f"/admin/messages/{ref}", said)

@@ -1,0 +1,154 @@
+"""The form of a message: what was sent, what that says, and a stored message as its fields."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, check_subject
+from postroom.domain.texts import _
+from postroom.mail.markdown import html_from_markdown
+from postroom.mail.merge import BadTemplate, compile_header
+from postroom.parsing import in_thread
+from postroom.records import bodies
+from postroom.storage.port import Storage
+from postroom.web import labels
+from postroom.web.forms import Form, opened
+
+FIELD_BYTES_MAX = 8 * 1024 * 1024  # what is too long comes back with a sentence, up to this size
+# What the body and the text part may be uploaded as; the second kind of each is Markdown.
+_BODY_FILES = ((".htm", ".html"), (".md", ".markdown", ".txt"))
+_TEXT_FILES = ((".txt",), (".md", ".markdown"))
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+class MessageInput(NamedTuple):
+    """What a form says, checked; named as in Draft and Revision."""
+
+    list_name: str
+    subject: str
+    on_doubt: OnDoubt
+    html: str | None
+    text: str | None
+    markdown: str | None
+
+
+async def read_input(form: Form) -> MessageInput | None:
+    list_name = form.take("list", _chosen_list)
+    subject = form.take("subject", _subject)
+    doubt = form.value("on_doubt")
+    found = None
+    try:
+        found = await bodies_in(form)
+    except BadInput as error:
+        form.mistakes["body"] = str(error)
+    if not form.is_good or list_name is None or subject is None or found is None:
+        return None
+    on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
+    return MessageInput(list_name, subject, on_doubt, *found)
+
+
+def _chosen_list(name: str) -> str:
+    if not name:
+        raise BadInput(_("Choose the list it goes to."))
+    return check_list_name(name)
+
+
+def _subject(text: str) -> str:
+    subject = check_subject(text)
+    try:
+        compile_header(subject)
+    except BadTemplate as error:
+        raise BadInput(str(error)) from error
+    return subject
+
+
+async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
+    """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
+    body, text = form.value("body"), form.value("text")
+    for each in (body, text):
+        _check_length(each)
+    if form.value("kind") != "markdown" or not body.strip():
+        return body if body.strip() else None, text if text.strip() else None, None
+    try:
+        html = await in_thread(html_from_markdown, body)
+        return html, text if text.strip() else None, body
+    except BadTemplate as error:
+        raise BadInput(str(error)) from error
+
+
+def _check_length(body: str) -> None:
+    """Before anything else is done with it."""
+    size = len(body.encode(errors="surrogatepass"))
+    if size > BODY_BYTES_MAX:
+        raise BadInput(
+            _(
+                "This has {size}, but a body has at most {limit}. Shorten it, or put large "
+                "pictures on a website.",
+                size=labels.size(size),
+                limit=labels.size(BODY_BYTES_MAX),
+            )
+        )
+
+
+async def posted_message(request: Request) -> Form:
+    """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
+    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
+        form = Form(sent.fields)
+        for name, field in (("html_file", "body"), ("text_file", "text")):
+            file = sent.files.get(name)
+            if file and file.filename:
+                await _take_file(form, file, name, field)
+        return form
+
+
+async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
+    """What was typed stays if the file is refused."""
+    file_name, size = (file.filename or "").lower(), file.size or 0
+    plain, markdown = _BODY_FILES if field == "body" else _TEXT_FILES
+    if not file_name.endswith(plain + markdown):
+        form.mistakes[name] = _(
+            "The file must be one of these kinds: {kinds}.", kinds=", ".join(plain + markdown)
+        )
+        return
+    if size > BODY_BYTES_MAX:
+        form.mistakes[name] = _(
+            "The file has {size}, but a body has at most {limit}. Shorten it, or put large "
+            "pictures on a website.",
+            size=labels.size(size),
+            limit=labels.size(BODY_BYTES_MAX),
+        )
+        return
+    try:
+        text = (await file.read(BODY_BYTES_MAX)).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
+        return
+    if _NO_TEXT.search(text):
+        form.mistakes[name] = _("The file is not a text file.")
+        return
+    form.values[field] = text.replace("\r\n", "\n")
+    if field == "body":
+        form.values["kind"] = "markdown" if file_name.endswith(markdown) else "html"
+
+
+async def values_of(storage: Storage, message: Message) -> dict[str, str]:
+    """The fields of a stored message; one that lost its bodies can be written again."""
+    try:
+        html, text = await bodies.load(storage.blobs, message)
+    except NotFound:
+        html, text = None, None
+    markdown = await bodies.load_markdown(storage.blobs, message)
+    return {
+        "list": message.list_name,
+        "subject": message.subject,
+        "on_doubt": message.on_doubt.value,
+        "kind": "html" if markdown is None else "markdown",
+        "body": (html or "") if markdown is None else markdown,
+        "text": text or "",
+    }

@@ -1,0 +1,213 @@
+"""One subscriber: look, edit, move to another address or list, remove; what they agreed to."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from postroom.domain.address import parse_address
+from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.mailing_list import check_list_name
+from postroom.domain.subscriber import InactiveReason, Subscriber
+from postroom.domain.texts import _
+from postroom.flow import ask, move, subscribe
+from postroom.flow.move import Destination
+from postroom.records import consents, lists, subscribers
+from postroom.storage.port import Conflict
+from postroom.web.admin.subscriber_form import (
+    attributes_typed,
+    find_person,
+    is_own,
+    person_path,
+    trace_of,
+    values_of,
+)
+from postroom.web.admin.subscribers import list_choices
+from postroom.web.context import context_of
+from postroom.web.forms import Form, posted
+from postroom.web.pages import go, show
+from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.submit_once import Submission, SubmitResult, act_once
+
+router = APIRouter(prefix="/subscribers/{list_name}/{who}")
+
+
+@router.get("")
+async def details(request: Request, signed_in: Viewer, list_name: str, who: str) -> Response:
+    context = context_of(request)
+    one, _etag = await find_person(context, list_name, who)
+    why = cannot_ask(one, context.clock.now())
+    return show(
+        request,
+        signed_in,
+        "subscribers/person.html",
+        one=one,
+        person=person_path(context, list_name, one.key),
+        history=await consents.history(context.storage.tables, list_name, one.key),
+        cannot_ask=CANNOT_ASK_TEXTS[why] if why else "",
+    )
+
+
+@router.post("/ask")
+async def ask_to_confirm(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+    """After a second click the page says that they were asked a moment ago."""
+    context = context_of(request)
+    one, _etag = await find_person(context, list_name, who)
+    asker = ask.Asker(
+        context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
+    )
+    why = await ask.ask_one(asker, list_name, one.key)
+    return go(person_path(context, list_name, one.key), "" if why else "asked")
+
+
+@router.get("/edit")
+async def edit_page(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+    one, etag = await _there(request, list_name, who)
+    return await _form(request, signed_in, one, Form(values_of(one) | {"etag": etag}))
+
+
+@router.post("/edit")
+async def edit(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+    """Another address or another list is a move; the rest is a change of one row."""
+    context, form = context_of(request), await posted(request)
+    one, _etag = await find_person(context, list_name, who)
+    to = await _destination(request, form)
+    if to is None:
+        return await _form(request, signed_in, one, form, 422)
+    try:
+        where = await _saved(request, signed_in, one, to, form)
+    except AlreadyThere:
+        await _explain(request, to, form)
+    except NotFound:
+        form.mistake = _("They left in the meantime: nothing was changed.")
+    except Conflict:
+        one, etag = await find_person(context, list_name, who)
+        if not form.show_others(values_of(one), etag):  # a second click on the button
+            return go(person_path(context, one.list_name, one.key), "saved")
+    else:
+        return go(where, "saved")
+    return await _form(request, signed_in, one, form, 409)
+
+
+@router.get("/remove")
+async def remove_page(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+    one, _etag = await _there(request, list_name, who)
+    person = person_path(context_of(request), list_name, one.key)
+    return show(request, signed_in, "subscribers/remove.html", one=one, person=person)
+
+
+@router.post("/remove")
+async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+    """From here on nobody mails them; who left by themselves meanwhile has left."""
+    context = context_of(request)
+    one, _etag = await find_person(context, list_name, who)
+    if not one.gone:
+        await subscribe.leave(
+            context.storage.tables,
+            list_name,
+            one.guid,
+            context.clock.now(),
+            InactiveReason.REMOVED,
+            trace=trace_of(request, signed_in),
+        )
+    return go(person_path(context, list_name, one.key), "removed")
+
+
+async def _saved(
+    request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
+) -> str:
+    """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
+    context, trace, etag = context_of(request), trace_of(request, signed_in), form.value("etag")
+    tables, where = (
+        context.storage.tables,
+        person_path(context, to.list_name, to.address.storage_key),
+    )
+
+    async def go_over(turn: Submission) -> SubmitResult:
+        try:
+            await move.move(
+                tables,
+                one.list_name,
+                one.key,
+                to,
+                etag=etag,
+                now=turn.at,
+                left_at=context.clock.now(),
+                trace=trace,
+            )
+        except NotFound:
+            if not await is_own(tables, turn, to.list_name, to.address):
+                raise
+        return SubmitResult(where)
+
+    if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
+        return (await act_once(request, signed_in, form, go_over)).what
+    await subscribe.edit(
+        tables,
+        one.list_name,
+        one.key,
+        verified=to.verified,
+        attributes=to.attributes,
+        etag=etag,
+        now=context.clock.now(),
+        spelling=to.address.typed,
+        trace=trace,
+    )
+    return where
+
+
+async def _destination(request: Request, form: Form) -> Destination | None:
+    """Where the form says they should be; None, and sentences in it, if that cannot be."""
+    address = form.take("address", parse_address)
+    name = form.take("list", check_list_name)
+    attributes = form.take("attributes", attributes_typed)
+    if name and await lists.find(context_of(request).storage.tables, name) is None:
+        form.mistakes["list"] = _("There is no such list.")
+    if not form.is_good or address is None or name is None:
+        return None
+    return Destination(
+        list_name=name,
+        address=address,
+        verified=form.is_ticked("verified"),
+        attributes=attributes or {},
+        bring_back=form.is_ticked("bring_back"),
+    )
+
+
+async def _explain(request: Request, to: Destination, form: Form) -> None:
+    """Somebody has the place they should go to; a tick brings back who is gone from it."""
+    tables, key = context_of(request).storage.tables, to.address.storage_key
+    found = await subscribers.find(tables, to.list_name, key)
+    if found and found[0].gone:
+        form.mistakes["bring_back"] = _(
+            "This address is gone from {name}: tick this if they asked to come back.",
+            name=to.list_name,
+        )
+    else:
+        form.mistakes["address"] = _(
+            "Somebody on {name} has this address already.", name=to.list_name
+        )
+
+
+async def _form(
+    request: Request, signed_in: SignedIn, one: Subscriber, form: Form, status: int = 200
+) -> Response:
+    context = context_of(request)
+    return show(
+        request,
+        signed_in,
+        "subscribers/edit.html",
+        status,
+        one=one,
+        form=form,
+        person=person_path(context, one.list_name, one.key),
+        choices=await list_choices(context.storage.tables, form.value("list")),
+    )
+
+
+async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
+    found = await find_person(context_of(request), list_name, who)
+    if found.one.gone:
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
+    return found

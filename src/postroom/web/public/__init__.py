@@ -1,0 +1,1 @@
+"""Pages for subscribers: confirm, unsubscribe, and the public sign-up form."""

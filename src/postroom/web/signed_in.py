@@ -1,0 +1,142 @@
+"""Who looks at the admin pages: every route names the role it wants, in its signature.
+
+    async def lists_page(request: Request, visitor: Viewer) -> Response
+
+A test walks the route table and refuses a route under /admin without one of these.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.texts import _
+from postroom.domain.user import ROLE_TEXTS, SESSION_LASTS, Role, Session, User
+from postroom.domain.web_address import own_origin
+from postroom.records import users
+from postroom.web.context import WebContext, client_of, context_of, is_within
+
+SAFE_METHODS = ("GET", "HEAD")
+ADMIN = "/admin"
+
+
+class SignInRequired(Exception):
+    """Nobody is signed in here, or not any more."""
+
+
+class NotAllowed(Exception):
+    """Somebody is, but may not; the text is a sentence for them."""
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    user: User
+    session: Session
+
+    def may(self, role: str) -> bool:
+        return self.user.role.covers(Role(role))
+
+
+class RequireRole:
+    """A dependency: whoever is signed in, if their role covers this one."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    async def __call__(self, request: Request) -> SignedIn:
+        check_network_and_origin(request)
+        found = await find_signed_in(request)
+        if found is None:
+            raise SignInRequired
+        if not found.may(self.role):
+            raise NotAllowed(
+                _(
+                    "This needs the role {wanted}; yours is {own}: ask an owner.",
+                    wanted=ROLE_TEXTS[self.role],
+                    own=ROLE_TEXTS[found.user.role],
+                )
+            )
+        return found
+
+
+Viewer = Annotated[SignedIn, Depends(RequireRole(Role.VIEWER))]
+Editor = Annotated[SignedIn, Depends(RequireRole(Role.EDITOR))]
+Owner = Annotated[SignedIn, Depends(RequireRole(Role.OWNER))]
+
+
+async def anybody(request: Request) -> None:
+    """A dependency for the pages before signing in: only from where it is allowed."""
+    check_network_and_origin(request)
+
+
+Anybody = Annotated[None, Depends(anybody)]
+
+
+def check_network_and_origin(request: Request) -> None:
+    """From a network that may, and, to change anything, from our own pages alone."""
+    context = context_of(request)
+    if context.admin_networks and not is_within(client_of(request), context.admin_networks):
+        raise NotAllowed(_("The admin pages are not shown to your network."))
+    if request.method not in SAFE_METHODS:
+        _check_own_page(request, context)
+
+
+def _check_own_page(request: Request, context: WebContext) -> None:
+    """Browsers say where a request comes from, and pages cannot make them lie.
+
+    Newer ones say it in Sec-Fetch-Site, but not over plain http to another machine. Then the page's
+    origin must be our URL; if nobody set that, the name by which the request came will do. A site
+    whose name was made to lead here (DNS rebinding) passes that, too, but without a session:
+    cookies belong to the name they were set for. It can do no more than whoever reaches our port.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin", "")
+    if site in ("same-origin", "none") or (site is None and origin == context.site.url):
+        return
+    opened_as = own_origin(origin, request.headers.get("host", "")) if site is None else ""
+    if not opened_as:
+        raise NotAllowed(_("This came from another site: open the page here and try again."))
+    if context.is_url_given:
+        raise NotAllowed(
+            _(
+                "Postroom's address is set to {url}, but you opened it as {opened}. Open it at "
+                "its address, or set POSTROOM_URL to the address people use.",
+                url=context.site.url,
+                opened=opened_as,
+            )
+        )
+
+
+async def find_signed_in(request: Request) -> SignedIn | None:
+    context = context_of(request)
+    token = request.cookies.get(cookie_name(context))
+    if not token:
+        return None
+    found = await users.find_session(context.storage.tables, token, context.clock.now())
+    return SignedIn(*found) if found else None
+
+
+def cookie_name(context: WebContext) -> str:
+    """`__Host-` binds it to this host, but browsers want https for that."""
+    return "__Host-postroom" if context.is_https else "postroom"
+
+
+def set_cookie(response: Response, context: WebContext, token: str) -> None:
+    response.set_cookie(
+        cookie_name(context),
+        token,
+        max_age=int(SESSION_LASTS.total_seconds()),
+        path="/",
+        secure=context.is_https,
+        httponly=True,
+        samesite="lax",  # a link in a mail to an admin page still finds its reader signed in
+    )
+
+
+def clear_cookie(response: Response, context: WebContext) -> None:
+    response.delete_cookie(
+        cookie_name(context), path="/", secure=context.is_https, httponly=True, samesite="lax"
+    )
