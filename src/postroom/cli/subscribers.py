@@ -89,7 +89,7 @@ def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson =
         found = await subscribers.find(parts.storage.tables, list_name, parsed.storage_key)
         if found is None:
             raise NotFound(f"{parsed.typed} was never on {list_name}.")
-        return found[0]
+        return found.value
 
     data = _data(work(job))
     show(data, as_json, *fields(data))

@@ -36,6 +36,7 @@ from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
 from postroom.records.edits import KnownSubscriber, SubscriberEdit
+from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     SUBSCRIBE_QUEUE,
@@ -107,7 +108,7 @@ async def ask_one(asker: Asker, list_name: str, key: str) -> CannotAsk | None:
     found = await subscribers.find(asker.storage.tables, list_name, key)
     if found is None:
         return CannotAsk.GONE
-    why = cannot_ask(found[0], asker.clock.now())
+    why = cannot_ask(found.value, asker.clock.now())
     if why is None:
         await ask_together(asker, [KnownSubscriber(*found)])
     return why
@@ -145,7 +146,7 @@ async def _note(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) 
 async def _note_alone(asker: Asker, one: Subscriber, now: datetime) -> None:
     for _try in range(_TRIES_MAX):
         found = await subscribers.find(asker.storage.tables, one.list_name, one.key)
-        if found is None or cannot_ask(found[0], now):
+        if found is None or cannot_ask(found.value, now):
             return
         with contextlib.suppress(Conflict):
             await _note(asker, [KnownSubscriber(*found)], now)
@@ -166,13 +167,13 @@ async def _wait_for_room(asker: Asker) -> None:
 
 async def start(
     tables: Tables, list_name: str, *, by: str, total: int, run: str, now: datetime
-) -> tuple[AskJob, str]:
+) -> Stored[AskJob]:
     """The job, and its row's etag, ready to run; WrongState if one is running already."""
     await lists.read(tables, list_name)
     found = await ask_jobs.find(tables, list_name)
-    job = started(found[0] if found else None, list_name, by, total, run, now)
+    job = started(found.value if found else None, list_name, by, total, run, now)
     try:
-        return job, await ask_jobs.put(tables, job, found[1] if found else None)
+        return Stored(job, await ask_jobs.put(tables, job, found.etag if found else None))
     except Conflict:
         raise WrongState(_("Somebody else started this at the same moment.")) from None
 
@@ -181,11 +182,11 @@ async def stop(tables: Tables, list_name: str) -> None:
     """Whichever process runs it finds this in the row."""
     for _try in range(_TRIES_MAX):
         found = await ask_jobs.find(tables, list_name)
-        if found is None or not found[0].is_running:
+        if found is None or not found.value.is_running:
             return
         with contextlib.suppress(Conflict):
-            asked_to = msgspec.structs.replace(found[0], is_stop_asked=True)
-            await ask_jobs.put(tables, asked_to, found[1])
+            asked_to = msgspec.structs.replace(found.value, is_stop_asked=True)
+            await ask_jobs.put(tables, asked_to, found.etag)
             return
 
 
@@ -252,7 +253,7 @@ class _Progress:
                 return not job.is_stop_asked
             except Conflict:
                 found = await ask_jobs.find(tables, self.job.list_name)
-                if found is None or found[0].run != self.job.run:
+                if found is None or found.value.run != self.job.run:
                     return False
                 self.job, self.etag = found
         raise Conflict("the job changes too fast")

@@ -37,6 +37,7 @@ from postroom.domain.texts import _
 from postroom.flow.ask import Asker, ask_together
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
+from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
@@ -328,12 +329,12 @@ class _Door:
                 asker, [KnownSubscriber(*each) for each in found if each]
             )
 
-    async def _see_off(self, known: tuple[Subscriber, str]) -> None:
+    async def _see_off(self, known: Stored[Subscriber]) -> None:
         """Whoever is there leaves; somebody may be changing them at this moment."""
         tables, name, key = self.intake.tables, self.intake.list_name, known[0].key
         trace = Trace(source=self.intake.basis or "import")
         consent = trace.consent(Event.REMOVED, self.intake.now)
-        found: tuple[Subscriber, str] | None = known
+        found: Stored[Subscriber] | None = known
         for _try in range(_TRIES_MAX):
             if found is None:
                 break

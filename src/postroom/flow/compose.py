@@ -43,6 +43,7 @@ from postroom.mail.merge import BadTemplate, compile_html, parse
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage, Tables
 
 CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger ones in a thread
@@ -112,9 +113,7 @@ async def compose(
     return pending
 
 
-async def edit(
-    storage: Storage, ref: str, revision: Revision, seen_etag: str
-) -> tuple[Message, str]:
+async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -> Stored[Message]:
     """The message as it says now, and its new etag. Its From becomes that of the list today."""
     message, etag = await _editable(storage.tables, ref, seen_etag)
     subject = message.subject if revision.subject is None else check_subject(revision.subject)
@@ -146,7 +145,7 @@ async def edit(
     new_etag = await messages.replace(storage.tables, edited, etag)  # Commit point.
     if has_new_bodies:
         await bodies.delete(storage.blobs, message)
-    return edited, new_etag
+    return Stored(edited, new_etag)
 
 
 async def _kept_bodies(
@@ -175,8 +174,8 @@ async def give_time(
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
         found = await messages.find_live(tables, ref)
-        if found and found[0].due_at:  # our entry may stand in its place: same day, same key
-            await messages.put_due(tables, found[0], now)
+        if found and found.value.due_at:  # our entry may stand in its place: same day, same key
+            await messages.put_due(tables, found.value, now)
         raise WrongState(
             _("Message {ref} changed at this moment: look at it again.", ref=ref)
         ) from None
@@ -202,26 +201,25 @@ async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> N
     await bodies.delete_all(storage.blobs, ref)
 
 
-async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> tuple[Message, str]:
+async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> Stored[Message]:
     if origin is None:
         return await messages.reserve(tables, written)
     named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
     return await messages.reserve_as(tables, named)
 
 
-async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> tuple[Message, str]:
-    """Conflict if it is not what was seen; nothing is seen by who only names it."""
-    message = await messages.read(tables, ref)
-    found = await messages.find_live(tables, ref)
-    if found is None or found[0].status not in EDITABLE:
+async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> Stored[Message]:
+    """Conflict if the caller saw another version; a caller without an etag saw none."""
+    found = await messages.read_with_etag(tables, ref)
+    if found.value.status not in EDITABLE:
         raise WrongState(
             _(
                 "Message {ref} is {status}: only a draft or a scheduled message can be changed.",
                 ref=ref,
-                status=STATUS_TEXTS[message.status],
+                status=STATUS_TEXTS[found.value.status],
             )
         )
-    if seen_etag is not None and seen_etag != found[1]:
+    if seen_etag is not None and seen_etag != found.etag:
         raise Conflict(f"message {ref} has changed")
     return found
 

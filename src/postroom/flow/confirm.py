@@ -158,7 +158,7 @@ class Confirmer:
             log.error("confirmation_unreadable", list=item.list_name, error=str(error)[:200])
             await start_over(queues, [claim], UNREADABLE_DELAY_S)
             return None
-        if mailing_list is None or found is None or found[0].verified:
+        if mailing_list is None or found is None or found.value.verified:
             await complete(queues, claim)
             return None
         request = _Request(claim, mailing_list, *found)
@@ -290,7 +290,7 @@ class Confirmer:
                 return
             except Conflict:
                 found = await subscribers.find_by_guid(tables, person.list_name, person.guid)
-            if found is None or found[0].verified:
+            if found is None or found.value.verified:
                 return
             person, etag = found
         raise Conflict("the subscriber changes too fast")

@@ -28,6 +28,7 @@ from postroom.domain.mailing_list import (
     check_sender,
 )
 from postroom.records import lists
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 
@@ -76,7 +77,7 @@ async def create(tables: Tables, wanted: CheckedList, now: datetime) -> MailingL
 
 async def edit(
     tables: Tables, name: str, wording: ListChanges, seen_etag: str
-) -> tuple[MailingList, str]:
+) -> Stored[MailingList]:
     """The list as it says now, and its new etag. Messages written before keep their From."""
     known, etag = await _as_seen(tables, name, seen_etag)
     told = {key: text for key, text in msgspec.structs.asdict(wording).items() if text is not None}
@@ -85,7 +86,7 @@ async def edit(
         said.name, said.sender, said.description, said.postal_address, said.public_form
     )
     edited = msgspec.structs.replace(known, **msgspec.structs.asdict(wanted))
-    return edited, await lists.replace(tables, edited, etag)
+    return Stored(edited, await lists.replace(tables, edited, etag))
 
 
 async def delete(tables: Tables, name: str, seen_etag: str) -> None:
@@ -99,8 +100,8 @@ async def delete(tables: Tables, name: str, seen_etag: str) -> None:
     await lists.start_deleting(tables, name)
 
 
-async def _as_seen(tables: Tables, name: str, seen_etag: str) -> tuple[MailingList, str]:
+async def _as_seen(tables: Tables, name: str, seen_etag: str) -> Stored[MailingList]:
     found = await lists.read_with_etag(tables, name)
-    if found[1] != seen_etag:
+    if found.etag != seen_etag:
         raise Conflict(f"the list {name} has changed")
     return found

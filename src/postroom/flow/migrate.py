@@ -38,6 +38,7 @@ from postroom.records.comparisons import BLOBS, Compared
 from postroom.records.likenesses import Flight, Writer, surely
 from postroom.records.migrations import Migration, Standing, TakenOver
 from postroom.records.side_by_side import Place, blob_names, is_empty, row_pairs
+from postroom.records.stored import Stored
 from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Conflict, Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
@@ -104,11 +105,11 @@ async def compare(journey: Journey) -> list[Compared]:
 async def reopen(tables: Tables) -> None:
     """Let roles start again on a source; a migration that goes on later begins anew."""
     found = await migrations.find(tables)
-    if found is None or found[0].standing is Standing.OPEN:
+    if found is None or found.value.standing is Standing.OPEN:
         raise NotFound("This storage is open: nothing has to be done.")
-    if found[0].standing is Standing.FILLING:
+    if found.value.standing is Standing.FILLING:
         raise WrongState(await migrations.why_closed(tables))
-    await migrations.write(tables, msgspec.structs.replace(found[0], standing=Standing.OPEN))
+    await migrations.write(tables, msgspec.structs.replace(found.value, standing=Standing.OPEN))
 
 
 async def _check_quiet(journey: Journey) -> None:
@@ -176,11 +177,11 @@ async def _begun(journey: Journey) -> _Log:
     now = journey.clock.now()
     here = await migrations.find(journey.source.tables)
     there = await migrations.find(journey.target.tables)
-    await _check_ends(journey, here and here[0], there and there[0])
+    await _check_ends(journey, here and here.value, there and there.value)
     closed = await _close(journey, here)
     run = secrets.token_hex(8)
-    if there and there[0].closing == closed.closing:
-        mark = msgspec.structs.replace(there[0], run=run)
+    if there and there.value.closing == closed.closing:
+        mark = msgspec.structs.replace(there.value, run=run)
     else:
         mark = Migration(
             id=closed.id,
@@ -190,7 +191,7 @@ async def _begun(journey: Journey) -> _Log:
             run=run,
             stage=STAGES[0],
         )
-    etag = await migrations.take(journey.target.tables, mark, there and there[1])
+    etag = await migrations.take(journey.target.tables, mark, there and there.etag)
     return _Log(journey, mark, etag, now + SURE_FOR)
 
 
@@ -218,7 +219,7 @@ async def _check_ends(journey: Journey, here: Migration | None, there: Migration
         )
 
 
-async def _close(journey: Journey, found: tuple[Migration, str] | None) -> Migration:
+async def _close(journey: Journey, found: Stored[Migration] | None) -> Migration:
     """From here on nothing starts on the source; Conflict if its row has changed."""
     here, etag = found or (None, None)
     if here and here.standing is not Standing.OPEN and here.other == journey.target_name:
@@ -237,10 +238,10 @@ async def _close(journey: Journey, found: tuple[Migration, str] | None) -> Migra
 async def _finish(journey: Journey, log: _Log) -> None:
     """The source first: dying between the two leaves a target that can still be finished."""
     found = await migrations.find(journey.source.tables)
-    is_closed = found is not None and found[0].standing is not Standing.OPEN
-    if found is None or not is_closed or found[0].closing != log.mark.closing:
+    is_closed = found is not None and found.value.standing is not Standing.OPEN
+    if found is None or not is_closed or found.value.closing != log.mark.closing:
         raise WrongState(f"{journey.source_name} was opened meanwhile: run it again.")
-    moved = msgspec.structs.replace(found[0], standing=Standing.MOVED)
+    moved = msgspec.structs.replace(found.value, standing=Standing.MOVED)
     await surely(lambda: migrations.write(journey.source.tables, moved), journey.clock)
     await surely(lambda: migrations.forget(journey.target.tables, log.mark), journey.clock)
 

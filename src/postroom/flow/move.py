@@ -30,6 +30,7 @@ from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscribe
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 
@@ -82,7 +83,7 @@ async def _change_list(
     tables: Tables,
     before: Subscriber,
     to: Destination,
-    replaced: tuple[Subscriber, str] | None,
+    replaced: Stored[Subscriber] | None,
     etag: str,
     now: datetime,
     left_at: datetime | None,
@@ -93,11 +94,11 @@ async def _change_list(
     added = _event(Event.ADDED, trace, now, f"from the list {before.list_name}")
     if replaced is None:
         await subscribers.join(tables, after, added)
-    elif replaced[0].gone:
+    elif replaced.value.gone:
         _check_free(*replaced, to)
-        after, _ = await subscribers.join_again(tables, replaced[0], after, replaced[1], added)
+        after, _ = await subscribers.join_again(tables, replaced.value, after, replaced.etag, added)
     else:
-        after = replaced[0]
+        after = replaced.value
     removed = _event(Event.REMOVED, trace, now, f"to the list {to.list_name}")
     await subscribers.leave(
         tables, before, etag, why=InactiveReason.REMOVED, consent=removed, left_at=left_at
@@ -107,11 +108,11 @@ async def _change_list(
 
 async def _as_seen(tables: Tables, list_name: str, key: str, etag: str) -> Subscriber:
     found = await subscribers.find(tables, list_name, key)
-    if found is None or found[0].gone:
+    if found is None or found.value.gone:
         raise NotFound(_("They are not on {name} any more.", name=list_name))
-    if found[1] != etag:
+    if found.etag != etag:
         raise Conflict("the subscriber has changed")
-    return found[0]
+    return found.value
 
 
 def _check_free(known: Subscriber, _etag: str, to: Destination) -> None:

@@ -37,6 +37,7 @@ from postroom.domain.user import (
     check_password,
 )
 from postroom.records import users
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 FIRST_LINK_LASTS = timedelta(hours=12)
@@ -123,9 +124,9 @@ async def check(tables: Tables, address: str, password: str) -> User | None:
     found = None
     with contextlib.suppress(BadAddress):
         found = await users.find(tables, parse_address(address.strip()).storage_key)
-    known = found[0].password if found else _NOBODY
+    known = found.value.password if found else _NOBODY
     is_right = await _is_right(known, password[:PASSWORD_CHARS_MAX])
-    return found[0] if found and is_right else None
+    return found.value if found and is_right else None
 
 
 async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> str:
@@ -176,11 +177,11 @@ async def remove(tables: Tables, key: str) -> None:
         await users.delete(tables, key, etag)
 
 
-async def _another_owner(tables: Tables, user: User) -> tuple[User, str]:
+async def _another_owner(tables: Tables, user: User) -> Stored[User]:
     """Somebody who stays one: there is always an owner, also if two demote each other."""
     async for one, etag in users.users_with_etags(tables):
         if one.role is Role.OWNER and one.key != user.key:
-            return one, etag
+            return Stored(one, etag)
     raise WrongState(
         _("{address} is the only owner: make somebody else one first.", address=user.address)
     )

@@ -30,6 +30,7 @@ from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid, sign
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
+from postroom.records.stored import Stored
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Storage, Tables
 
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
@@ -137,9 +138,9 @@ async def edit(
     same address stays here; another address, or list, is for move.py.
     """
     found = await subscribers.find(tables, list_name, key)
-    if found is None or found[0].gone:
+    if found is None or found.value.gone:
         raise NotFound(_("They are not on {name} any more.", name=list_name))
-    known = found[0]
+    known = found.value
     kept, typed = clean_attributes(attributes), spelling or known.address
     edited = msgspec.structs.replace(known, attributes=kept, address=typed)
     if verified == known.verified:
@@ -252,7 +253,7 @@ async def remove(
     consent = trace.consent(Event.REMOVED, now)
     for _try in range(_TRIES_MAX):
         found = await subscribers.find(tables, list_name, address.storage_key)
-        if found is None or found[0].gone:
+        if found is None or found.value.gone:
             raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
         subscriber, known = found
         try:
@@ -266,16 +267,14 @@ async def remove(
     raise Conflict("the subscriber changes too fast")
 
 
-async def _find_or_join(
-    tables: Tables, newcomer: Subscriber, trace: Trace
-) -> tuple[Subscriber, str]:
+async def _find_or_join(tables: Tables, newcomer: Subscriber, trace: Trace) -> Stored[Subscriber]:
     """Who has this address, and their row's etag; the newcomer, if nobody was there."""
     found = await subscribers.find(tables, newcomer.list_name, newcomer.key)
-    if found and not found[0].gone:
+    if found and not found.value.gone:
         return found
     asked = trace.consent(Event.ASKED, newcomer.since)
     if found is None:
-        return newcomer, await subscribers.join(tables, newcomer, asked)
+        return Stored(newcomer, await subscribers.join(tables, newcomer, asked))
     known, etag = found
     newcomer = msgspec.structs.replace(newcomer, gone_before=known.gone)
     return await subscribers.join_again(tables, known, newcomer, etag, asked)

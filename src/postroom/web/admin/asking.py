@@ -36,7 +36,7 @@ async def ask_page(request: Request, signed_in: Editor) -> Response:
     tables, now = context.storage.tables, context.clock.now()
     mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
     found = await ask_jobs.find(tables, mailing_list.name)
-    job = found[0].as_of(now) if found else None
+    job = found.value.as_of(now) if found else None
     is_running = job is not None and job.is_running
     return show(
         request,

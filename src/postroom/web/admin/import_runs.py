@@ -225,7 +225,7 @@ class Run:
             self._job = job
         except Conflict:
             found = await imports.find(tables, self._job.id)
-            if found is None or found[0].run != self._job.run:
+            if found is None or found.value.run != self._job.run:
                 self.stop()  # deleted, or another process's turn
                 return
             self._job, self._etag = found

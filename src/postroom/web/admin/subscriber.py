@@ -14,6 +14,7 @@ from postroom.domain.texts import _
 from postroom.flow import ask, move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import consents, lists, subscribers
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
 from postroom.web.admin.subscriber_form import (
     attributes_typed,
@@ -179,7 +180,7 @@ async def _explain(request: Request, to: Destination, form: Form) -> None:
     """Somebody has the place they should go to; a tick brings back who is gone from it."""
     tables, key = context_of(request).storage.tables, to.address.storage_key
     found = await subscribers.find(tables, to.list_name, key)
-    if found and found[0].gone:
+    if found and found.value.gone:
         form.mistakes["bring_back"] = _(
             "This address is gone from {name}: tick this if they asked to come back.",
             name=to.list_name,
@@ -206,8 +207,8 @@ async def _form(
     )
 
 
-async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
+async def _there(request: Request, list_name: str, who: str) -> Stored[Subscriber]:
     found = await find_person(context_of(request), list_name, who)
-    if found.one.gone:
+    if found.value.gone:
         raise NotFound(_("They are not on {name} any more.", name=list_name))
     return found

@@ -101,7 +101,7 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
     mailing_list = await lists.read(context.storage.tables, name)
     key = key_of(context, name, request.query_params.get("who", ""))
     found = await subscribers.find(context.storage.tables, name, key) if key else None
-    gone = found[0] if found and found[0].gone else None
+    gone = found.value if found and found.value.gone else None
     form = Form({"address": gone.address} if gone else {})
     return _new(request, signed_in, mailing_list, form, gone)
 
@@ -159,11 +159,11 @@ async def _explain(tables: Tables, name: str, address: Address, form: Form) -> S
     if found is None:
         form.mistake = _("Somebody changed this at the same moment: try again.")
         return None
-    if not found[0].gone:
+    if not found.value.gone:
         form.mistakes["address"] = _("{address} is on this list already.", address=address.typed)
         return None
     form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
-    return found[0]
+    return found.value
 
 
 def _new(

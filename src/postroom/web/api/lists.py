@@ -29,6 +29,7 @@ from postroom.flow import keep_lists
 from postroom.flow.keep_lists import ListChanges
 from postroom.records import counts, lists
 from postroom.records.idempotency import CallBegun
+from postroom.records.stored import Stored
 from postroom.web.api import body, etags, openapi, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
@@ -249,7 +250,7 @@ async def look(caller: ApiCaller, name: str) -> SeenVersion:
     return SeenVersion(list_data(found), etag)
 
 
-async def known_list(caller: ApiCaller, name: str) -> tuple[MailingList, str]:
+async def known_list(caller: ApiCaller, name: str) -> Stored[MailingList]:
     caller.check_may_use(name)
     try:
         found = await lists.find_with_etag(caller.tables, check_list_name(name))

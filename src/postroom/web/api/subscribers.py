@@ -27,6 +27,7 @@ from postroom.flow import ask, move, subscribe
 from postroom.flow.move import Destination
 from postroom.records import subscribers
 from postroom.records.idempotency import CallBegun
+from postroom.records.stored import Stored
 from postroom.web.api import body, etags, openapi, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
@@ -318,7 +319,7 @@ async def _look(caller: ApiCaller, name: str, address: Address) -> SeenVersion:
     return SeenVersion(subscriber_data(known), etag)
 
 
-async def _known(caller: ApiCaller, name: str, address: Address) -> tuple[Subscriber, str]:
+async def _known(caller: ApiCaller, name: str, address: Address) -> Stored[Subscriber]:
     found = await subscribers.find(caller.tables, name, address.storage_key)
     if found is None:
         raise ApiProblem(

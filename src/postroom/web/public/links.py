@@ -97,9 +97,9 @@ async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str
     found = await subscribers.find_by_guid(context.storage.tables, name, key)
     if found is None or not is_signed(token, context.site.secret, "confirm", name, key):
         return await _page(context, "stale.html", name)
-    if found[0].verified:
+    if found.value.verified:
         return await _page(context, "welcome.html", name)
-    address = mask(Address(found[0].address, found[0].key))
+    address = mask(Address(found.value.address, found.value.key))
     return await _page(context, "confirm.html", name, address=address)
 
 

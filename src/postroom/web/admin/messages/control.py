@@ -69,7 +69,7 @@ async def send_now(request: Request, signed_in: Editor, ref: str) -> Response:
     people = await counts.read(context.storage.tables, message.list_name)
     if message.status in EDITABLE and not people.verified:
         return await _ask_to_send(request, signed_in, message, form, 409)
-    if await _give_time(request, ref, form, None):
+    if await _give_time(request, message, form, None):
         return go(f"/admin/messages/{ref}", "sending", people.verified)
     return await _refused(request, signed_in, ref, form, _ask_to_send)
 
@@ -101,7 +101,7 @@ async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
     due_at = _due_at(form, now)
     if due_at is None:
         return await _ask_when(request, signed_in, message, form, 422)
-    if await _give_time(request, ref, form, due_at, _zone(form)):
+    if await _give_time(request, message, form, due_at, _zone(form)):
         people = await counts.read(context.storage.tables, message.list_name)
         told = due_at.timestamp(), _zone(form), people.verified, now.timestamp()
         return go(f"/admin/messages/{ref}", "scheduled", *told)
@@ -227,11 +227,12 @@ async def _ask(
 
 
 async def _give_time(
-    request: Request, ref: str, form: Form, due_at: datetime | None, zone: str = ""
+    request: Request, message: Message, form: Form, due_at: datetime | None, zone: str = ""
 ) -> bool:
-    """Whether it stands there with this time, None for now; if not, the form says why."""
-    context, etag = context_of(request), form.value("etag")
-    message, _etag = await read_for(request, ref)
+    """Whether the message has this time now (None: at once); if not, the form says why."""
+    context = context_of(request)
+    ref = message.ref
+    etag = form.value("etag")
     now = context.clock.now()
     try:
         await bodies.load(context.storage.blobs, message)

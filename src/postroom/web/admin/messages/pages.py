@@ -24,6 +24,7 @@ from postroom.flow import compose, report
 from postroom.flow.compose import Draft
 from postroom.records import bodies, lists, messages, recipient_outcomes
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.messages.mail_checks import (
     CheckReport,
@@ -327,12 +328,9 @@ async def delete(request: Request, signed_in: Editor, ref: str) -> Response:
     return show(request, signed_in, "messages/delete.html", 409, message=message, form=form)
 
 
-async def read_for(request: Request, ref: str, *, with_books: bool = False) -> tuple[Message, str]:
-    """The message and its etag, which is empty once it is archived."""
+async def read_for(request: Request, ref: str, *, with_books: bool = False) -> Stored[Message]:
     tables = context_of(request).storage.tables
-    message = await messages.read(tables, ref)
-    found = await messages.find_live(tables, ref)
-    message, etag = found or (message, "")
-    if with_books and not has_fresh_books(message):
-        message = await report.books_of(tables, message)
-    return message, etag
+    found = await messages.read_with_etag(tables, ref)
+    if with_books and not has_fresh_books(found.value):
+        return Stored(await report.books_of(tables, found.value), found.etag)
+    return found

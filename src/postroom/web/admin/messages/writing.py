@@ -188,7 +188,7 @@ async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> b
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
         if found:
-            return not form.show_others(await values_of(storage, found[0]), found[1])
+            return not form.show_others(await values_of(storage, found.value), found.etag)
         form.mistake = _("The message is finished: it cannot be edited any more.")
     return False
 
