@@ -309,7 +309,7 @@ async def try_transport(settings: Settings) -> None:
     try:
         config = replace(_smtp_config(settings), timeouts=timeouts)
         opened = await session.open_session(config, session.tls_context(config))
-    except session.Unavailable as trouble:
+    except session.ServerUnavailable as trouble:
         raise TransportTrouble(str(trouble), str(ADVICE[trouble.fault.kind])) from trouble
     except ValueError as error:
         raise TransportTrouble(str(error), "See POSTROOM_TRANSPORT.") from error

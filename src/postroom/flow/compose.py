@@ -38,8 +38,7 @@ from postroom.domain.message import (
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.mail.footer import with_footer
-from postroom.mail.header import BadHeader
-from postroom.mail.merge import BadTemplate, compile_html, parse
+from postroom.mail.merge import compile_html, parse
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
@@ -239,12 +238,8 @@ def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
     for body in (draft.html, draft.text, draft.markdown):
         check_body(body or "")
     title, postal = mailing_list.description or mailing_list.name, mailing_list.postal_address
-    try:
-        compile_html(draft.html or "")  # by itself: what is wrong stands in a line of theirs
-        parse(draft.text or "")
-        html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
-        sender = parse_mailbox(mailing_list.sender)
-        parts = MailParts(sender=sender, subject=draft.subject, html=html, text=text)
-        compile_mail(parts)
-    except (BadTemplate, BadHeader) as error:
-        raise BadInput(str(error)) from error
+    compile_html(draft.html or "")  # without the footer: a mistake names a line the writer knows
+    parse(draft.text or "")
+    html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
+    sender = parse_mailbox(mailing_list.sender)
+    compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))

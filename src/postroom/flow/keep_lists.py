@@ -58,7 +58,7 @@ def checked(
     postal_address: str = "",
     public_form: bool = False,
 ) -> CheckedList:
-    """BadInput or BadAddress, with a sentence, if there can be no such list."""
+    """BadInput, with a sentence, if there can be no such list."""
     return CheckedList(
         name=check_new_list_name(name),
         sender=check_sender(sender),

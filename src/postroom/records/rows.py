@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from postroom.records.stored import Stored
-from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, Tables, Value
+from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, StorageError, Tables, Value
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers take this and the one before it
@@ -19,7 +19,7 @@ _OLDEST = FORMAT - 1
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-class Unreadable(Exception):
+class Unreadable(StorageError):
     """A row written by a newer version of the program, or spoilt by hand."""
 
 

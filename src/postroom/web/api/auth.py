@@ -26,7 +26,6 @@ from postroom.domain.consent import Trace, by_key
 from postroom.domain.texts import Text, _
 from postroom.domain.throttle import NO_WAIT
 from postroom.records import keys
-from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.api.problems import ApiProblem, changed_meanwhile, storage_failed
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
@@ -158,5 +157,5 @@ async def answered(answer: Awaitable[T]) -> T:
             return await answer
     except Conflict as error:
         raise changed_meanwhile() from error
-    except (StorageError, Unreadable, TimeoutError) as error:
+    except (StorageError, TimeoutError) as error:
         raise storage_failed(error) from error
