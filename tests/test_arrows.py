@@ -29,6 +29,7 @@ LAYERS: list[set[str]] = [
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"confirmations"},  # a lane of the sender
     {"flow"},
+    {"act"},  # what a use case works with
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},

@@ -35,6 +35,7 @@ from postroom.storage.port import (
 )
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import HandOverWatch, Lane, Mail
+from tests.acting import acting
 
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
@@ -163,9 +164,11 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         ref = await _message(storage, clock)
         if act:
             await act(tables, ref)
-    draft = await compose(storage, Draft(list_name=LIST, subject="Not yet", text="Later\n"), now)
-    await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce", now)
-    await subscribe.sign_up(storage, LIST, parse_address("asks@contoso.edu"), {}, now)
+    draft = await compose(
+        acting(storage, now), Draft(list_name=LIST, subject="Not yet", text="Later\n")
+    )
+    await test_mail.ask_for_test(acting(storage, now), draft.ref, "nobody@contoso.edu", "nonce")
+    await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
     await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
@@ -189,7 +192,7 @@ async def _message(storage: Storage, clock: Clock) -> str:
     """One that is fanned out; its ref."""
     now, html = clock.now(), "<p>Dear student</p>"
     draft = Draft(list_name=LIST, subject="News", html=html, text="Dear student\n", due_at=now)
-    message = await compose(storage, draft, now)
+    message = await compose(acting(storage, now), draft)
     await _schedule(storage, clock)
     return message.ref
 

@@ -14,6 +14,7 @@ from postroom.flow.compose import Draft, Revision
 from postroom.flow.keep_lists import ListChanges
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Unavailable
+from tests.acting import acting
 from tests.scenario.town import LIST, Town, once_each
 
 NEXT_WEEK = timedelta(days=7)
@@ -25,7 +26,7 @@ async def written(town: Town, text: str = "Hello") -> tuple[str, str]:
     await town.join("ada", "bob")
     now = town.clock.now()
     draft = Draft(list_name=LIST, subject="News", text=text, due_at=now + NEXT_WEEK)
-    ref = (await compose.compose(town.storage, draft, now)).ref
+    ref = (await compose.compose(acting(town.storage, now), draft)).ref
     return ref, (await messages.read_with_etag(town.storage.tables, ref))[1]
 
 
@@ -91,7 +92,7 @@ async def test_who_saw_an_older_message_neither_edits_nor_deletes_it(town: Town)
 async def test_a_message_that_is_going_out_is_not_edited(town: Town) -> None:
     ref, etag = await written(town)
     now = town.clock.now()
-    await compose.give_time(town.storage.tables, ref, now, now)
+    await compose.give_time(acting(town.storage, now), ref, now)
     await town.fan_out()
     with pytest.raises(WrongState):
         await compose.edit(town.storage, ref, Revision(subject="Late"), etag)
@@ -120,9 +121,9 @@ async def test_a_list_that_changed_is_not_deleted(town: Town) -> None:
     seen = (await lists.read_with_etag(tables, LIST))[1]
     _, etag = await keep_lists.edit(tables, LIST, ListChanges(description="New"), seen)
     with pytest.raises(Conflict):
-        await keep_lists.delete(tables, LIST, seen)
+        await keep_lists.delete(acting(tables, town.clock.now()), LIST, seen)
     assert not await lists.is_being_deleted(tables, LIST)
-    await keep_lists.delete(tables, LIST, etag)
+    await keep_lists.delete(acting(tables, town.clock.now()), LIST, etag)
     assert await lists.find(tables, LIST) is None
     with pytest.raises(NotFound):
         await keep_lists.edit(tables, LIST, ListChanges(), etag)

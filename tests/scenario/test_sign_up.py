@@ -15,6 +15,7 @@ from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
 LINK = re.compile(rf"{re.escape(SITE.url)}/c/{LIST}/([0-9a-f]+)/([0-9a-f]+)")
@@ -22,12 +23,14 @@ LINK = re.compile(rf"{re.escape(SITE.url)}/c/{LIST}/([0-9a-f]+)/([0-9a-f]+)")
 
 async def sign_up(town: Town, name: str) -> None:
     address = parse_address(address_of(name))
-    await subscribe.sign_up(town.storage, LIST, address, {"first_name": name}, town.clock.now())
+    await subscribe.sign_up(
+        acting(town.storage, town.clock.now()), LIST, address, {"first_name": name}
+    )
 
 
 async def confirm(town: Town, guid: str, token: str) -> ConfirmationResult:
     now = town.clock.now()
-    return await subscribe.confirm(town.storage.tables, SITE.secret, LIST, guid, token, now)
+    return await subscribe.confirm(acting(town.storage, now), SITE.secret, LIST, guid, token)
 
 
 def link_in(content: bytes) -> tuple[str, str]:
@@ -161,9 +164,9 @@ async def test_leaving_twice_is_leaving_once(town: Town) -> None:
     await town.join("ada")
     guid = (await town.subscriber("ada")).guid
     tables, now = town.storage.tables, town.clock.now()
-    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.NOW
-    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.ALREADY
-    assert await subscribe.leave(tables, LIST, "0" * 32, now) is UnsubscribeResult.UNKNOWN
+    assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.NOW
+    assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.ALREADY
+    assert await subscribe.leave(acting(tables, now), LIST, "0" * 32) is UnsubscribeResult.UNKNOWN
     ada = await town.subscriber("ada")
     assert ada.gone is InactiveReason.LEFT
     assert ada.attributes == {}

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN, CannotAsk
@@ -16,10 +17,11 @@ from postroom.domain.import_job import SILENT_AFTER, Status
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import ask, subscribe
-from postroom.flow.ask import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE, Asker
+from postroom.flow.ask import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE
 from postroom.records import ask_jobs, consents, counts, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
+from tests.acting import acting
 from tests.scenario.clock import START, TownClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 
@@ -35,16 +37,14 @@ class Office:
         self.fuse = Fuse()
         self.storage: MemoryStorage = fused_storage(self.clock, self.fuse)
         self.woken = 0
-        self.asker = Asker(self.storage, self.clock, TRACE, self._wake)
+        self.asker = Act(self.storage, self.clock, START, TRACE, self._wake)
 
-    def _wake(self) -> None:
+    def _wake(self, role: str) -> None:
         self.woken += 1
 
     async def join(self, name: str, *, verified: bool = False) -> Subscriber:
         address, now = parse_address(f"{name}@contoso.edu"), self.clock.now()
-        return await subscribe.add(
-            self.storage.tables, LIST, address, {}, verified=verified, now=now
-        )
+        return await subscribe.add(acting(self.storage, now), LIST, address, {}, verified=verified)
 
     async def crowd(self, number: int) -> None:
         for at in range(number):
@@ -113,7 +113,7 @@ async def test_nobody_is_asked_twice_within_a_day(office: Office) -> None:
 
 async def test_who_signed_up_a_moment_ago_is_not_asked_again(office: Office) -> None:
     address, now = parse_address("ada@contoso.edu"), office.clock.now()
-    await subscribe.sign_up(office.storage, LIST, address, {}, now)
+    await subscribe.sign_up(acting(office.storage, now), LIST, address, {})
     assert await office.ask("ada") is CannotAsk.LATELY
 
 
@@ -134,7 +134,7 @@ async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
     await office.join("ada", verified=True)
     bob = await office.join("bob")
     await subscribe.leave(
-        office.storage.tables, LIST, bob.guid, office.clock.now(), InactiveReason.LEFT
+        acting(office.storage, office.clock.now()), LIST, bob.guid, InactiveReason.LEFT
     )
     assert await office.ask("ada") is CannotAsk.CONFIRMED
     assert await office.ask("bob") is CannotAsk.GONE
@@ -145,15 +145,15 @@ async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
 async def test_who_left_is_not_asked_because_somebody_typed_their_address(office: Office) -> None:
     one = await office.join("ada", verified=True)
     tables, now = office.storage.tables, office.clock.now()
-    await subscribe.leave(tables, LIST, one.guid, now)
-    await subscribe.sign_up(office.storage, LIST, parse_address("ada@contoso.edu"), {}, now)
+    await subscribe.leave(acting(tables, now), LIST, one.guid)
+    await subscribe.sign_up(acting(office.storage, now), LIST, parse_address("ada@contoso.edu"), {})
     office.clock.move(2 * ASK_ONCE_IN.total_seconds())
     assert await office.ask("ada") is CannotAsk.LEFT_BEFORE
 
 
 async def test_who_signed_up_is_kept_for_longer_once_they_are_asked_again(office: Office) -> None:
     address = parse_address("ada@contoso.edu")
-    await subscribe.sign_up(office.storage, LIST, address, {}, office.clock.now())
+    await subscribe.sign_up(acting(office.storage, office.clock.now()), LIST, address, {})
     office.clock.move(2 * ASK_ONCE_IN.total_seconds())
     assert await office.ask("ada") is None
     found = await office.read("ada")
@@ -266,7 +266,12 @@ async def test_who_confirms_while_they_are_asked_stays_confirmed(
             found = await subscribers.find(tables, LIST, confirming.key)
             assert found
             await subscribe.edit(
-                tables, LIST, confirming.key, verified=True, attributes={}, etag=found[1], now=START
+                acting(tables, START),
+                LIST,
+                confirming.key,
+                verified=True,
+                attributes={},
+                etag=found[1],
             )
         return await batch(tables, *arguments)  # type: ignore[arg-type]
 

@@ -28,6 +28,7 @@ from postroom.web.admin.messages.progress import MessageProgress, RateSample
 from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
+from tests.acting import acting
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -154,7 +155,7 @@ async def at_people(visit: Visit) -> None:
     for name, why in zip(("eve", "fay", "gus", "zoe"), InactiveReason, strict=True):
         await leave(owner, await join(owner, f"{name}@contoso.edu"), why)
     await subscribe.sign_up(
-        owner.office.storage, LIST, parse_address("student0@contoso.edu"), {}, NOW
+        acting(owner.office.storage, NOW), LIST, parse_address("student0@contoso.edu"), {}
     )
     await visit.get("/admin/subscribers", list=LIST)
     await visit.get("/admin/subscribers", list=LIST, q="nobody")

@@ -10,7 +10,7 @@ from postroom.cli.census import Census, census
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
-from postroom.cli.session import interruptible, load_settings, work
+from postroom.cli.session import act_of, interruptible, load_settings, work
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.domain.texts import ngettext
@@ -45,7 +45,7 @@ def create(
     wanted = keep_lists.checked(name, sender, description, postal_address, public_form)
 
     async def job(parts: Parts) -> MailingList:
-        return await keep_lists.create(parts.storage.tables, wanted, parts.clock.now())
+        return await keep_lists.create(act_of(parts), wanted)
 
     settings = load_settings()
     is_new = not engines.may_have_storage(settings)

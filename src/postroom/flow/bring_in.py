@@ -24,6 +24,7 @@ from typing import Protocol
 
 import msgspec
 
+from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
@@ -34,7 +35,7 @@ from postroom.domain.errors import AlreadyThere, BadInput, NotFound
 from postroom.domain.import_job import Existing, attributes_after
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.flow.ask import Asker, ask_together
+from postroom.flow.ask import ask_together
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
 from postroom.records.stored import Stored
@@ -104,7 +105,7 @@ class Intake:
     keep_out: bool = False  # nobody joins: they are marked as gone
     clock: Clock | None = None  # departures carry its time: an import may go on for long
     existing: Existing = Existing.LEAVE  # what happens to fields of people who are there
-    asker: Asker | None = None  # asks whoever is unverified
+    asker: Act | None = None  # asks whoever is unverified
     crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
 
 
@@ -317,7 +318,7 @@ class _Door:
                 return
         raise Conflict("somebody changes too fast: run it again")
 
-    async def _ask(self, people: Sequence[Person], asker: Asker) -> None:
+    async def _ask(self, people: Sequence[Person], asker: Act) -> None:
         """Newcomers are stored by now, so that they are found whatever happens next."""
         tables, name = self.intake.tables, self.intake.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]

@@ -23,6 +23,7 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from postroom.act import Act
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import MailingList
@@ -79,10 +80,9 @@ class Origin(msgspec.Struct, frozen=True):
     ref: str
 
 
-async def compose(
-    storage: Storage, draft: Draft, now: datetime, origin: Origin | None = None
-) -> Message:
+async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
     """Check everything, then store: ref, bodies, due entry, status."""
+    storage = act.storage
     mailing_list = await lists.read(storage.tables, draft.list_name)
     written = Message(
         ref="",
@@ -92,7 +92,7 @@ async def compose(
         sender=mailing_list.sender,
         status=Status.DRAFT,
         on_doubt=draft.on_doubt,
-        created_at=now,
+        created_at=act.now,
         has_html=draft.html is not None,
         has_text=draft.text is not None,
     )
@@ -107,8 +107,9 @@ async def compose(
     pending = msgspec.structs.replace(
         message, due_at=draft.due_at, due_zone=draft.due_zone, status=Status.PENDING
     )
-    await messages.put_due(storage.tables, pending, now)
+    await messages.put_due(storage.tables, pending, act.now)
     await messages.replace(storage.tables, pending, etag)  # Commit point.
+    act.wake_scheduler()
     return pending
 
 
@@ -157,27 +158,23 @@ async def _kept_bodies(
 
 
 async def give_time(
-    tables: Tables,
-    ref: str,
-    due_at: datetime,
-    now: datetime,
-    seen_etag: str | None = None,
-    *,
-    zone: str = "",
+    act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
-    """Schedule a draft, or a pending message anew. The entry under the old date decides nothing."""
+    """Schedule a draft or reschedule a message. The entry under the old date decides nothing."""
+    tables = act.tables
     message, etag = await _editable(tables, ref, seen_etag)
     pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
-    await messages.put_due(tables, pending, now)
+    await messages.put_due(tables, pending, act.now)
     try:
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
         found = await messages.find_live(tables, ref)
         if found and found.value.due_at:  # our entry may stand in its place: same day, same key
-            await messages.put_due(tables, found.value, now)
+            await messages.put_due(tables, found.value, act.now)
         raise WrongState(
             _("Message {ref} changed at this moment: look at it again.", ref=ref)
         ) from None
+    act.wake_scheduler()
     return pending
 
 

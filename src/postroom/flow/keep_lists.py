@@ -16,10 +16,9 @@ like that any more.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
+from postroom.act import Act
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
@@ -68,10 +67,10 @@ def checked(
     )
 
 
-async def create(tables: Tables, wanted: CheckedList, now: datetime) -> MailingList:
+async def create(act: Act, wanted: CheckedList) -> MailingList:
     """AlreadyThere if the name is taken, or its old list still being deleted."""
-    made = MailingList(**msgspec.structs.asdict(wanted), created_at=now)
-    await lists.create(tables, made)
+    made = MailingList(**msgspec.structs.asdict(wanted), created_at=act.now)
+    await lists.create(act.tables, made)
     return made
 
 
@@ -89,15 +88,16 @@ async def edit(
     return Stored(edited, await lists.replace(tables, edited, etag))
 
 
-async def delete(tables: Tables, name: str, seen_etag: str) -> None:
+async def delete(act: Act, name: str, seen_etag: str) -> None:
     """From here on nobody joins and nobody is mailed; the rest goes in the background.
 
     The mark comes before the row, so that a list whose deletion died half-way never gives its
     people to a new one of the same name. What is changed in the moment between the look and the
     mark is deleted with the list.
     """
-    await _as_seen(tables, name, seen_etag)
-    await lists.start_deleting(tables, name)
+    await _as_seen(act.tables, name, seen_etag)
+    await lists.start_deleting(act.tables, name)
+    act.wake_scheduler()
 
 
 async def _as_seen(tables: Tables, name: str, seen_etag: str) -> Stored[MailingList]:

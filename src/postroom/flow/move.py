@@ -18,20 +18,20 @@ Commit point: the rows of the new address; across lists, the departure from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
+from postroom.act import Act
 from postroom.domain.address import Address
-from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace
+from postroom.domain.consent import Consent, Event
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber, clean_attributes
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Conflict
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,82 +40,59 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
     address: Address
     verified: bool
-    attributes: Mapping[str, str]
+    attributes: dict[str, str]
     bring_back: bool = False  # also if that address left that list: only if they asked for it
 
 
-async def move(
-    tables: Tables,
-    list_name: str,
-    key: str,
-    to: Destination,
-    *,
-    etag: str,
-    now: datetime,
-    left_at: datetime | None = None,
-    trace: Trace = COMMAND_LINE,
-) -> Subscriber:
-    """Who they are there. `etag` is of the row that was seen: Conflict if it has changed.
-
-    `left_at` is this moment, where `now` is that of an earlier try.
-    """
-    before = await _as_seen(tables, list_name, key, etag)
+async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str) -> Subscriber:
+    """The subscriber at the new place; Conflict unless the old row has this etag."""
+    tables = act.tables
+    before = await subscribers.find(tables, list_name, key)
+    if before is None or before.value.gone:
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
+    if before.etag != etag:
+        raise Conflict("the subscriber has changed")
     await lists.read(tables, to.list_name)
     replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
     if to.list_name != list_name:
-        return await _change_list(tables, before, to, replaced, etag, now, left_at, trace)
+        return await _change_list(act, before, to, replaced)
     if replaced:
-        _check_free(*replaced, to)
-    after = _there(before, to, now)
+        _check_free(replaced.value, to)
+    after = _there(before.value, to, act.now)
     change = subscribers.AddressChange(
-        before=before,
+        before=before.value,
         after=after,
         replaced=replaced,
-        removed=_event(Event.REMOVED, trace, now, f"changed to {after.address}"),
-        added=_event(Event.ADDED, trace, now, f"changed from {before.address}"),
-        left_at=left_at or now,
+        removed=_event(act, Event.REMOVED, f"changed to {after.address}"),
+        added=_event(act, Event.ADDED, f"changed from {before.value.address}"),
+        left_at=act.clock.now(),
     )
     await subscribers.move(tables, change, etag)
     return after
 
 
 async def _change_list(
-    tables: Tables,
-    before: Subscriber,
-    to: Destination,
-    replaced: Stored[Subscriber] | None,
-    etag: str,
-    now: datetime,
-    left_at: datetime | None,
-    trace: Trace,
+    act: Act, before: Stored[Subscriber], to: Destination, replaced: Stored[Subscriber] | None
 ) -> Subscriber:
-    """Who is on the new list already stays there as they are: so a repeated move is finished."""
-    after = _there(before, to, now)
-    added = _event(Event.ADDED, trace, now, f"from the list {before.list_name}")
+    """A person on the new list already stays there as they are: a repeated move finishes so."""
+    after = _there(before.value, to, act.now)
+    added = _event(act, Event.ADDED, f"from the list {before.value.list_name}")
     if replaced is None:
-        await subscribers.join(tables, after, added)
+        await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
-        _check_free(*replaced, to)
-        after, _ = await subscribers.join_again(tables, replaced.value, after, replaced.etag, added)
+        known, etag = replaced
+        _check_free(known, to)
+        after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
     else:
         after = replaced.value
-    removed = _event(Event.REMOVED, trace, now, f"to the list {to.list_name}")
+    removed = _event(act, Event.REMOVED, f"to the list {to.list_name}")
     await subscribers.leave(
-        tables, before, etag, why=InactiveReason.REMOVED, consent=removed, left_at=left_at
+        act.tables, *before, why=InactiveReason.REMOVED, consent=removed, left_at=act.clock.now()
     )  # Commit point.
     return after
 
 
-async def _as_seen(tables: Tables, list_name: str, key: str, etag: str) -> Subscriber:
-    found = await subscribers.find(tables, list_name, key)
-    if found is None or found.value.gone:
-        raise NotFound(_("They are not on {name} any more.", name=list_name))
-    if found.etag != etag:
-        raise Conflict("the subscriber has changed")
-    return found.value
-
-
-def _check_free(known: Subscriber, _etag: str, to: Destination) -> None:
+def _check_free(known: Subscriber, to: Destination) -> None:
     if not known.gone:
         raise AlreadyThere(
             _("{address} is on {name} already.", address=known.address, name=to.list_name)
@@ -141,7 +118,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
         key=to.address.storage_key,
         guid=new_guid(),  # the old one's departure must not count, and its links are another's
         verified=to.verified,
-        attributes=clean_attributes(to.attributes),
+        attributes=to.attributes,
         since=now,
         asked_at=None,
         expires=False,
@@ -150,7 +127,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
     )
 
 
-def _event(event: Event, trace: Trace, now: datetime, how: str) -> Consent:
-    """The record of either address tells of the other."""
-    told = msgspec.structs.replace(trace, source=f"{trace.source}, {how}")
-    return told.consent(event, now)
+def _event(act: Act, event: Event, how: str) -> Consent:
+    """The record of either address names the other."""
+    trace = msgspec.structs.replace(act.trace, source=f"{act.trace.source}, {how}")
+    return trace.consent(event, act.now)

@@ -15,16 +15,16 @@ import structlog
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
 from postroom.domain.errors import WrongState
 from postroom.flow import ask
 from postroom.records import ask_jobs, lists
-from postroom.web.admin.subscriber_form import trace_of
 from postroom.web.context import context_of, one_per_app
 from postroom.web.forms import list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor
+from postroom.web.signed_in import Editor, act_of
 
 router = APIRouter(prefix="/subscribers/ask")
 log = structlog.get_logger("asking")
@@ -67,10 +67,7 @@ async def act(request: Request, signed_in: Editor) -> Response:
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
         job, etag = await ask.start(tables, name, by=by, total=total, run=run, now=now)
-        asker = ask.Asker(
-            context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
-        )
-        runs_in(request.app).start(asker, job, etag)
+        runs_in(request.app).start(act_of(request, signed_in), job, etag)
     return go(_path(name))
 
 
@@ -85,8 +82,8 @@ class AskRuns:
         self._tasks: set[asyncio.Task[AskJob]] = set()
         self._is_stopping = False
 
-    def start(self, asker: ask.Asker, job: AskJob, etag: str) -> None:
-        task = asyncio.create_task(ask.run(asker, job, etag, lambda: not self._is_stopping))
+    def start(self, act: Act, job: AskJob, etag: str) -> None:
+        task = asyncio.create_task(ask.run(act, job, etag, lambda: not self._is_stopping))
         self._tasks.add(task)
         task.add_done_callback(self._over)
 

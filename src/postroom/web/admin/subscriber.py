@@ -21,14 +21,13 @@ from postroom.web.admin.subscriber_form import (
     find_person,
     is_own,
     person_path,
-    trace_of,
     values_of,
 )
 from postroom.web.admin.subscribers import list_choices
 from postroom.web.context import context_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/subscribers/{list_name}/{who}")
@@ -55,10 +54,7 @@ async def ask_to_confirm(request: Request, signed_in: Editor, list_name: str, wh
     """After a second click the page says that they were asked a moment ago."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
-    asker = ask.Asker(
-        context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
-    )
-    why = await ask.ask_one(asker, list_name, one.key)
+    why = await ask.ask_one(act_of(request, signed_in), list_name, one.key)
     return go(person_path(context, list_name, one.key), "" if why else "asked")
 
 
@@ -100,17 +96,12 @@ async def remove_page(request: Request, signed_in: Editor, list_name: str, who: 
 
 @router.post("/remove")
 async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """From here on nobody mails them; who left by themselves meanwhile has left."""
+    """From here on nobody mails them. People who unsubscribed meanwhile stay unsubscribed."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     if not one.gone:
         await subscribe.leave(
-            context.storage.tables,
-            list_name,
-            one.guid,
-            context.clock.now(),
-            InactiveReason.REMOVED,
-            trace=trace_of(request, signed_in),
+            act_of(request, signed_in), list_name, one.guid, InactiveReason.REMOVED
         )
     return go(person_path(context, list_name, one.key), "removed")
 
@@ -119,41 +110,29 @@ async def _saved(
     request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
 ) -> str:
     """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
-    context, trace, etag = context_of(request), trace_of(request, signed_in), form.value("etag")
-    tables, where = (
-        context.storage.tables,
-        person_path(context, to.list_name, to.address.storage_key),
-    )
+    context = context_of(request)
+    etag = form.value("etag")
+    where = person_path(context, to.list_name, to.address.storage_key)
 
     async def go_over(turn: Submission) -> SubmitResult:
+        act = act_of(request, signed_in, turn.at)
         try:
-            await move.move(
-                tables,
-                one.list_name,
-                one.key,
-                to,
-                etag=etag,
-                now=turn.at,
-                left_at=context.clock.now(),
-                trace=trace,
-            )
+            await move.move(act, one.list_name, one.key, to, etag=etag)
         except NotFound:
-            if not await is_own(tables, turn, to.list_name, to.address):
+            if not await is_own(act.tables, turn, to.list_name, to.address):
                 raise
         return SubmitResult(where)
 
     if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
         return (await act_once(request, signed_in, form, go_over)).what
     await subscribe.edit(
-        tables,
+        act_of(request, signed_in),
         one.list_name,
         one.key,
         verified=to.verified,
         attributes=to.attributes,
         etag=etag,
-        now=context.clock.now(),
         spelling=to.address.typed,
-        trace=trace,
     )
     return where
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 
-from starlette.requests import Request
-
 from postroom.domain.address import Address, readable_address
-from postroom.domain.consent import Trace, by_user
 from postroom.domain.errors import NotFound
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, attributes_from, clean_attributes
@@ -20,9 +17,8 @@ from postroom.domain.texts import _
 from postroom.records import subscribers
 from postroom.records.stored import Stored
 from postroom.storage.port import Tables
-from postroom.web.context import WebContext, client_of
+from postroom.web.context import WebContext
 from postroom.web.forms import list_named
-from postroom.web.signed_in import SignedIn
 from postroom.web.submit_once import Submission
 
 _GUID = re.compile(r"[0-9a-f]{32}")
@@ -54,10 +50,6 @@ async def is_own(tables: Tables, turn: Submission, list_name: str, address: Addr
     """Whether an earlier try of the same form brought them there."""
     found = await subscribers.find(tables, list_name, address.storage_key)
     return bool(turn.is_again and found and not found.value.gone and found.value.since == turn.at)
-
-
-def trace_of(request: Request, signed_in: SignedIn) -> Trace:
-    return by_user(signed_in.user.address, client_of(request))
 
 
 def attributes_typed(text: str) -> dict[str, str]:

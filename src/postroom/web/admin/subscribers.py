@@ -21,17 +21,11 @@ from postroom.flow import subscribe, take_out
 from postroom.records import counts, imports, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.subscriber_form import (
-    attributes_typed,
-    is_own,
-    key_of,
-    person_path,
-    trace_of,
-)
+from postroom.web.admin.subscriber_form import attributes_typed, is_own, key_of, person_path
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/subscribers")
@@ -117,7 +111,19 @@ async def add(request: Request, signed_in: Editor) -> Response:
     if form.is_good and address:
 
         async def join(turn: Submission) -> SubmitResult:
-            await _join(request, signed_in, turn, name, address, attributes or {}, form)
+            act = act_of(request, signed_in, turn.at)
+            try:
+                await subscribe.add(
+                    act,
+                    name,
+                    address,
+                    attributes or {},
+                    verified=form.is_ticked("verified"),
+                    bring_back=form.is_ticked("bring_back"),
+                )
+            except AlreadyThere:
+                if not await is_own(act.tables, turn, name, address):
+                    raise
             return SubmitResult(person_path(context, name, address.storage_key))
 
         try:
@@ -125,32 +131,6 @@ async def add(request: Request, signed_in: Editor) -> Response:
         except (AlreadyThere, Conflict):
             gone = await _explain(context.storage.tables, name, address, form)
     return _new(request, signed_in, mailing_list, form, gone, 409 if gone else 422)
-
-
-async def _join(
-    request: Request,
-    signed_in: SignedIn,
-    turn: Submission,
-    name: str,
-    address: Address,
-    attributes: dict[str, str],
-    form: Form,
-) -> None:
-    tables = context_of(request).storage.tables
-    try:
-        await subscribe.add(
-            tables,
-            name,
-            address,
-            attributes,
-            verified=form.is_ticked("verified"),
-            now=turn.at,
-            bring_back=form.is_ticked("bring_back"),
-            trace=trace_of(request, signed_in),
-        )
-    except AlreadyThere:
-        if not await is_own(tables, turn, name, address):
-            raise
 
 
 async def _explain(tables: Tables, name: str, address: Address, form: Form) -> Subscriber | None:

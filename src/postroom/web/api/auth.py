@@ -21,6 +21,7 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
+from postroom.act import Act
 from postroom.domain.access_key import AccessKey, Right, key_hash
 from postroom.domain.consent import Trace, by_key
 from postroom.domain.texts import Text, _
@@ -77,6 +78,10 @@ class ApiCaller:
     @property
     def tables(self) -> Tables:
         return self.context.storage.tables
+
+    @property
+    def act(self) -> Act:
+        return self.context.act(self.trace, self.now)
 
     def check_may_use(self, list_name: str, field: str = "list") -> None:
         """The same words whether the list is there or not."""

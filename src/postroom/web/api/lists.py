@@ -171,7 +171,7 @@ async def make_list(request: Request, caller: Writer) -> Response:
     async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         try:
-            await keep_lists.create(caller.tables, wanted, now)
+            await keep_lists.create(caller.context.act(caller.trace, now), wanted)
         except AlreadyThere:
             known = await lists.find(caller.tables, call.name)
             if begun is None or known is None or known.created_at != now:
@@ -237,10 +237,9 @@ async def delete_list(request: Request, caller: Writer, name: ListName) -> Respo
     """Messages on their way to it skip everybody who is still queued."""
 
     async def act(etag: str) -> None:
-        await keep_lists.delete(caller.tables, name, etag)
+        await keep_lists.delete(caller.act, name, etag)
 
     await etags.change(request, lambda: look(caller, name), act)
-    caller.context.wake_scheduler()
     return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 

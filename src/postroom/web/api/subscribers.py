@@ -164,7 +164,7 @@ def _standing(asked: paging.PageRequest) -> SubscriberFilter:
     },
 )  # fmt: skip
 async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Response:
-    """As an administrator: no mail asks them. Who left is brought back only by name."""
+    """No confirmation email is sent. People who unsubscribed are re-added only by `bring_back`."""
     sent = await body.receive(request)
     call = body.parse(sent, NewSubscriber)
     address = parse_address(call.address)
@@ -174,14 +174,12 @@ async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Re
         await known_list(caller, name)
         try:
             await subscribe.add(
-                caller.tables,
+                caller.context.act(caller.trace, now),
                 name,
                 address,
                 call.attributes,
                 verified=call.verified,
-                now=now,
                 bring_back=call.bring_back,
-                trace=caller.trace,
             )
         except AlreadyThere:
             known, _ = await _known(caller, name, address)
@@ -249,21 +247,16 @@ def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
 
 async def _change(caller: ApiCaller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
     """An edit where they stand, or a move."""
-    tables, now, trace = caller.tables, caller.now, caller.trace
     if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
-        return await move.move(
-            tables, known.list_name, known.key, to, etag=etag, now=now, trace=trace
-        )
+        return await move.move(caller.act, known.list_name, known.key, to, etag=etag)
     return await subscribe.edit(
-        tables,
+        caller.act,
         known.list_name,
         known.key,
         verified=to.verified,
         attributes=to.attributes,
         spelling=to.address.typed,
         etag=etag,
-        now=now,
-        trace=trace,
     )
 
 
@@ -284,9 +277,7 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     await known_list(caller, name)
     who = parse_address(address)
     await _known(caller, name, who)
-    context = caller.context
-    asker = ask.Asker(context.storage, context.clock, caller.trace, context.wake_senders)
-    why = await ask.ask_one(asker, name, who.storage_key)
+    why = await ask.ask_one(caller.act, name, who.storage_key)
     if why:
         raise WrongState(CANNOT_ASK_TEXTS[why])
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")
@@ -307,8 +298,8 @@ async def remove_subscriber(
     who = parse_address(address)
 
     async def act(etag: str) -> None:
-        _check_there((await _known(caller, name, who))[0])
-        await subscribe.remove(caller.tables, name, who, caller.now, etag=etag, trace=caller.trace)
+        _check_there((await _known(caller, name, who)).value)
+        await subscribe.remove(caller.act, name, who, etag=etag)
 
     await etags.change(request, lambda: _look(caller, name, who), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)

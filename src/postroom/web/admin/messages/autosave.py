@@ -22,11 +22,10 @@ from postroom.records import messages
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage
 from postroom.web.admin.messages.form import MessageInput, posted_message, read_input, values_of
-from postroom.web.admin.messages.writing import drafted
+from postroom.web.admin.messages.writing import create_draft
 from postroom.web.context import context_of
 from postroom.web.forms import ONCE, Form
 from postroom.web.signed_in import Editor
-from postroom.web.submit_once import act_once
 
 router = APIRouter(prefix="/messages")
 
@@ -53,7 +52,7 @@ async def create(request: Request, signed_in: Editor) -> Response:
     draft = Draft(**said._asdict())
     token = Form({ONCE: form.value(ONCE)})  # the same draft, whatever it says by now
     try:
-        done = await act_once(request, signed_in, token, lambda turn: drafted(storage, draft, turn))
+        done = await create_draft(request, signed_in, token, draft)
         ref = done.what.rpartition("/")[2]
         found = await messages.find_live(storage.tables, ref)
         if found is None:

@@ -35,7 +35,7 @@ from postroom.web.admin.messages.mail_checks import (
 )
 from postroom.web.admin.messages.progress import MessageProgress, has_fresh_books, progress_of
 from postroom.web.admin.messages.test_outcomes import test_outcome
-from postroom.web.admin.messages.writing import drafted
+from postroom.web.admin.messages.writing import create_draft
 from postroom.web.admin.subscribers import list_choices
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
@@ -43,7 +43,6 @@ from postroom.web.live_updates import polls_of
 from postroom.web.mail_view import framed
 from postroom.web.pages import go, show
 from postroom.web.signed_in import Editor, SignedIn, Viewer
-from postroom.web.submit_once import act_once
 
 router = APIRouter(prefix="/messages")
 MESSAGES_A_PAGE = 30
@@ -295,7 +294,7 @@ async def copy(request: Request, signed_in: Editor, ref: str) -> Response:
             markdown=await bodies.load_markdown(storage.blobs, message),
             on_doubt=message.on_doubt,
         )
-        done = await act_once(request, signed_in, form, lambda turn: drafted(storage, draft, turn))
+        done = await create_draft(request, signed_in, form, draft)
     except (NotFound, BadInput, WrongState) as error:  # its list or its bodies are gone
         return await details(request, signed_in, message, Form(mistake=str(error)), 409)
     return go(f"{done.what}/write", "copied")
