@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from postroom.act import Act
+from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.domain.address import Address, parse_address
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
-from postroom.flow import ask, bring_in, move, subscribe, sweep
+from postroom.flow import bring_in, subscribe, sweep
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
@@ -176,7 +177,7 @@ class CountsAreRight(RuleBasedStateMachine):
     @rule(name=names, to=names, verified=st.booleans())
     def change_address(self, name: str, to: str, verified: bool) -> None:
         found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
-        new = move.Destination(
+        new = move_subscriber.Destination(
             list_name=LIST,
             address=address_of(to),
             verified=verified,
@@ -185,7 +186,7 @@ class CountsAreRight(RuleBasedStateMachine):
         )
         with suppress(NotFound, AlreadyThere):
             self.run(
-                move.move(
+                move_subscriber.move(
                     acting(self.tables, self.clock.now()),
                     LIST,
                     address_of(name).storage_key,
@@ -206,7 +207,7 @@ class CountsAreRight(RuleBasedStateMachine):
     @rule(name=names)
     def ask(self, name: str) -> None:
         act = Act(self.storage, self.clock, self.clock.now())
-        self.run(ask.ask_one(act, LIST, address_of(name).storage_key))
+        self.run(ask_to_confirm.ask_one(act, LIST, address_of(name).storage_key))
 
     @rule(hours=st.sampled_from([1, 60]))
     def time_passes(self, hours: int) -> None:

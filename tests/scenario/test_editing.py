@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import Status
-from postroom.flow import compose, keep_lists
+from postroom.flow import compose
 from postroom.flow.compose import Draft, Revision
-from postroom.flow.keep_lists import ListChanges
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Unavailable
 from tests.acting import acting
@@ -106,24 +107,24 @@ async def test_a_list_says_what_the_last_editor_who_saw_it_said(town: Town) -> N
     tables = town.storage.tables
     before, seen = await lists.read_with_etag(tables, LIST)
     wording = ListChanges(description=" News ", sender="New <new@contoso.edu>")
-    edited, etag = await keep_lists.edit(tables, LIST, wording, seen)
+    edited, etag = await manage_lists.edit(tables, LIST, wording, seen)
     assert (edited.description, edited.sender) == ("News", "New <new@contoso.edu>")
     assert edited.created_at == before.created_at
     assert await lists.read_with_etag(tables, LIST) == (edited, etag)
     for late in (ListChanges(description="Late"), ListChanges()):
         with pytest.raises(Conflict):
-            await keep_lists.edit(tables, LIST, late, seen)
+            await manage_lists.edit(tables, LIST, late, seen)
 
 
 async def test_a_list_that_changed_is_not_deleted(town: Town) -> None:
     await town.found_list()
     tables = town.storage.tables
     seen = (await lists.read_with_etag(tables, LIST))[1]
-    _, etag = await keep_lists.edit(tables, LIST, ListChanges(description="New"), seen)
+    _, etag = await manage_lists.edit(tables, LIST, ListChanges(description="New"), seen)
     with pytest.raises(Conflict):
-        await keep_lists.delete(acting(tables, town.clock.now()), LIST, seen)
+        await manage_lists.delete(acting(tables, town.clock.now()), LIST, seen)
     assert not await lists.is_being_deleted(tables, LIST)
-    await keep_lists.delete(acting(tables, town.clock.now()), LIST, etag)
+    await manage_lists.delete(acting(tables, town.clock.now()), LIST, etag)
     assert await lists.find(tables, LIST) is None
     with pytest.raises(NotFound):
-        await keep_lists.edit(tables, LIST, ListChanges(), etag)
+        await manage_lists.edit(tables, LIST, ListChanges(), etag)

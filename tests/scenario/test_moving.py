@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.message import Books
 from postroom.domain.subscriber import Subscriber
-from postroom.flow import move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import Conflict
@@ -31,7 +32,7 @@ async def moved(
         attributes=known.attributes,
         bring_back=bring_back,
     )
-    return await move.move(
+    return await move_subscriber.move(
         acting(town.storage, town.clock.now()), LIST, known.key, destination, etag=found[1]
     )
 
@@ -164,8 +165,8 @@ async def test_who_saw_an_older_row_moves_nobody(town: Town) -> None:
     )
     tables, now = town.storage.tables, town.clock.now()
     with pytest.raises(Conflict):
-        await move.move(acting(tables, now), LIST, known.key, to, etag="older")
+        await move_subscriber.move(acting(tables, now), LIST, known.key, to, etag="older")
     await town.leave("ada")
     with pytest.raises(NotFound):
-        await move.move(acting(tables, now), LIST, known.key, to, etag="older")
+        await move_subscriber.move(acting(tables, now), LIST, known.key, to, etag="older")
     assert await subscribers.find(tables, LIST, to.address.storage_key) is None

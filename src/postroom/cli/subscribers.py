@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.actions import ask_to_confirm, export_people
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.imports import import_people
 from postroom.cli.output import (
@@ -36,7 +37,7 @@ from postroom.domain.subscriber import (
     subscription,
 )
 from postroom.domain.texts import ngettext
-from postroom.flow import ask, subscribe, take_out
+from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson =
 
 
 @app.command("ask")
-def ask_to_confirm(
+def ask(
     list_name: ListName,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]")] = None,
     everybody: Annotated[
@@ -139,7 +140,7 @@ def ask_to_confirm(
 def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
     async def job(parts: Parts) -> CannotAsk | None:
         await lists.read(parts.storage.tables, list_name)
-        return await ask.ask_one(act_of(parts), list_name, address.storage_key)
+        return await ask_to_confirm.ask_one(act_of(parts), list_name, address.storage_key)
 
     why = work(job)
     if why:
@@ -151,8 +152,8 @@ def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
 async def _ask_all(parts: Parts, list_name: str) -> AskJob:
     tables = parts.storage.tables
     await lists.read(tables, list_name)
-    found = await ask.tally(tables, list_name, parts.clock)
-    job, etag = await ask.start(
+    found = await ask_to_confirm.tally(tables, list_name, parts.clock)
+    job, etag = await ask_to_confirm.start(
         tables,
         list_name,
         by=COMMAND_LINE.source,
@@ -161,7 +162,7 @@ async def _ask_all(parts: Parts, list_name: str) -> AskJob:
         now=parts.clock.now(),
     )
     with interruptible() as interrupt:
-        return await ask.run(act_of(parts), job, etag, lambda: not interrupt.is_asked)
+        return await ask_to_confirm.run(act_of(parts), job, etag, lambda: not interrupt.is_asked)
 
 
 @app.command("remove")
@@ -215,8 +216,8 @@ async def _export_csv(
     parts: Parts, list_name: str, standing: SubscriberFilter, path: Path | None
 ) -> int:
     tables = parts.storage.tables
-    header = await take_out.columns(tables, list_name, standing)
-    rows = take_out.rows(tables, list_name, standing, header)
+    header = await export_people.columns(tables, list_name, standing)
+    rows = export_people.rows(tables, list_name, standing, header)
     with csv_file(path) as out:
         return await write_csv(out, header, rows)
 

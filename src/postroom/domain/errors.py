@@ -9,7 +9,7 @@
             ComesTwice       domain/due_time.py
             InThePast        domain/due_time.py
             Skipped          domain/due_time.py
-            WrongPassword    flow/sign_in.py
+            WrongPassword    actions/sign_in.py
         NotFound             the thing named does not exist
         AlreadyThere         a thing of that name exists
         WrongState           the thing exists, but this cannot be done with it now

@@ -3,7 +3,7 @@
 Before: somebody has a list and a stream of rows, each a person or a reason why not.
 After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
 counted once. On request, people on the list who had not confirmed are confirmed, fields of people
-on the list are filled in or overwritten, and unconfirmed people are asked (ask.py). Kept out,
+on the list are filled in or overwritten, and unconfirmed people are asked to confirm. Kept out,
 whoever was there has left, and whoever was not is marked as gone, so that nobody adds them. Memory
 holds a crowd and a few batches, however long the stream.
 Dies half-way: whole batches are stored, and nothing else. Run it again with the same rows: those
@@ -25,6 +25,7 @@ from typing import Protocol
 import msgspec
 
 from postroom.act import Act
+from postroom.actions.ask_to_confirm import ask_together
 from postroom.clock import Clock
 from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
@@ -35,7 +36,6 @@ from postroom.domain.errors import AlreadyThere, BadInput, NotFound
 from postroom.domain.import_job import Existing, attributes_after
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.flow.ask import ask_together
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
 from postroom.records.stored import Stored

@@ -1,4 +1,4 @@
-"""Stage 7 of 7, report: the books of a message, added up from its ledgers.
+"""Stage 6 of 7, report: the books of a message, added up from its ledgers.
 
 Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
 After: the message row has the books of this moment; a message gone over with nobody queued and

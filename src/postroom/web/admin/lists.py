@@ -9,6 +9,8 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import (
     MailingList,
@@ -18,8 +20,6 @@ from postroom.domain.mailing_list import (
     check_sender,
 )
 from postroom.domain.texts import _
-from postroom.flow import keep_lists
-from postroom.flow.keep_lists import ListChanges
 from postroom.records import counts, imports, lists
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.context import context_of
@@ -70,12 +70,12 @@ async def create(request: Request, signed_in: Editor) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     if name and sender and description is not None and postal is not None:
         is_open = form.is_ticked("public_form")
-        wanted = keep_lists.checked(name, sender, description, postal, is_open)
+        wanted = manage_lists.checked(name, sender, description, postal, is_open)
 
         async def make(turn: Submission) -> SubmitResult:
             act = act_of(request, signed_in, turn.at)
             try:
-                await keep_lists.create(act, wanted)
+                await manage_lists.create(act, wanted)
             except AlreadyThere:
                 known = await lists.find(act.tables, wanted.name) if turn.is_again else None
                 if known is None or known.created_at != turn.at:  # somebody else's
@@ -146,7 +146,7 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
         public_form=form.is_ticked("public_form"),
     )
     try:
-        await keep_lists.edit(tables, name, wording, form.value("etag"))
+        await manage_lists.edit(tables, name, wording, form.value("etag"))
     except Conflict:
         found, etag = await lists.read_with_etag(tables, name)
         return not form.show_others(_values(found), etag)
@@ -172,7 +172,7 @@ async def delete(request: Request, signed_in: Editor, name: str) -> Response:
         form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
         return await _ask(request, signed_in, found, form, 422)
     try:
-        await keep_lists.delete(act_of(request, signed_in), name, form.value("etag"))
+        await manage_lists.delete(act_of(request, signed_in), name, form.value("etag"))
     except Conflict:
         form.values["etag"] = etag
         form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import ask_to_confirm, move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.flow import ask, move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.records import consents, lists, subscribers
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
@@ -50,11 +51,11 @@ async def details(request: Request, signed_in: Viewer, list_name: str, who: str)
 
 
 @router.post("/ask")
-async def ask_to_confirm(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+async def ask(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
     """After a second click the page says that they were asked a moment ago."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
-    why = await ask.ask_one(act_of(request, signed_in), list_name, one.key)
+    why = await ask_to_confirm.ask_one(act_of(request, signed_in), list_name, one.key)
     return go(person_path(context, list_name, one.key), "" if why else "asked")
 
 
@@ -117,7 +118,7 @@ async def _saved(
     async def go_over(turn: Submission) -> SubmitResult:
         act = act_of(request, signed_in, turn.at)
         try:
-            await move.move(act, one.list_name, one.key, to, etag=etag)
+            await move_subscriber.move(act, one.list_name, one.key, to, etag=etag)
         except NotFound:
             if not await is_own(act.tables, turn, to.list_name, to.address):
                 raise

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from postroom.actions import export_people
 from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
@@ -17,7 +18,7 @@ from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, SubscriberFilter
 from postroom.domain.texts import Text, _, ngettext
-from postroom.flow import subscribe, take_out
+from postroom.flow import subscribe
 from postroom.records import counts, imports, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Tables
@@ -74,7 +75,7 @@ async def export(request: Request, signed_in: Viewer) -> Response:
     tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
     standing = _standing(request.query_params.get("standing", ""), SubscriberFilter.THERE)
     try:
-        header = await take_out.columns(tables, name, standing)
+        header = await export_people.columns(tables, name, standing)
     except BadInput as error:
         mailing_list = await _read_list(tables, name)
         asked = _asked(request, name)
@@ -257,7 +258,7 @@ async def _lines(
 ) -> AsyncIterator[str]:
     yield BYTE_ORDER_MARK + csv_text([header])
     waiting: list[list[object]] = []
-    async for row in take_out.rows(tables, name, standing, header):
+    async for row in export_people.rows(tables, name, standing, header):
         waiting.append(row)
         if len(waiting) == EXPORTED_AT_A_TIME:
             yield csv_text(waiting)

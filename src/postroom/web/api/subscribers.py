@@ -12,6 +12,8 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.actions import ask_to_confirm, move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
@@ -23,8 +25,7 @@ from postroom.domain.subscriber import (
     subscription,
 )
 from postroom.domain.texts import _
-from postroom.flow import ask, move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.records import subscribers
 from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
@@ -248,7 +249,7 @@ def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
 async def _change(caller: ApiCaller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
     """An edit where they stand, or a move."""
     if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
-        return await move.move(caller.act, known.list_name, known.key, to, etag=etag)
+        return await move_subscriber.move(caller.act, known.list_name, known.key, to, etag=etag)
     return await subscribe.edit(
         caller.act,
         known.list_name,
@@ -277,7 +278,7 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     await known_list(caller, name)
     who = parse_address(address)
     await _known(caller, name, who)
-    why = await ask.ask_one(caller.act, name, who.storage_key)
+    why = await ask_to_confirm.ask_one(caller.act, name, who.storage_key)
     if why:
         raise WrongState(CANNOT_ASK_TEXTS[why])
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from postroom.act import Act
+from postroom.actions import send_test_mail
 from postroom.domain.due_time import (
     OFFSET,
     AmbiguousTime,
@@ -27,7 +28,7 @@ from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
-from postroom.flow import compose, steer, test_mail
+from postroom.flow import compose, steer
 from postroom.records import bodies, counts, lists, messages
 from postroom.storage.port import Conflict
 from postroom.web.admin.messages.pages import details, read_for
@@ -282,7 +283,7 @@ async def send_test(request: Request, signed_in: Editor, ref: str) -> Response:
         form = Form(mistake=_("You have sent too many test emails. Try again in an hour."))
         return await details(request, signed_in, message, form, 429)
     act = act_of(request, signed_in)
-    await test_mail.ask_for_test(act, ref, signed_in.user.key, new_guid())
+    await send_test_mail.ask_for_test(act, ref, signed_in.user.key, new_guid())
     return go(f"/admin/messages/{ref}", "test-sent")
 
 

@@ -1,4 +1,4 @@
-"""Beside the path, ask: send a confirmation email to people on a list who have not confirmed.
+"""Action, ask to confirm: send a confirmation email to people on a list who have not confirmed.
 
 Before: people are on a list, unverified; an administrator, or an import, wants them asked.
 After: each has an item on the subscribe queue, as after a sign-up, and a row that says when.
@@ -37,6 +37,7 @@ from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
 from postroom.records.edits import KnownSubscriber, SubscriberEdit
+from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
@@ -55,7 +56,6 @@ ITEMS_AHEAD_MAX = 32
 # So long a full queue is waited for. Then a group is put anyway: there may be no sender running.
 LOOKS_MAX = 10
 LOOK_EVERY_S = 0.1
-_TRIES_MAX = 5
 _SLOW = _("Storage did not answer. Whoever was asked is not asked again when you go on.")
 
 
@@ -134,13 +134,13 @@ async def _note(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> N
 
 
 async def _note_alone(act: Act, one: Subscriber, now: datetime) -> None:
-    for _try in range(_TRIES_MAX):
+    async def note() -> None:
         found = await subscribers.find(act.tables, one.list_name, one.key)
-        if found is None or cannot_ask(found.value, now):
-            return
-        with contextlib.suppress(Conflict):
+        if found and cannot_ask(found.value, now) is None:
             await _note(act, [KnownSubscriber(*found)], now)
-            return
+
+    with contextlib.suppress(Conflict):  # then the next run asks them again: one email more
+        await retry_on_conflict(note)
 
 
 async def _wait_for_room(act: Act) -> None:
@@ -169,15 +169,15 @@ async def start(
 
 
 async def stop(tables: Tables, list_name: str) -> None:
-    """Whichever process runs it finds this in the row."""
-    for _try in range(_TRIES_MAX):
+    """The process that runs it finds this in the row."""
+
+    async def ask_to_stop() -> None:
         found = await ask_jobs.find(tables, list_name)
-        if found is None or not found.value.is_running:
-            return
-        with contextlib.suppress(Conflict):
-            asked_to = msgspec.structs.replace(found.value, is_stop_asked=True)
-            await ask_jobs.put(tables, asked_to, found.etag)
-            return
+        if found and found.value.is_running:
+            job = msgspec.structs.replace(found.value, is_stop_asked=True)
+            await ask_jobs.put(tables, job, found.etag)
+
+    await retry_on_conflict(ask_to_stop)
 
 
 async def run(
@@ -234,19 +234,21 @@ class _Progress:
 
     async def note(self, **told: Any) -> bool:
         """Write the row; False if somebody asked to stop, or another process has taken over."""
-        tables, told = self.act.tables, told | {"seen_at": self.act.clock.now()}
-        for _try in range(_TRIES_MAX):
-            job = msgspec.structs.replace(self.job, **told)
-            try:
-                self.etag = await ask_jobs.put(tables, job, self.etag)
-                self.job = job
-                return not job.is_stop_asked
-            except Conflict:
-                found = await ask_jobs.find(tables, self.job.list_name)
-                if found is None or found.value.run != self.job.run:
-                    return False
-                self.job, self.etag = found
-        raise Conflict("the job changes too fast")
+        tables = self.act.tables
+        known: Stored[AskJob] | None = Stored(self.job, self.etag)
+
+        async def write() -> bool:
+            nonlocal known
+            found = known or await ask_jobs.find(tables, self.job.list_name)
+            known = None  # after a conflict it is read again
+            if found is None or found.value.run != self.job.run:
+                return False
+            job = msgspec.structs.replace(found.value, seen_at=self.act.clock.now(), **told)
+            self.etag = await ask_jobs.put(tables, job, found.etag)
+            self.job = job
+            return not job.is_stop_asked
+
+        return await retry_on_conflict(write)
 
     def _is_asked_by_this_job(self, one: Subscriber) -> bool:
         """Before this run, by one that was stopped or died."""

@@ -1,4 +1,4 @@
-"""Beside the path, sign in: who may work on the admin pages.
+"""Action, sign in: decide who may work on the admin pages.
 
 Before: nobody is a user, and `serve` prints a link; or a user invites another; or somebody types a
 password.
@@ -37,13 +37,13 @@ from postroom.domain.user import (
     check_password,
 )
 from postroom.records import users
+from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Tables
 
 FIRST_LINK_LASTS = timedelta(hours=12)
 HASHES_AT_ONCE = 2  # each takes 64 MiB and a core for 50 ms
 _TOKEN_BYTES = 32
-_TRIES_MAX = 5
 T = TypeVar("T")
 _hasher = argon2.PasswordHasher()
 _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
@@ -207,13 +207,13 @@ async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: d
 
 
 async def _change(tables: Tables, key: str, **values: object) -> User:
-    for _try in range(_TRIES_MAX):
+    async def change() -> User:
         user, etag = await users.read(tables, key)
         changed = msgspec.structs.replace(user, **values)
-        with contextlib.suppress(Conflict):  # somebody changed their role: look again
-            await users.replace(tables, changed, etag)
-            return changed
-    raise Conflict("the user changes too fast")
+        await users.replace(tables, changed, etag)
+        return changed
+
+    return await retry_on_conflict(change)  # somebody may change their role
 
 
 async def _hashed(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Beside the path, keep lists: make a list, change what it says, delete it.
+"""Action, manage lists: make a list, change what it says, delete it.
 
 Before: an administrator or a program has a name, a From and a description.
 After: people join the list; messages written from now on have its From; sweep.py deletes the rows
@@ -7,11 +7,11 @@ Dies half-way:
     create      before the row there is a name in the directory without a list: passed over, and
                 kept for a list of exactly this name
     edit        one guarded write: done or not done
-    delete      before the mark nothing happened; from it on the sweep finishes, whoever dies
+    delete      before the mark nothing happened; from then on the sweep finishes the deletion
 Commit point: the list's row; of a deletion, the mark in the directory.
 
-Whoever changes or deletes a list hands in the etag of what they saw, and gets Conflict if it is not
-like that any more.
+A caller that changes or deletes a list hands in the etag of what it saw, and gets Conflict if the
+list has changed since.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Beside the path, test mail: mail a message to a user alone, to be looked at before it goes out.
+"""Action, send test mail: mail a message to one user, to check it before it goes out.
 
-Before: a user asked for it, and an item stands on the subscribe queue.
+Before: a user asked for it, and an item is on the subscribe queue.
 After: the user has the mail, with “[Test]” before its subject and a link that changes nothing; a
-row tells the page where it was asked for what became of it.
+row shows on the message's page what became of it.
 Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """

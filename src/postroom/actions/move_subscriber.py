@@ -1,14 +1,13 @@
-"""Beside the path, move: somebody's address changes, or they go over to another list.
+"""Action, move subscriber: change somebody's address, or move them to another list.
 
-Before: an administrator or a program names who, and where to.
-After: the new address is in every audience from now on. The old one is not mailed any more, even if
-it is queued, stands there as removed, and no import brings it back.
+Before: an administrator or a program names a subscriber and a destination.
+After: the new address is in every audience from now on. The old one is marked as removed: it is not
+mailed, even if it is queued, and no import brings it back.
 
-Within a list the GUID stays, so that links in mails to the old address still work; another list is
-another consent, so there it is a new one, and so it is for who moves back. Who moves while fan-out
-goes over the list may be passed over by that message, or get it at both addresses: it goes by the
-alphabet, and has been at the one or is yet to come to the other. An old address that is still
-queued then is skipped, and told as skipped: better than mail to an address that was given up.
+The new row has a new GUID; the old row says where its owner went, so links in old mails still work.
+Somebody who moves while a message fans out may miss that message or get it at both addresses,
+because the fan-out goes through a list by address. An old address that is queued by then is
+skipped and reported as skipped: better than mail to an address that was given up.
 
 Dies half-way:
     within a list     one write: done or not done
