@@ -23,6 +23,7 @@ from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.token import sign
 from postroom.flow import bring_in, subscribe, sweep
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
@@ -149,7 +150,7 @@ class CountsAreRight(RuleBasedStateMachine):
         found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
         if found:
             guid, now = found[0].guid, self.clock.now()
-            token = subscribe.confirm_token(SECRET, LIST, guid)
+            token = sign(SECRET, "confirm", LIST, guid)
             self.run(subscribe.confirm(acting(self.tables, now), SECRET, LIST, guid, token))
 
     @rule(name=names, verified=st.booleans())

@@ -13,6 +13,7 @@ from structlog.typing import EventDict
 from postroom.domain.address import parse_address
 from postroom.domain.confirmation import ConfirmationAttempts, ConfirmationState
 from postroom.domain.retry import RetryRules
+from postroom.domain.token import sign
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
@@ -189,7 +190,7 @@ async def test_who_confirms_or_leaves_while_it_waits_is_not_mailed(
     await town.open_sender()
     await town.quiet()
     guid = (await town.subscriber("ada")).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    token = sign(SITE.secret, "confirm", LIST, guid)
     await subscribe.confirm(acting(town.storage, town.clock.now()), SITE.secret, LIST, guid, token)
     await town.leave("bob")
     assert (await town.subscriber("ada")).confirmation is None

@@ -13,6 +13,7 @@ from postroom.domain.address import STORAGE_KEY_CHARS_MAX, parse_address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace, by_key, by_user
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
+from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.flow.bring_in import Counts, Intake, bring_in
 from postroom.records import consents, lists, subscribers
@@ -43,7 +44,7 @@ async def sign_up(town: Town, name: str, trace: Trace = FORM) -> None:
 
 async def confirm(town: Town, name: str) -> None:
     guid = (await town.subscriber(name)).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    token = sign(SITE.secret, "confirm", LIST, guid)
     tables, now = town.storage.tables, town.clock.now()
     await subscribe.confirm(acting(tables, now, LINK), SITE.secret, LIST, guid, token)
 

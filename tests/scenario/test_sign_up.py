@@ -11,6 +11,7 @@ import pytest
 from postroom.domain.address import parse_address
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import InactiveReason
+from postroom.domain.token import sign
 from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import subscribers
@@ -139,7 +140,7 @@ async def test_who_confirmed_before_the_mail_went_out_is_not_asked_again(town: T
     await town.found_list()
     await sign_up(town, "ada")
     guid = (await town.subscriber("ada")).guid
-    await confirm(town, guid, subscribe.confirm_token(SITE.secret, LIST, guid))
+    await confirm(town, guid, sign(SITE.secret, "confirm", LIST, guid))
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -182,7 +183,7 @@ async def test_who_comes_back_gets_a_new_guid_and_must_confirm_again(town: Town)
     ada = await town.subscriber("ada")
     assert ada.guid != old
     assert not ada.verified
-    token = subscribe.confirm_token(SITE.secret, LIST, old)
+    token = sign(SITE.secret, "confirm", LIST, old)
     assert await confirm(town, old, token) is ConfirmationResult.UNKNOWN
     assert await subscribers.find_by_guid(town.storage.tables, LIST, old) is None
 

@@ -6,6 +6,7 @@ import pytest
 
 from postroom.domain.address import parse_address
 from postroom.domain.subscriber import InactiveReason
+from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.records import consents, counts, sign_ups, subscribers
 from postroom.records.counts import ListCounts
@@ -24,7 +25,7 @@ async def sign_up(town: Town, name: str) -> None:
 
 async def confirm(town: Town, name: str) -> None:
     guid = (await town.subscriber(name)).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    token = sign(SITE.secret, "confirm", LIST, guid)
     tables, now = town.storage.tables, town.clock.now()
     await subscribe.confirm(acting(tables, now), SITE.secret, LIST, guid, token)
 

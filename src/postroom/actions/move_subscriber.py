@@ -28,6 +28,7 @@ from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
+from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
@@ -41,6 +42,24 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     attributes: dict[str, str]
     bring_back: bool = False  # also if that address left that list: only if they asked for it
+
+    def is_elsewhere(self, known: Subscriber) -> bool:
+        return (self.list_name, self.address.storage_key) != (known.list_name, known.key)
+
+
+async def change(act: Act, known: Subscriber, to: Destination, *, etag: str) -> Subscriber:
+    """Move somebody if the destination is elsewhere, else edit them; Conflict as in both."""
+    if to.is_elsewhere(known):
+        return await move(act, known.list_name, known.key, to, etag=etag)
+    return await subscribe.edit(
+        act,
+        known.list_name,
+        known.key,
+        verified=to.verified,
+        attributes=to.attributes,
+        spelling=to.address.typed,
+        etag=etag,
+    )
 
 
 async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str) -> Subscriber:

@@ -26,7 +26,7 @@ from postroom.domain.consent import Event
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.domain.token import is_signed, new_guid, sign
+from postroom.domain.token import is_signed, new_guid
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
 from postroom.records.retry import TRIES_MAX, retry_on_conflict
@@ -183,10 +183,6 @@ async def confirm(
         return ConfirmationResult.NOW
 
     return await retry_on_conflict(verify)
-
-
-def confirm_token(secret: str, list_name: str, guid: str) -> str:
-    return sign(secret, "confirm", list_name, guid)
 
 
 async def leave(

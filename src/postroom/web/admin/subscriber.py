@@ -112,30 +112,19 @@ async def _saved(
 ) -> str:
     """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
     context = context_of(request)
-    etag = form.value("etag")
-    where = person_path(context, to.list_name, to.address.storage_key)
 
-    async def go_over(turn: Submission) -> SubmitResult:
+    async def save(turn: Submission) -> SubmitResult:
         act = act_of(request, signed_in, turn.at)
         try:
-            await move_subscriber.move(act, one.list_name, one.key, to, etag=etag)
+            await move_subscriber.change(act, one, to, etag=form.value("etag"))
         except NotFound:
             if not await is_own(act.tables, turn, to.list_name, to.address):
                 raise
-        return SubmitResult(where)
+        return SubmitResult(person_path(context, to.list_name, to.address.storage_key))
 
-    if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
-        return (await act_once(request, signed_in, form, go_over)).what
-    await subscribe.edit(
-        act_of(request, signed_in),
-        one.list_name,
-        one.key,
-        verified=to.verified,
-        attributes=to.attributes,
-        etag=etag,
-        spelling=to.address.typed,
-    )
-    return where
+    if to.is_elsewhere(one):
+        return (await act_once(request, signed_in, form, save)).what
+    return (await save(Submission(context.clock.now()))).what
 
 
 async def _destination(request: Request, form: Form) -> Destination | None:

@@ -228,7 +228,8 @@ async def change_subscriber(
     async def act(etag: str) -> Subscriber:
         known, _ = await _known(caller, name, who)
         _check_there(known)
-        return await _change(caller, known, _destination(known, call), etag)
+        to = _destination(known, call)
+        return await move_subscriber.change(caller.act, known, to, etag=etag)
 
     there = await etags.change(request, lambda: _look(caller, name, who), act)
     moved = parse_address(there.address)  # a subscriber's key is as storage takes it
@@ -243,21 +244,6 @@ def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
         verified=known.verified if call.verified is UNSET else call.verified,
         attributes=known.attributes if call.attributes is UNSET else call.attributes,
         bring_back=call.bring_back,
-    )
-
-
-async def _change(caller: ApiCaller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
-    """An edit where they stand, or a move."""
-    if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
-        return await move_subscriber.move(caller.act, known.list_name, known.key, to, etag=etag)
-    return await subscribe.edit(
-        caller.act,
-        known.list_name,
-        known.key,
-        verified=to.verified,
-        attributes=to.attributes,
-        spelling=to.address.typed,
-        etag=etag,
     )
 
 
