@@ -1,7 +1,8 @@
-"""The map of the path is true: postroom/__init__.py and the stages in flow/ tell the same story.
+"""The map is true: postroom/__init__.py, the stages in flow/ and the use cases in actions/ agree.
 
 What the map (the docstring of src/postroom/__init__.py) must hold: for every module of flow/ one
-line with its number and its file, in the order of the path. Other lines are free.
+line with its number and its file, in the order of the path; for every module of actions/ one line
+with its file. Other lines are free.
 
     3   flow/fan_out.py   turns one page of the audience into deliveries
     4   flow/send.py      …
@@ -9,7 +10,8 @@ line with its number and its file, in the order of the path. Other lines are fre
 
 What a stage's docstring must hold: it begins with `Stage 3 of 7, fan out:` (the name as in the
 file, with blanks), and has a `Before:`, an `After:`, a `Dies half-way:` and a `Commit point:`.
-`Stage 4a, render:` and `Stage ∞, sweep:` may go without the `of 7`.
+`Stage 4a, render:` and `Stage ∞, sweep:` may go without the `of 7`. A use case begins with
+`Action, manage lists:` and has the same four words.
 
 A module of flow/ that is no stage begins with `Beside the path, steer:`, has the same four words,
 and stands on the map with its file and without a number.
@@ -31,17 +33,18 @@ PACKAGE = Path(__file__).parents[1] / "src" / "postroom"
 # The path in its order; a stage may be missing while it is not built.
 STAGES = {
     "subscribe": "0",
+    "confirm": "0a",
     "compose": "1",
     "schedule": "2",
     "fan_out": "3",
     "send": "4",
     "render": "4a",
     "feedback": "5",
-    "archive": "6",
-    "report": "7",
+    "report": "6",
+    "archive": "7",
     "sweep": "∞",
 }
-OFF_THE_COUNT = {"render", "sweep"}
+OFF_THE_COUNT = {"confirm", "render", "sweep"}
 WORDS = ["Before:", "After:", "Dies half-way:", "Commit point:"]
 
 FILE = re.compile(r"flow/(\w+)\.py")
@@ -50,13 +53,25 @@ NUMBER = re.compile(r"(?<!\S)(\d+[a-z]?|∞)(?!\S)")
 
 def untrue(package: Path) -> list[str]:
     """One sentence for every place where the map and the modules of flow/ differ."""
-    names = sorted(path.stem for path in (package / "flow").glob("*.py") if path.stem != "__init__")
+    names = modules(package / "flow")
+    actions = modules(package / "actions")
+    the_map = docstring(package / "__init__.py")
     stages = [name for name in STAGES if name in names]
     beside = [name for name in names if name not in STAGES]
     return [
-        *wrong_on_the_map(docstring(package / "__init__.py"), stages, beside),
-        *(what for name in names for what in wrong_in_module(package, name)),
+        *wrong_on_the_map(the_map, stages, beside),
+        *(what for name in names for what in wrong_in_module(package, "flow", name)),
+        *(
+            f"the map leaves out actions/{name}.py"
+            for name in actions
+            if f"actions/{name}.py" not in the_map
+        ),
+        *(what for name in actions for what in wrong_in_module(package, "actions", name)),
     ]
+
+
+def modules(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
 def docstring(path: Path) -> str:
@@ -75,13 +90,14 @@ def wrong_on_the_map(text: str, stages: list[str], beside: list[str]) -> Iterato
             yield f"the map does not give flow/{name}.py the number {STAGES[name]}"
 
 
-def wrong_in_module(package: Path, name: str) -> Iterator[str]:
-    text = docstring(package / "flow" / f"{name}.py")
-    if not re.match(rf"{opening(name)}, {name.replace('_', ' ')}: \S", text):
-        yield f"flow/{name}.py does not begin with its place on the path"
+def wrong_in_module(package: Path, folder: str, name: str) -> Iterator[str]:
+    text = docstring(package / folder / f"{name}.py")
+    begins = opening(name) if folder == "flow" else "Action"
+    if not re.match(rf"{begins}, {name.replace('_', ' ')}: \S", text):
+        yield f"{folder}/{name}.py does not begin with its place on the path"
     for word in WORDS:
         if not re.search(rf"{word}\s+\S", text):
-            yield f"flow/{name}.py does not say “{word} …”"
+            yield f"{folder}/{name}.py does not say “{word} …”"
 
 
 def opening(name: str) -> str:
@@ -155,6 +171,16 @@ def test_a_module_beside_the_path_stands_on_the_map_without_a_number(tmp_path: P
 def test_a_module_beside_the_path_that_is_not_on_the_map_is_found(tmp_path: Path) -> None:
     (found,) = build(tmp_path, MAP, fan_out=FAN_OUT, send=SEND, steer=STEER)
     assert found == "the map leaves out flow/steer.py"
+
+
+def test_a_use_case_has_its_line_and_its_words(tmp_path: Path) -> None:
+    (tmp_path / "actions").mkdir()
+    text = SEND.replace("Stage 4 of 7, send", "Action, move house").replace("Before:", "")
+    (tmp_path / "actions" / "move_house.py").write_text(f'"""{text}"""\n', encoding="utf-8")
+    assert build(tmp_path, MAP, fan_out=FAN_OUT, send=SEND) == [
+        "the map leaves out actions/move_house.py",
+        "actions/move_house.py does not say “Before: …”",
+    ]
 
 
 def test_a_module_without_a_place_is_found(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from postroom.actions import send_test_mail
 from postroom.clock import Clock
 from postroom.domain.outcome import Outcome
 from postroom.domain.work_item import is_trial_item
-from postroom.flow import test_mail
 from postroom.flow.confirm import SLICE_MAX, Confirmer
 from postroom.flow.send import Sender
 from postroom.records.leases import Right
@@ -58,7 +58,7 @@ class ConfirmationLane:
         tests = [claim for claim in claims if is_trial_item(claim.body)]
         others = [claim for claim in claims if not is_trial_item(claim.body)]
         for claim in tests:
-            tested = await test_mail.mail_test(
+            tested = await send_test_mail.mail_test(
                 self._storage, claim, self._lane, self._renderer, self._clock, permit
             )
             outcomes += [tested] if tested else []

@@ -20,6 +20,7 @@ from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
+from postroom.records.rows import Unreadable
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
 
 LEASE = "scheduler"
@@ -141,9 +142,9 @@ class Scheduler:
             return due is not None and await self._advance(due)
         except Conflict:  # a person or another scheduler changed it: look again
             return True
-        except StorageError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StorageError) and not isinstance(error, Unreadable):
+                raise
             log.exception("message_stuck", ref=entry.ref)
             return False
 
@@ -244,9 +245,9 @@ class Scheduler:
         """One stroke that cannot be done must not hold up the others."""
         try:
             await chore()
-        except StorageError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StorageError) and not isinstance(error, Unreadable):
+                raise
             log.exception("not_swept", chore=name)
 
 

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from postroom.domain.errors import PostroomError
 from postroom.domain.web_address import base_url, host_and_port, url_of
 
 PREFIX = "POSTROOM_"
@@ -32,7 +33,7 @@ ENVIRONMENT, DEFAULT = "the environment", "the default"
 Found = dict[str, tuple[Any, str]]  # value and origin, by the name of the setting
 
 
-class BadSettings(Exception):
+class BadSettings(PostroomError):
     """All mistakes at once, one sentence each."""
 
     def __init__(self, mistakes: list[str]) -> None:

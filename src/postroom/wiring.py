@@ -30,8 +30,9 @@ from postroom.engines import (
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
 from postroom.journal import FileJournals
+from postroom.migration import state
 from postroom.process_locks import ProcessLocks
-from postroom.records import migrations, outbox
+from postroom.records import outbox
 from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
 from postroom.records.turns import Turns
@@ -149,7 +150,7 @@ async def parts(
         await asyncio.to_thread(_create_folder, settings.data)
     create = create_storage or (create_folder and azure_account(settings) is not None)
     async with opened_storage(settings, clock, storage_s=storage_s, create=create) as storage:
-        if why := await migrations.why_closed(storage.tables):
+        if why := await state.why_closed(storage.tables):
             raise Unavailable(why)
         wakeups = WakeUps(settings.data / "bells")
         counted, health = CountingStorage(storage), MailHealth(mail_server(settings))
@@ -309,7 +310,7 @@ async def try_transport(settings: Settings) -> None:
     try:
         config = replace(_smtp_config(settings), timeouts=timeouts)
         opened = await session.open_session(config, session.tls_context(config))
-    except session.Unavailable as trouble:
+    except session.ServerUnavailable as trouble:
         raise TransportTrouble(str(trouble), str(ADVICE[trouble.fault.kind])) from trouble
     except ValueError as error:
         raise TransportTrouble(str(error), "See POSTROOM_TRANSPORT.") from error

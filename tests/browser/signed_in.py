@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from playwright.async_api import Page
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
 from postroom.records import users
 from tests.browser.running_site import RunningSite
 from tests.web.signed_in import HASH

@@ -15,9 +15,9 @@ from uuid import uuid4
 from fastapi.routing import APIRoute
 from playwright.async_api import Page, ViewportSize, expect
 
+from postroom.actions import sign_in
 from postroom.bench.house import until
 from postroom.domain.user import Role
-from postroom.flow import sign_in
 from postroom.records import keys, messages
 from postroom.web import admin
 from postroom.web.signed_in import ADMIN

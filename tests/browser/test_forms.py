@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from playwright.async_api import Page, expect
 
+from postroom.actions import sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role
-from postroom.flow import sign_in
 from postroom.records import keys, users
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite

@@ -15,6 +15,7 @@ from postroom.domain.message import OnDoubt, Status
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.records import batches, messages
+from tests.acting import acting
 from tests.browser.chromium import axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
@@ -31,10 +32,10 @@ async def held_message(site: RunningSite, subject: str) -> str:
     deliveries = []
     for at in range(PEOPLE):
         address = parse_address(f"student{at}@contoso.edu")
-        one = await subscribe.add(storage.tables, name, address, {}, verified=True, now=now)
+        one = await subscribe.add(acting(storage, now), name, address, {}, verified=True)
         deliveries.append(Delivery(at, one.key, one.address, one.guid))
     draft = Draft(list_name=name, subject=subject, html="<p>News</p>", on_doubt=OnDoubt.HOLD)
-    ref = (await compose(storage, draft, now)).ref
+    ref = (await compose(acting(storage, now), draft)).ref
     await batches.write_batches(storage.tables, ref, 0, [deliveries])
     first, last = deliveries[0].key, deliveries[-1].key
     ledger = Ledger(ref=ref, batch=0, states="h" * PEOPLE, first=first, last=last)

@@ -16,6 +16,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.import_job import Status
 from postroom.flow import subscribe
 from postroom.records import ask_jobs, imports
+from tests.acting import acting
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
@@ -221,7 +222,7 @@ async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
 ) -> None:
     tables, now = site.parts.storage.tables, site.parts.clock.now()
     ada = parse_address("ada@contoso.edu")
-    one = await subscribe.add(tables, list_name, ada, {"city": "Köln"}, verified=True, now=now)
+    one = await subscribe.add(acting(tables, now), list_name, ada, {"city": "Köln"}, verified=True)
     await sign_in_page(site, page)
     await page.goto(f"{site.url}/admin/imports/new?list={list_name}")
     await page.get_by_label("File").set_input_files(people)

@@ -19,6 +19,7 @@ from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 from postroom.web import security
 from postroom.web.public import links
+from tests.acting import acting
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 
@@ -38,7 +39,7 @@ class Newsletter:
     async def join(self, *, verified: bool) -> Subscriber:
         parts = self.site.parts
         tables, now = parts.storage.tables, parts.clock.now()
-        return await subscribe.add(tables, self.name, SOMEBODY, {}, verified=verified, now=now)
+        return await subscribe.add(acting(tables, now), self.name, SOMEBODY, {}, verified=verified)
 
     async def subscriber(self) -> Subscriber:
         tables = self.site.parts.storage.tables
@@ -143,7 +144,7 @@ async def test_the_link_in_the_mail_that_came_leads_onto_the_list(
     page: Page, newsletter: Newsletter
 ) -> None:
     parts = newsletter.site.parts
-    await subscribe.sign_up(parts.storage, newsletter.name, SOMEBODY, {}, parts.clock.now())
+    await subscribe.sign_up(acting(parts.storage, parts.clock.now()), newsletter.name, SOMEBODY, {})
     parts.wakeups.ring("sender")
     await page.goto(await link_in_mail(newsletter))
     await page.get_by_role("button", name="Yes, I want to join").click()
@@ -220,7 +221,7 @@ async def test_pages_of_somebody_who_joined_or_left_have_no_barrier(
     guid = (await newsletter.join(verified=True)).guid
     await check_faces(phone, {newsletter.confirm_url(guid): "Welcome"})
     parts, leave = newsletter.site.parts, newsletter.leave_url(guid)
-    await subscribe.leave(parts.storage.tables, newsletter.name, guid, parts.clock.now())
+    await subscribe.leave(acting(parts.storage, parts.clock.now()), newsletter.name, guid)
     await check_faces(
         phone, {f"{leave}/left": "You’ve unsubscribed", leave: "Already unsubscribed"}
     )

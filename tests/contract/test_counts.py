@@ -16,16 +16,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from postroom.act import Act
+from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.domain.address import Address, parse_address
-from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
-from postroom.flow import ask, bring_in, move, subscribe, sweep
+from postroom.domain.token import sign
+from postroom.flow import bring_in, subscribe, sweep
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
+from tests.acting import acting
 from tests.contract.engines import ENGINES, FILES, MovableClock
 
 LIST = "contoso1"
@@ -128,12 +131,11 @@ class CountsAreRight(RuleBasedStateMachine):
         with suppress(AlreadyThere):
             self.run(
                 subscribe.add(
-                    self.tables,
+                    acting(self.tables, self.clock.now()),
                     LIST,
                     address_of(name),
                     {},
                     verified=verified,
-                    now=self.clock.now(),
                     bring_back=bring_back,
                 )
             )
@@ -141,15 +143,15 @@ class CountsAreRight(RuleBasedStateMachine):
     @rule(name=names)
     def sign_up(self, name: str) -> None:
         now = self.clock.now()
-        self.run(subscribe.sign_up(self.storage, LIST, address_of(name), {}, now))
+        self.run(subscribe.sign_up(acting(self.storage, now), LIST, address_of(name), {}))
 
     @rule(name=names)
     def confirm(self, name: str) -> None:
         found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
         if found:
             guid, now = found[0].guid, self.clock.now()
-            token = subscribe.confirm_token(SECRET, LIST, guid)
-            self.run(subscribe.confirm(self.tables, SECRET, LIST, guid, token, now))
+            token = sign(SECRET, "confirm", LIST, guid)
+            self.run(subscribe.confirm(acting(self.tables, now), SECRET, LIST, guid, token))
 
     @rule(name=names, verified=st.booleans())
     def edit(self, name: str, verified: bool) -> None:
@@ -157,25 +159,26 @@ class CountsAreRight(RuleBasedStateMachine):
         with suppress(NotFound):
             self.run(
                 subscribe.edit(
-                    self.tables,
+                    acting(self.tables, self.clock.now()),
                     LIST,
                     address_of(name).storage_key,
                     verified=verified,
                     attributes={"city": "Redmond"},
                     etag=found[1] if found else "",
-                    now=self.clock.now(),
                 )
             )
 
     @rule(name=names)
     def leave(self, name: str) -> None:
         with suppress(NotFound):
-            self.run(subscribe.remove(self.tables, LIST, address_of(name), self.clock.now()))
+            self.run(
+                subscribe.remove(acting(self.tables, self.clock.now()), LIST, address_of(name))
+            )
 
     @rule(name=names, to=names, verified=st.booleans())
     def change_address(self, name: str, to: str, verified: bool) -> None:
         found = self.run(subscribers.find(self.tables, LIST, address_of(name).storage_key))
-        new = move.Destination(
+        new = move_subscriber.Destination(
             list_name=LIST,
             address=address_of(to),
             verified=verified,
@@ -184,13 +187,12 @@ class CountsAreRight(RuleBasedStateMachine):
         )
         with suppress(NotFound, AlreadyThere):
             self.run(
-                move.move(
-                    self.tables,
+                move_subscriber.move(
+                    acting(self.tables, self.clock.now()),
                     LIST,
                     address_of(name).storage_key,
                     new,
                     etag=found[1] if found else "",
-                    now=self.clock.now(),
                 )
             )
 
@@ -205,8 +207,8 @@ class CountsAreRight(RuleBasedStateMachine):
 
     @rule(name=names)
     def ask(self, name: str) -> None:
-        asker = ask.Asker(self.storage, self.clock, COMMAND_LINE)
-        self.run(ask.ask_one(asker, LIST, address_of(name).storage_key))
+        act = Act(self.storage, self.clock, self.clock.now())
+        self.run(ask_to_confirm.ask_one(act, LIST, address_of(name).storage_key))
 
     @rule(hours=st.sampled_from([1, 60]))
     def time_passes(self, hours: int) -> None:
@@ -267,7 +269,7 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 async def join(tables: Tables, name: str, now: datetime = NOW) -> None:
-    await subscribe.add(tables, LIST, address_of(name), {}, verified=True, now=now)
+    await subscribe.add(acting(tables, now), LIST, address_of(name), {}, verified=True)
 
 
 async def deltas(tables: Tables) -> int:
@@ -300,7 +302,7 @@ async def test_a_fold_is_bounded_and_the_next_one_goes_on(
     await found_list(tables, NOW)
     people = [f"student{number}@contoso.edu" for number in range(1200)]
     for address in people:
-        await subscribe.add(tables, LIST, parse_address(address), {}, verified=True, now=NOW)
+        await subscribe.add(acting(tables, NOW), LIST, parse_address(address), {}, verified=True)
     assert await counts.fold(tables, LIST) == 1000
     assert await counts.read(tables, LIST) == ListCounts(verified=1200)
     assert await counts.fold(tables, LIST) == 200
@@ -356,12 +358,12 @@ async def test_a_page_adds_up_no_more_than_so_many_deltas(
 async def test_who_is_gone_counts_as_gone_until_they_come_back(tables: Tables) -> None:
     await found_list(tables, NOW)
     await join(tables, "ada")
-    await subscribe.remove(tables, LIST, address_of("ada"), NOW)
+    await subscribe.remove(acting(tables, NOW), LIST, address_of("ada"))
     assert await counts.read(tables, LIST) == ListCounts(gone=1)
     await counts.fold(tables, LIST)
     assert await deltas(tables) == 0
     await subscribe.add(
-        tables, LIST, address_of("ada"), {}, verified=False, now=NOW, bring_back=True
+        acting(tables, NOW), LIST, address_of("ada"), {}, verified=False, bring_back=True
     )
     assert await counts.read(tables, LIST) == ListCounts(unverified=1)
     assert await counts.growth(tables, LIST, NOW, days=1) == [(NOW.date(), 1, 1)]

@@ -11,6 +11,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.flow import subscribe
 from postroom.records.recipient_outcomes import all_outcomes
+from tests.acting import acting
 from tests.interop.postfix import Postfix
 
 PEOPLE = 250
@@ -28,7 +29,7 @@ async def test_a_message_reaches_everybody_once_and_says_who_was_refused(
         for refused in ("nobody@contoso.edu", "busy@contoso.edu"):
             address = parse_address(refused)
             now = parts.clock.now()
-            await subscribe.add(parts.storage.tables, LIST, address, {}, verified=True, now=now)
+            await subscribe.add(acting(parts.storage, now), LIST, address, {}, verified=True)
         ref = await house.message(parts)
         drain = await house.start("drain")
         assert await drain.wait(within_s=60) == 0, drain.log.read_text()[-2000:]

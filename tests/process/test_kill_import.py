@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx2
 import msgspec
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser
 from postroom.bench.house import LIST, House, Process, until
 from postroom.domain.address import parse_address
 from postroom.domain.import_job import SILENT_AFTER, ImportJob, Status
 from postroom.domain.user import Role, User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
 from postroom.records import imports, subscribers, users
 from postroom.wiring import Parts
 

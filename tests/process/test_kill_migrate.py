@@ -12,7 +12,7 @@ from aiohttp import web
 from postroom import wiring
 from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
-from postroom.records import migrations
+from postroom.migration import state
 from postroom.storage.azure.account import Account
 from postroom.storage.port import KeysWithin, Storage
 from tests.contract.azurite import azurite
@@ -45,7 +45,7 @@ async def kill_on_the_way(house: House, storage: Storage, *options: str) -> None
     migration = await house.start("migrate", *options)
     await until(lambda: has_more(storage, before), within_s=RUN_S_MAX, every_s=0.01)
     await migration.kill()
-    assert await migrations.find(storage.tables), "it was through already"
+    assert await state.find(storage.tables), "it was through already"
 
 
 async def has_more(storage: Storage, before: int) -> bool:

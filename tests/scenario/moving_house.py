@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from postroom.actions import send_test_mail
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
-from postroom.flow import migrate, steer, subscribe, test_mail
+from postroom.flow import steer, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.migrate import Journey
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
+from postroom.migration import migrate
+from postroom.migration.comparison import Compared
+from postroom.migration.migrate import Journey
 from postroom.records import keys, leases, lists, subscribers
-from postroom.records.comparisons import Compared
 from postroom.records.leases import Right
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
@@ -35,6 +37,7 @@ from postroom.storage.port import (
 )
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import HandOverWatch, Lane, Mail
+from tests.acting import acting
 
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
@@ -163,9 +166,13 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         ref = await _message(storage, clock)
         if act:
             await act(tables, ref)
-    draft = await compose(storage, Draft(list_name=LIST, subject="Not yet", text="Later\n"), now)
-    await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce", now)
-    await subscribe.sign_up(storage, LIST, parse_address("asks@contoso.edu"), {}, now)
+    draft = await compose(
+        acting(storage, now), Draft(list_name=LIST, subject="Not yet", text="Later\n")
+    )
+    await send_test_mail.ask_for_test(
+        acting(storage, now), draft.ref, "nobody@contoso.edu", "nonce"
+    )
+    await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
     await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
@@ -189,7 +196,7 @@ async def _message(storage: Storage, clock: Clock) -> str:
     """One that is fanned out; its ref."""
     now, html = clock.now(), "<p>Dear student</p>"
     draft = Draft(list_name=LIST, subject="News", html=html, text="Dear student\n", due_at=now)
-    message = await compose(storage, draft, now)
+    message = await compose(acting(storage, now), draft)
     await _schedule(storage, clock)
     return message.ref
 

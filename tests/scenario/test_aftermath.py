@@ -20,6 +20,7 @@ from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, Unavailable
+from tests.acting import acting
 from tests.scenario.clock import soon
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Town, once_each
@@ -37,7 +38,7 @@ async def due_in(town: Town, wait: timedelta) -> str:
     town.clock.move(1)  # a ref is the time: the one of a message that is gone is not used again
     now = town.clock.now()
     draft = Draft(list_name=LIST, subject="News", html="<p>Hello", text="Hello", due_at=now + wait)
-    return (await compose(town.storage, draft, now)).ref
+    return (await compose(acting(town.storage, now), draft)).ref
 
 
 async def peopled(town: Town) -> None:
@@ -184,7 +185,7 @@ async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: T
     now = town.clock.now()
     crossed = Crossed(town.storage, 0, town.scheduler.step)
     with pytest.raises(WrongState, match="changed at this moment"):
-        await give_time(crossed.tables, ref, now + HOUR, now)
+        await give_time(acting(crossed, now), ref, now + HOUR)
     assert (await town.read(ref)).status is Status.QUEUING
     await town.quiet()
     assert town.arrived() == once_each(PEOPLE)
@@ -197,7 +198,7 @@ async def test_who_dies_while_putting_a_message_off_leaves_it_its_time(town: Tow
     storm.strike(Unavailable("killed"), at=1, times=1)  # the due entry is new, the message is not
     now = town.clock.now()
     with pytest.raises(Unavailable):
-        await give_time(storm.tables, ref, now + 3 * HOUR, now)
+        await give_time(acting(storm, now), ref, now + 3 * HOUR)
     await town.open_sender()
     await town.pass_time(HOUR_S - 1)
     await town.quiet()
@@ -214,9 +215,11 @@ async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_ot
     await peopled(town)
     ref = await due_in(town, 5 * HOUR)
     now = town.clock.now()
-    faster = Crossed(town.storage, at, lambda: give_time(town.storage.tables, ref, now + HOUR, now))
+    faster = Crossed(
+        town.storage, at, lambda: give_time(acting(town.storage, now), ref, now + HOUR)
+    )
     with pytest.raises(WrongState, match="changed at this moment"):
-        await give_time(faster.tables, ref, now + 3 * HOUR, now)
+        await give_time(acting(faster, now), ref, now + 3 * HOUR)
     await town.open_sender()
     await town.pass_time(HOUR_S - 1)
     await town.quiet()
@@ -238,7 +241,7 @@ async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
     now = town.clock.now()
     crossed = Crossed(town.storage, at, lambda: steer.cancel(town.storage.tables, ref, now))
     with pytest.raises(WrongState, match="changed at this moment"):
-        await give_time(crossed.tables, ref, now + 3 * HOUR, now)
+        await give_time(acting(crossed, now), ref, now + 3 * HOUR)
     await town.quiet()
     assert (await town.read(ref)).status is Status.CANCELLED
     assert await town.is_archived(ref)
@@ -250,7 +253,7 @@ async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
 async def test_a_departure_stamped_ahead_of_time_hides_nobody_who_leaves_later(town: Town) -> None:
     ref = await town.mailing("ada", "slow", "zoe")
     guid = (await town.subscriber("ada")).guid
-    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now() + HOUR)
+    await subscribe.leave(acting(town.storage, town.clock.now() + HOUR), LIST, guid)
     role = await town.open_sender(slice_size=1)
     await role.step()
     await soon(town.sink.is_waiting.wait())  # it has learned of ada
@@ -269,7 +272,7 @@ async def test_a_departure_stamped_ahead_of_time_hides_nobody_who_leaves_later(t
 async def give_time_now(town: Town, ref: str) -> None:
     now = town.clock.now()
     with suppress(NotFound):  # it is deleted already
-        await give_time(town.storage.tables, ref, now, now)
+        await give_time(acting(town.storage, now), ref, now)
 
 
 async def start(town: Town, ref: str) -> None:

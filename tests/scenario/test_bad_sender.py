@@ -7,6 +7,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.records import lists
 from postroom.storage.port import DEAD_LETTERS
+from tests.acting import acting
 from tests.scenario.test_unreadable_rows import to_another
 from tests.scenario.town import LIST, Town, address_of, once_each
 
@@ -20,7 +21,7 @@ async def test_a_sign_up_that_cannot_be_confirmed_is_kept_for_people_and_ends_no
     )
     await lists.create(town.storage.tables, made)
     address = parse_address(address_of("ada"))
-    await subscribe.sign_up(town.storage, LIST, address, {}, now)
+    await subscribe.sign_up(acting(town.storage, now), LIST, address, {})
     await to_another(town)
     await town.open_sender()
     await town.quiet()

@@ -11,6 +11,7 @@ import pytest
 from postroom.domain.message import Books, Status
 from postroom.flow import subscribe, sweep
 from postroom.records import lists, subscribers
+from tests.acting import acting
 from tests.scenario.town import CLAIM_S, LEASE_S, LIST, Town, once_each
 
 NAMES = [f"student{number}" for number in range(12)]
@@ -133,7 +134,7 @@ async def test_a_second_click_finishes_what_a_crash_left_undone(
     guid, behind = (await town.subscriber("bob")).guid, town.clock.now() - timedelta(hours=3)
     for _click in range(2):
         with contextlib.suppress(RuntimeError):
-            await subscribe.leave(town.storage.tables, LIST, guid, behind)
+            await subscribe.leave(acting(town.storage, behind), LIST, guid)
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["ada"])

@@ -11,6 +11,7 @@ from postroom.domain.message import Books, Status
 from postroom.flow import steer
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
+from tests.acting import acting
 from tests.scenario.town import LIST, Town, once_each
 
 NEXT_WEEK = timedelta(days=7)
@@ -23,7 +24,7 @@ async def written(town: Town, due_in: timedelta | None) -> str:
     now = town.clock.now()
     due_at = None if due_in is None else now + due_in
     draft = Draft(list_name=LIST, subject="News", text="Hello", due_at=due_at)
-    return (await compose(town.storage, draft, now)).ref
+    return (await compose(acting(town.storage, now), draft)).ref
 
 
 @pytest.mark.parametrize("due_in", [None, NEXT_WEEK], ids=["draft", "pending"])
@@ -35,7 +36,7 @@ async def test_a_message_that_is_not_due_waits_and_goes_out_when_its_time_has_co
     await town.quiet()
     assert not town.sink.mails
     now = town.clock.now()
-    await give_time(town.storage.tables, ref, now + timedelta(hours=1), now)
+    await give_time(acting(town.storage, now), ref, now + timedelta(hours=1))
     await town.quiet()
     assert not town.sink.mails
     await town.pass_time(3601)
@@ -46,7 +47,7 @@ async def test_a_message_that_is_not_due_waits_and_goes_out_when_its_time_has_co
 async def test_a_message_that_was_put_off_does_not_go_out_at_its_first_time(town: Town) -> None:
     ref = await written(town, timedelta(hours=1))
     now = town.clock.now()
-    await give_time(town.storage.tables, ref, now + NEXT_WEEK, now)
+    await give_time(acting(town.storage, now), ref, now + NEXT_WEEK)
     await town.open_sender()
     await town.pass_time(7200)
     await town.quiet()
@@ -75,7 +76,7 @@ async def test_a_message_that_goes_out_can_be_neither_deleted_nor_put_off(town: 
     with pytest.raises(WrongState, match="only a draft or a scheduled message can be changed"):
         await discard(town.storage, ref)
     with pytest.raises(WrongState, match="only a draft or a scheduled message can be changed"):
-        await give_time(town.storage.tables, ref, now + NEXT_WEEK, now)
+        await give_time(acting(town.storage, now), ref, now + NEXT_WEEK)
 
 
 async def test_a_message_cancelled_long_before_its_time_is_put_away_at_once(town: Town) -> None:

@@ -19,6 +19,7 @@ from postroom.records.leases import Right
 from postroom.records.single_mail_items import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from tests.acting import acting
 from tests.scenario.clock import TownClock
 from tests.scenario.town import LIST, RULES, SITE, Town, address_of
 
@@ -96,7 +97,7 @@ async def test_a_death_at_any_call_loses_nobody(
         await town.found_list()
         for name in NAMES:
             address = parse_address(address_of(name))
-            await subscribe.sign_up(town.storage, LIST, address, {}, clock.now())
+            await subscribe.sign_up(acting(town.storage, clock.now()), LIST, address, {})
         calls = Calls(last, is_done_at_death=is_done_at_death)
         await live(town, MortalStorage(town.storage, calls))
         deaths += calls.number >= last

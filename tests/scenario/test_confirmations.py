@@ -13,10 +13,12 @@ from structlog.typing import EventDict
 from postroom.domain.address import parse_address
 from postroom.domain.confirmation import ConfirmationAttempts, ConfirmationState
 from postroom.domain.retry import RetryRules
+from postroom.domain.token import sign
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.clock import soon
 from tests.scenario.test_rate_limit import limit
 from tests.scenario.town import (
@@ -35,7 +37,7 @@ QUICK = RetryRules(1.0, 2.0, 600.0, chance=lambda: 0.5)
 async def sign_up(town: Town, *names: str) -> None:
     for name in names:
         address = parse_address(address_of(name))
-        await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+        await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 async def attempts_of(town: Town, name: str) -> ConfirmationAttempts:
@@ -188,8 +190,8 @@ async def test_who_confirms_or_leaves_while_it_waits_is_not_mailed(
     await town.open_sender()
     await town.quiet()
     guid = (await town.subscriber("ada")).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
-    await subscribe.confirm(town.storage.tables, SITE.secret, LIST, guid, token, town.clock.now())
+    token = sign(SITE.secret, "confirm", LIST, guid)
+    await subscribe.confirm(acting(town.storage, town.clock.now()), SITE.secret, LIST, guid, token)
     await town.leave("bob")
     assert (await town.subscriber("ada")).confirmation is None
     await town.live_through(600, every_s=60)
@@ -246,7 +248,7 @@ async def test_lists_of_one_slice_each_have_their_sender_and_title(town: Town) -
     await town.found_list("contoso2", "Chemistry news")
     address, now = parse_address(address_of("ada")), town.clock.now()
     await sign_up(town, "ada")
-    await subscribe.sign_up(town.storage, "contoso2", address, {}, now)
+    await subscribe.sign_up(acting(town.storage, now), "contoso2", address, {})
     await town.open_sender()
     await town.quiet()
     subjects = {mail.content.split(b"Subject: ")[1].split(b"\r\n")[0] for mail in town.sink.mails}

@@ -13,12 +13,14 @@ from postroom.domain.address import STORAGE_KEY_CHARS_MAX, parse_address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace, by_key, by_user
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
+from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.flow.bring_in import Counts, Intake, bring_in
 from postroom.records import consents, lists, subscribers
 from postroom.records.rows import all_rows
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import KEY_CHARS_MAX, Conflict, KeysWithin, Page
+from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of
 
 FORM = Trace(source="form", client="192.0.2.7", shown="We send you a mail with a link.")
@@ -37,19 +39,19 @@ async def events(town: Town, name: str) -> list[str]:
 
 async def sign_up(town: Town, name: str, trace: Trace = FORM) -> None:
     address, now = parse_address(address_of(name)), town.clock.now()
-    await subscribe.sign_up(town.storage, LIST, address, {}, now, trace=trace)
+    await subscribe.sign_up(acting(town.storage, now, trace), LIST, address, {})
 
 
 async def confirm(town: Town, name: str) -> None:
     guid = (await town.subscriber(name)).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    token = sign(SITE.secret, "confirm", LIST, guid)
     tables, now = town.storage.tables, town.clock.now()
-    await subscribe.confirm(tables, SITE.secret, LIST, guid, token, now, trace=LINK)
+    await subscribe.confirm(acting(tables, now, LINK), SITE.secret, LIST, guid, token)
 
 
 async def leave(town: Town, name: str) -> None:
     guid = (await town.subscriber(name)).guid
-    await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now(), trace=ONE_CLICK)
+    await subscribe.leave(acting(town.storage, town.clock.now(), ONE_CLICK), LIST, guid)
 
 
 async def test_a_whole_life_is_on_record_and_stays_after_leaving(town: Town) -> None:
@@ -110,23 +112,19 @@ async def test_what_administrators_do_is_on_record_with_their_name(town: Town) -
         found = await subscribers.find(tables, LIST, key)
         assert found
         await subscribe.edit(
-            tables,
+            acting(tables, town.clock.now(), editor),
             LIST,
             key,
             verified=verified,
             attributes={},
             etag=found[1],
-            now=town.clock.now(),
-            trace=editor,
         )
 
-    await subscribe.add(
-        tables, LIST, address, {}, verified=False, now=town.clock.now(), trace=editor
-    )
+    await subscribe.add(acting(tables, town.clock.now(), editor), LIST, address, {}, verified=False)
     for verified in (True, True, False):  # the second changes nothing
         await set_verified(verified)
     town.clock.move(1)
-    await subscribe.remove(tables, LIST, address, town.clock.now(), trace=editor)
+    await subscribe.remove(acting(tables, town.clock.now(), editor), LIST, address)
     found = await history(town, "ada")
     assert [each.event for each in found] == ["added", "confirmed", "unconfirmed", "removed"]
     assert {(each.source, each.client) for each in found} == {("user grace", "192.0.2.9")}
@@ -138,13 +136,12 @@ async def test_an_edit_of_a_row_that_changed_meanwhile_records_nothing(town: Tow
     key = parse_address(address_of("ada")).storage_key
     with pytest.raises(Conflict):
         await subscribe.edit(
-            town.storage.tables,
+            acting(town.storage, town.clock.now()),
             LIST,
             key,
             verified=False,
             attributes={},
             etag="0",
-            now=town.clock.now(),
         )
     assert (await town.subscriber("ada")).verified
     assert await events(town, "ada") == ["added"]

@@ -13,6 +13,7 @@ from postroom.flow import steer, subscribe
 from postroom.flow.send import BUSY_DELAY_S, Handled
 from postroom.records import batches, dead_letters
 from postroom.storage.port import DEAD_LETTERS, ITEM_BYTES_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each, students
 
 
@@ -144,7 +145,7 @@ async def test_an_item_without_a_ledger_is_looked_for_again_and_then_put_aside(t
 async def test_a_list_description_with_braces_in_it_spoils_no_confirmation(town: Town) -> None:
     await town.found_list(description="Maths {{ 1 + 1 }} and {{ email }}")
     address = parse_address("ada@contoso.edu")
-    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+    await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
     await town.open_sender()
     await town.quiet()
     [mail] = town.sink.mails

@@ -10,6 +10,7 @@ from postroom.flow import subscribe, sweep
 from postroom.records import lists
 from postroom.records.rows import all_rows
 from postroom.storage.port import KeysAcross
+from tests.acting import acting
 from tests.scenario.town import LIST, Town, students
 
 
@@ -48,7 +49,7 @@ async def test_nobody_joins_a_list_that_is_being_deleted(town: Town) -> None:
         await town.join("zoe")
     address = parse_address("zoe@contoso.edu")
     with pytest.raises(NotFound, match="There is no list"):
-        await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+        await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 async def test_a_sweep_deletes_so_many_rows_and_no_more(

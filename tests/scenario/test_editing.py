@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import Status
-from postroom.flow import compose, keep_lists
+from postroom.flow import compose
 from postroom.flow.compose import Draft, Revision
-from postroom.flow.keep_lists import ListChanges
 from postroom.records import bodies, lists, messages
 from postroom.storage.port import Conflict, Unavailable
+from tests.acting import acting
 from tests.scenario.town import LIST, Town, once_each
 
 NEXT_WEEK = timedelta(days=7)
@@ -25,7 +27,7 @@ async def written(town: Town, text: str = "Hello") -> tuple[str, str]:
     await town.join("ada", "bob")
     now = town.clock.now()
     draft = Draft(list_name=LIST, subject="News", text=text, due_at=now + NEXT_WEEK)
-    ref = (await compose.compose(town.storage, draft, now)).ref
+    ref = (await compose.compose(acting(town.storage, now), draft)).ref
     return ref, (await messages.read_with_etag(town.storage.tables, ref))[1]
 
 
@@ -91,7 +93,7 @@ async def test_who_saw_an_older_message_neither_edits_nor_deletes_it(town: Town)
 async def test_a_message_that_is_going_out_is_not_edited(town: Town) -> None:
     ref, etag = await written(town)
     now = town.clock.now()
-    await compose.give_time(town.storage.tables, ref, now, now)
+    await compose.give_time(acting(town.storage, now), ref, now)
     await town.fan_out()
     with pytest.raises(WrongState):
         await compose.edit(town.storage, ref, Revision(subject="Late"), etag)
@@ -105,24 +107,24 @@ async def test_a_list_says_what_the_last_editor_who_saw_it_said(town: Town) -> N
     tables = town.storage.tables
     before, seen = await lists.read_with_etag(tables, LIST)
     wording = ListChanges(description=" News ", sender="New <new@contoso.edu>")
-    edited, etag = await keep_lists.edit(tables, LIST, wording, seen)
+    edited, etag = await manage_lists.edit(tables, LIST, wording, seen)
     assert (edited.description, edited.sender) == ("News", "New <new@contoso.edu>")
     assert edited.created_at == before.created_at
     assert await lists.read_with_etag(tables, LIST) == (edited, etag)
     for late in (ListChanges(description="Late"), ListChanges()):
         with pytest.raises(Conflict):
-            await keep_lists.edit(tables, LIST, late, seen)
+            await manage_lists.edit(tables, LIST, late, seen)
 
 
 async def test_a_list_that_changed_is_not_deleted(town: Town) -> None:
     await town.found_list()
     tables = town.storage.tables
     seen = (await lists.read_with_etag(tables, LIST))[1]
-    _, etag = await keep_lists.edit(tables, LIST, ListChanges(description="New"), seen)
+    _, etag = await manage_lists.edit(tables, LIST, ListChanges(description="New"), seen)
     with pytest.raises(Conflict):
-        await keep_lists.delete(tables, LIST, seen)
+        await manage_lists.delete(acting(tables, town.clock.now()), LIST, seen)
     assert not await lists.is_being_deleted(tables, LIST)
-    await keep_lists.delete(tables, LIST, etag)
+    await manage_lists.delete(acting(tables, town.clock.now()), LIST, etag)
     assert await lists.find(tables, LIST) is None
     with pytest.raises(NotFound):
-        await keep_lists.edit(tables, LIST, ListChanges(), etag)
+        await manage_lists.edit(tables, LIST, ListChanges(), etag)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from postroom.act import Act
+from postroom.actions import move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.csv_people import Person
 from postroom.domain.subscriber import InactiveReason
-from postroom.flow import move
 from postroom.flow.bring_in import Intake, bring_in
-from postroom.flow.move import Destination
 from postroom.records import subscribers
 from tests.scenario.clock import START
 from tests.scenario.test_consent import Silent
@@ -53,7 +54,7 @@ async def test_a_move_that_is_finished_late_keeps_the_old_address_from_being_mai
     to = Destination(
         list_name=LIST, address=parse_address("new@contoso.edu"), verified=True, attributes={}
     )
-    tables, key, now = town.storage.tables, "zoe@contoso.edu", town.clock.now()
-    await move.move(tables, LIST, key, to, etag=found[1], now=START, left_at=now)
+    act = Act(town.storage, town.clock, START)
+    await move_subscriber.move(act, LIST, "zoe@contoso.edu", to, etag=found.etag)
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}

@@ -7,6 +7,7 @@ from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.flow import subscribe, sweep
 from postroom.records import lists
+from tests.acting import acting
 from tests.scenario.clock import soon
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each
 
@@ -66,12 +67,11 @@ async def test_who_left_and_joined_again_does_not_get_the_old_delivery(town: Tow
     town.clock.move(1)
     await town.leave("ada")
     await subscribe.add(
-        town.storage.tables,
+        acting(town.storage, town.clock.now()),
         LIST,
         parse_address("ada@contoso.edu"),
         {},
         verified=True,
-        now=town.clock.now(),
         bring_back=True,
     )
     await town.open_sender()
@@ -87,7 +87,7 @@ async def test_who_was_removed_by_an_administrator_is_skipped(town: Town) -> Non
     ref = await town.mailing("ada", "bob")
     town.clock.move(1)
     address = parse_address("ada@contoso.edu")
-    await subscribe.remove(town.storage.tables, LIST, address, town.clock.now())
+    await subscribe.remove(acting(town.storage, town.clock.now()), LIST, address)
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["bob"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
+from tests.acting import acting
 from tests.scenario.clock import soon
 from tests.scenario.test_rate_limit import limit_contoso
 from tests.scenario.town import LIST, Town, address_of, once_each, students
@@ -14,7 +15,7 @@ NAMES = students(8)
 async def sign_up(town: Town, *names: str) -> None:
     for name in names:
         address = parse_address(address_of(name))
-        await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+        await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 async def test_others_do_not_wait_for_sign_ups_at_a_limited_domain(town: Town) -> None:
@@ -22,7 +23,7 @@ async def test_others_do_not_wait_for_sign_ups_at_a_limited_domain(town: Town) -
     await town.found_list()
     now = town.clock.now()
     reader = parse_address("reader@example.org")
-    await subscribe.add(town.storage.tables, LIST, reader, {}, verified=True, now=now)
+    await subscribe.add(acting(town.storage, now), LIST, reader, {}, verified=True)
     await sign_up(town, *NAMES)
     role = await town.open_sender(lanes=4)
     while await role.step():

@@ -7,9 +7,9 @@ import contextlib
 import pytest
 
 from postroom.domain.errors import NotFound, WrongState
-from postroom.flow import migrate
-from postroom.records import carried_items, leases, likenesses, migrations
-from postroom.records.migrations import TakenOver
+from postroom.migration import migrate, queue_copy, state, table_writer
+from postroom.migration.state import TakenOver
+from postroom.records import leases
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import (
     DEAD_LETTERS,
@@ -36,7 +36,7 @@ RUNS_MAX = 300
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and notes so small that a handful of people needs many."""
-    monkeypatch.setattr(likenesses, "BATCH_CHANGES_MAX", 4)
+    monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
     monkeypatch.setattr(migrate, "ROWS_A_NOTE", 9)
     monkeypatch.setattr(migrate, "BLOBS_A_NOTE", 2)
 
@@ -63,7 +63,7 @@ async def test_what_belongs_to_one_storage_alone_stays_there(
     await move(source, target, clock)
     assert await source.tables.get("service", "lease", "scheduler")
     assert await target.tables.get("service", "lease", "scheduler") is None
-    assert await migrations.find(target.tables) is None
+    assert await state.find(target.tables) is None
 
 
 async def test_rows_too_large_to_travel_together_travel_apart(
@@ -87,8 +87,8 @@ async def test_killed_at_any_call_it_goes_on_and_all_is_equal(
         if not is_through:
             await go_on(source, target, clock)
         assert await everything(target, clock) == before, at
-        assert await migrations.find(target.tables) is None, at
-        assert "was moved" in await migrations.why_closed(source.tables), at
+        assert await state.find(target.tables) is None, at
+        assert "was moved" in await state.why_closed(source.tables), at
         await migrate.reopen(source.tables)
         if is_through:
             assert await everything(source, clock) == before
@@ -98,7 +98,7 @@ async def test_killed_at_any_call_it_goes_on_and_all_is_equal(
 
 async def go_on(source: Storage, target: Storage, clock: MovableClock) -> None:
     """The same command once more; killed at its very last call it has nothing left to do."""
-    if await migrations.find(target.tables) or not await migrations.why_closed(source.tables):
+    if await state.find(target.tables) or not await state.why_closed(source.tables):
         found = await move(source, target, clock)
         assert not any(part.differences for part in found), found
         return
@@ -169,7 +169,7 @@ async def test_while_a_role_is_at_work_nothing_is_moved(
     assert lease
     with pytest.raises(WrongState, match=r"sender-a\.1 is at work.*stop"):
         await move(source, target, clock)
-    assert await migrations.find(source.tables) is None
+    assert await state.find(source.tables) is None
     await leases.give_up(tables, lease)
     await move(source, target, clock)
 
@@ -177,24 +177,24 @@ async def test_while_a_role_is_at_work_nothing_is_moved(
 async def test_a_role_that_begins_meanwhile_keeps_the_migration_from_ending(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry = carried_items.carry
+    carry = queue_copy.carry
 
     async def and_a_sender_starts(*values: object, **named: object) -> int:
         now = clock.now()
         await leases.hold(source.tables, "sender-b.1", "b.1", now=now, lease_s=60)
         return await carry(*values, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(carried_items, "carry", and_a_sender_starts)
+    monkeypatch.setattr(queue_copy, "carry", and_a_sender_starts)
     with pytest.raises(WrongState, match=r"sender-b\.1 is at work"):
         await move(source, target, clock)
-    assert await migrations.why_closed(target.tables)
+    assert await state.why_closed(target.tables)
 
 
 async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_next_run(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A web role that nobody stopped."""
-    carry = carried_items.carry
+    carry = queue_copy.carry
 
     async def and_the_web_writes(*values: object, **named: object) -> int:
         await source.tables.upsert("mailinglist", LIST, "email:late@contoso.edu", {"v": 1})
@@ -203,14 +203,14 @@ async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_n
         await source.blobs.put("late.txt", b"late")
         return await carry(*values, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(carried_items, "carry", and_the_web_writes)
+    monkeypatch.setattr(queue_copy, "carry", and_the_web_writes)
     found = await move(source, target, clock)
     assert {part.name: part.differences for part in found if part.differences} == {
         "mailinglist": 2,
         "service": 1,
         "blobs": 1,
     }
-    assert await migrations.why_closed(target.tables)
+    assert await state.why_closed(target.tables)
     monkeypatch.undo()
     found = await move(source, target, clock)
     assert not any(part.differences for part in found)
@@ -220,13 +220,13 @@ async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_n
 async def test_nothing_opens_a_source_or_a_target_that_is_under_way(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
-    assert await migrations.why_closed(source.tables) == ""
+    assert await state.why_closed(source.tables) == ""
     await move_with(Fate(60), source, target, clock)
-    assert "is being copied to the new one" in await migrations.why_closed(source.tables)
-    assert "is being filled from the old one" in await migrations.why_closed(target.tables)
+    assert "is being copied to the new one" in await state.why_closed(source.tables)
+    assert "is being filled from the old one" in await state.why_closed(target.tables)
     await move(source, target, clock)
-    assert "was moved to the new one" in await migrations.why_closed(source.tables)
-    assert await migrations.why_closed(target.tables) == ""
+    assert "was moved to the new one" in await state.why_closed(source.tables)
+    assert await state.why_closed(target.tables) == ""
 
 
 async def test_a_source_opened_again_is_gone_over_from_the_beginning(
@@ -234,7 +234,7 @@ async def test_a_source_opened_again_is_gone_over_from_the_beginning(
 ) -> None:
     await move_with(Fate(60), source, target, clock)
     await migrate.reopen(source.tables)
-    assert await migrations.why_closed(source.tables) == ""
+    assert await state.why_closed(source.tables) == ""
     await source.tables.delete("mailinglist", LIST, "mailinglist")  # it was copied before
     found = await move(source, target, clock)
     assert not any(part.differences for part in found)
@@ -285,7 +285,7 @@ async def test_a_target_with_something_in_it_is_refused(
                 await target.blobs.put("a.txt", b"")
         with pytest.raises(WrongState, match="not empty"):
             await move(source, target, clock)
-        assert await migrations.find(source.tables) is None
+        assert await state.find(source.tables) is None
 
 
 async def test_an_empty_source_is_taken_for_a_wrong_address(

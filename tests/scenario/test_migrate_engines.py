@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest_asyncio
 
-from postroom.records.comparisons import Compared
+from postroom.migration.comparison import Compared
 from postroom.storage.port import QUEUES, Storage
 from tests.contract.engines import FILES, MovableClock, azure, sqlite
 from tests.scenario.moving_house import Fate, everything, fill, move, move_with

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from postroom.flow import migrate, sweep
-from postroom.records import carried_items, migrations
+from postroom.flow import sweep
+from postroom.migration import migrate, queue_copy, state
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE, Storage, Value
 from tests.contract.engines import MovableClock
 from tests.scenario.moving_house import LIST, everything, journey, move
@@ -86,8 +86,8 @@ async def test_comparing_changes_nothing(
     found = await migrate.compare(journey(source, target, clock))
     assert sum(part.differences for part in found) > 20
     assert await everything(source, clock) == before
-    assert await migrations.find(source.tables) is None
-    assert await migrations.find(target.tables) is None
+    assert await state.find(source.tables) is None
+    assert await state.find(target.tables) is None
 
 
 # --- Items that hide ----------------------------------------------------------------------------
@@ -155,7 +155,7 @@ async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_
     queue: str,
 ) -> None:
     """A web role that nobody stopped was asked for a test mail, which changes no row."""
-    carry = carried_items.carry
+    carry = queue_copy.carry
 
     async def and_one_more(*values: Any, **named: Any) -> int:
         carried = await carry(*values, **named)
@@ -163,10 +163,10 @@ async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_
             await source.queues.put(queue, "one more")
         return carried
 
-    monkeypatch.setattr(carried_items, "carry", and_one_more)
+    monkeypatch.setattr(queue_copy, "carry", and_one_more)
     found = await move(source, target, clock)
     assert {part.name: part.differences for part in found if part.differences} == {queue: 1}
-    assert await migrations.why_closed(target.tables)
+    assert await state.why_closed(target.tables)
     monkeypatch.undo()
     await move(source, target, clock)
     assert await everything(target, clock) == await everything(source, clock)

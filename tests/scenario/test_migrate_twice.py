@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from postroom.domain.errors import WrongState
-from postroom.flow import migrate
-from postroom.records import likenesses, migrations
-from postroom.records.migrations import TakenOver
+from postroom.migration import migrate, state, table_writer
+from postroom.migration.state import TakenOver
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Storage
 from tests.contract.engines import MovableClock
@@ -45,7 +44,7 @@ class Nap(Fate):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(likenesses, "BATCH_CHANGES_MAX", 4)
+    monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
     monkeypatch.setattr(migrate, "ROWS_A_NOTE", 30)
 
 
@@ -76,6 +75,6 @@ async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open
         await migrate.reopen(source.tables)
         await the_other_finishes(expected)
         assert await everything(target, clock) == await everything(expected, clock), at
-        assert await migrations.why_closed(target.tables) == "", at
+        assert await state.why_closed(target.tables) == "", at
         await migrate.reopen(source.tables)
     raise AssertionError("it reads more than anybody can watch")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.message import Books
 from postroom.domain.subscriber import Subscriber
-from postroom.flow import move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import Conflict
+from tests.acting import acting
 from tests.scenario.town import LIST, Town, once_each
 
 
@@ -30,8 +32,8 @@ async def moved(
         attributes=known.attributes,
         bring_back=bring_back,
     )
-    return await move.move(
-        town.storage.tables, LIST, known.key, destination, etag=found[1], now=town.clock.now()
+    return await move_subscriber.move(
+        acting(town.storage, town.clock.now()), LIST, known.key, destination, etag=found[1]
     )
 
 
@@ -82,7 +84,7 @@ async def test_a_link_in_an_old_mail_takes_the_new_address_off(town: Town) -> No
     guid = (await town.subscriber("ada")).guid
     assert (await moved(town, "ada", "countess")).guid != guid
     tables, now = town.storage.tables, town.clock.now()
-    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.NOW
+    assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.NOW
     gone = await town.subscriber("countess")
     assert gone.gone is not None
 
@@ -90,11 +92,11 @@ async def test_a_link_in_an_old_mail_takes_the_new_address_off(town: Town) -> No
 async def add_again(town: Town, name: str) -> None:
     tables, address = town.storage.tables, parse_address(f"{name}@contoso.edu")
     now = town.clock.now()
-    await subscribe.add(tables, LIST, address, {}, verified=True, now=now, bring_back=True)
+    await subscribe.add(acting(tables, now), LIST, address, {}, verified=True, bring_back=True)
 
 
 async def unsubscribe(town: Town, guid: str) -> UnsubscribeResult:
-    return await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
+    return await subscribe.leave(acting(town.storage, town.clock.now()), LIST, guid)
 
 
 async def test_a_link_takes_off_whoever_has_its_address_now_and_nobody_else(town: Town) -> None:
@@ -130,12 +132,11 @@ async def test_the_old_address_is_gone_and_comes_back_only_by_name(town: Town) -
     await moved(town, "ada", "countess")
     with pytest.raises(AlreadyThere, match="gone"):
         await subscribe.add(
-            town.storage.tables,
+            acting(town.storage, town.clock.now()),
             LIST,
             parse_address("ada@contoso.edu"),
             {},
             verified=True,
-            now=town.clock.now(),
         )
 
 
@@ -164,8 +165,8 @@ async def test_who_saw_an_older_row_moves_nobody(town: Town) -> None:
     )
     tables, now = town.storage.tables, town.clock.now()
     with pytest.raises(Conflict):
-        await move.move(tables, LIST, known.key, to, etag="older", now=now)
+        await move_subscriber.move(acting(tables, now), LIST, known.key, to, etag="older")
     await town.leave("ada")
     with pytest.raises(NotFound):
-        await move.move(tables, LIST, known.key, to, etag="older", now=now)
+        await move_subscriber.move(acting(tables, now), LIST, known.key, to, etag="older")
     assert await subscribers.find(tables, LIST, to.address.storage_key) is None

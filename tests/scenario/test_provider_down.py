@@ -15,6 +15,7 @@ from postroom.flow import subscribe
 from postroom.sender import SenderRole
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from postroom.transport.smtp.transport import SmtpTransport
+from tests.acting import acting
 from tests.scenario.clock import soon
 from tests.scenario.town import LIST, Town, once_each, students
 
@@ -101,7 +102,7 @@ async def test_one_lane_asks_at_growing_intervals(town: Town, outage: Outage, pa
 
 async def sign_up(town: Town, name: str) -> None:
     address = parse_address(f"{name}@contoso.edu")
-    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+    await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 async def test_confirmations_wait_for_the_provider_too(town: Town, outage: Outage) -> None:

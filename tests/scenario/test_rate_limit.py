@@ -11,6 +11,7 @@ from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import steer, subscribe
 from postroom.records import rate_limits
 from postroom.sender import SenderRole
+from tests.acting import acting
 from tests.scenario.clock import PATIENCE_S, soon
 from tests.scenario.town import LIST, Town, once_each, students
 
@@ -185,7 +186,7 @@ async def test_others_do_not_wait_for_a_limited_domain(town: Town) -> None:
     others = [f"reader{number}" for number in range(20)]
     for name in others:
         address = parse_address(f"{name}@example.org")
-        await subscribe.add(town.storage.tables, LIST, address, {}, verified=True, now=now)
+        await subscribe.add(acting(town.storage, now), LIST, address, {}, verified=True)
     await town.compose()
     await town.fan_out()
     role = await town.open_sender(lanes=1, slice_size=99)

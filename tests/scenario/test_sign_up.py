@@ -11,10 +11,12 @@ import pytest
 from postroom.domain.address import parse_address
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import InactiveReason
+from postroom.domain.token import sign
 from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
 LINK = re.compile(rf"{re.escape(SITE.url)}/c/{LIST}/([0-9a-f]+)/([0-9a-f]+)")
@@ -22,12 +24,14 @@ LINK = re.compile(rf"{re.escape(SITE.url)}/c/{LIST}/([0-9a-f]+)/([0-9a-f]+)")
 
 async def sign_up(town: Town, name: str) -> None:
     address = parse_address(address_of(name))
-    await subscribe.sign_up(town.storage, LIST, address, {"first_name": name}, town.clock.now())
+    await subscribe.sign_up(
+        acting(town.storage, town.clock.now()), LIST, address, {"first_name": name}
+    )
 
 
 async def confirm(town: Town, guid: str, token: str) -> ConfirmationResult:
     now = town.clock.now()
-    return await subscribe.confirm(town.storage.tables, SITE.secret, LIST, guid, token, now)
+    return await subscribe.confirm(acting(town.storage, now), SITE.secret, LIST, guid, token)
 
 
 def link_in(content: bytes) -> tuple[str, str]:
@@ -136,7 +140,7 @@ async def test_who_confirmed_before_the_mail_went_out_is_not_asked_again(town: T
     await town.found_list()
     await sign_up(town, "ada")
     guid = (await town.subscriber("ada")).guid
-    await confirm(town, guid, subscribe.confirm_token(SITE.secret, LIST, guid))
+    await confirm(town, guid, sign(SITE.secret, "confirm", LIST, guid))
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -161,9 +165,9 @@ async def test_leaving_twice_is_leaving_once(town: Town) -> None:
     await town.join("ada")
     guid = (await town.subscriber("ada")).guid
     tables, now = town.storage.tables, town.clock.now()
-    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.NOW
-    assert await subscribe.leave(tables, LIST, guid, now) is UnsubscribeResult.ALREADY
-    assert await subscribe.leave(tables, LIST, "0" * 32, now) is UnsubscribeResult.UNKNOWN
+    assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.NOW
+    assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.ALREADY
+    assert await subscribe.leave(acting(tables, now), LIST, "0" * 32) is UnsubscribeResult.UNKNOWN
     ada = await town.subscriber("ada")
     assert ada.gone is InactiveReason.LEFT
     assert ada.attributes == {}
@@ -179,7 +183,7 @@ async def test_who_comes_back_gets_a_new_guid_and_must_confirm_again(town: Town)
     ada = await town.subscriber("ada")
     assert ada.guid != old
     assert not ada.verified
-    token = subscribe.confirm_token(SITE.secret, LIST, old)
+    token = sign(SITE.secret, "confirm", LIST, old)
     assert await confirm(town, old, token) is ConfirmationResult.UNKNOWN
     assert await subscribers.find_by_guid(town.storage.tables, LIST, old) is None
 

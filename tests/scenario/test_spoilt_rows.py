@@ -12,6 +12,7 @@ from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import subscribe
 from postroom.records import batches, rate_limits
 from postroom.storage.port import DEAD_LETTERS, Unavailable
+from tests.acting import acting
 from tests.scenario.clock import START
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.test_unreadable_rows import SWEEP_S, to_another
@@ -100,7 +101,7 @@ async def test_a_spoilt_batch_of_a_dead_sender_ends_none_of_its_successors(
 async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, name: str) -> None:
     """It may be slower than anything we know. It is set again, and all goes on."""
     await town.mailing("ada")
-    await subscribe.sign_up(town.storage, LIST, NEWCOMER, {}, town.clock.now())
+    await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, NEWCOMER, {})
     limit = RateLimit(name, 100.0)
     await rate_limits.set_limit(town.storage.tables, limit)
     key = name if name == TRANSPORT else f"domain:{name}"

@@ -9,13 +9,15 @@ from email.message import EmailMessage
 
 import pytest
 
+from postroom.actions import send_test_mail
 from postroom.domain.errors import NotFound
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.user import Role, User
-from postroom.flow import compose, subscribe, test_mail
+from postroom.flow import compose, subscribe
 from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import messages, trials, users
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
 
@@ -43,7 +45,7 @@ async def test_a_test_goes_to_whoever_asked_and_to_nobody_else(town: Town) -> No
     await town.found_list()
     await town.join("bob")
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, ada.key, "one")
     await town.open_sender()
     await town.sender_alone()
     assert town.arrived() == once_each(["ada"])
@@ -56,13 +58,13 @@ async def test_the_link_in_a_test_changes_nothing(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, ada.key, "one")
     await town.open_sender()
     await town.sender_alone()
     link = str(parsed(town.sink.mails[0].content)["List-Unsubscribe"]).strip("<>")
     guid = link.rpartition("/")[2]
     assert link == SITE.unsubscribe_url(LIST, guid)
-    left = await subscribe.leave(town.storage.tables, LIST, guid, town.clock.now())
+    left = await subscribe.leave(acting(town.storage, town.clock.now()), LIST, guid)
     assert left is UnsubscribeResult.UNKNOWN
     assert (await town.subscriber("ada")).verified
 
@@ -71,7 +73,9 @@ async def test_two_tests_are_two_mails_and_one_test_is_one_whatever_happens(town
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
     for nonce in ("one", "two", "two"):  # the second “two” as after a crash
-        await test_mail.ask_for_test(town.storage, ref, ada.key, nonce, town.clock.now())
+        await send_test_mail.ask_for_test(
+            acting(town.storage, town.clock.now()), ref, ada.key, nonce
+        )
     await town.open_sender()
     await town.sender_alone()
     names = [parsed(mail.content)["Message-ID"] for mail in town.sink.mails]
@@ -83,13 +87,13 @@ async def test_a_draft_edited_since_the_last_test_is_tested_anew(town: Town) -> 
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
     await town.open_sender()
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, ada.key, "one")
     await town.sender_alone()
     found = await messages.find_live(town.storage.tables, ref)
     assert found
     revision = compose.Revision(html="<p>Second words</p>", text=None)
     await compose.edit(town.storage, ref, revision, found[1])
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "two", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, ada.key, "two")
     await town.sender_alone()
     assert b"Second words" in town.sink.mails[-1].content
 
@@ -97,7 +101,7 @@ async def test_a_draft_edited_since_the_last_test_is_tested_anew(town: Town) -> 
 async def test_a_test_of_a_message_deleted_meanwhile_is_forgotten(town: Town) -> None:
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
-    await test_mail.ask_for_test(town.storage, ref, ada.key, "one", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, ada.key, "one")
     await compose.discard(town.storage, ref)
     await town.open_sender()
     await town.sender_alone()
@@ -115,8 +119,8 @@ async def test_an_item_that_says_nothing_goes_to_the_dead_letters(town: Town) ->
 
 async def test_a_message_that_is_not_there_cannot_be_tested(town: Town) -> None:
     with pytest.raises(NotFound):
-        await test_mail.ask_for_test(
-            town.storage, "123456789012345678", "ada", "one", town.clock.now()
+        await send_test_mail.ask_for_test(
+            acting(town.storage, town.clock.now()), "123456789012345678", "ada", "one"
         )
 
 
@@ -133,7 +137,7 @@ async def asked(town: Town, name: str) -> tuple[str, User]:
     """A test mail to somebody of that name, asked for."""
     await town.found_list()
     ref, user = await town.compose(), await writer(town, name)
-    await test_mail.ask_for_test(town.storage, ref, user.key, "one", town.clock.now())
+    await send_test_mail.ask_for_test(acting(town.storage, town.clock.now()), ref, user.key, "one")
     return ref, user
 
 

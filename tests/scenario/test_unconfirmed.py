@@ -6,10 +6,12 @@ import pytest
 
 from postroom.domain.address import parse_address
 from postroom.domain.subscriber import InactiveReason
+from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.records import consents, counts, sign_ups, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of
 
 DAY_S = 24 * 3600
@@ -18,14 +20,14 @@ KEPT_DAYS = 30
 
 async def sign_up(town: Town, name: str) -> None:
     address = parse_address(address_of(name))
-    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+    await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 async def confirm(town: Town, name: str) -> None:
     guid = (await town.subscriber(name)).guid
-    token = subscribe.confirm_token(SITE.secret, LIST, guid)
+    token = sign(SITE.secret, "confirm", LIST, guid)
     tables, now = town.storage.tables, town.clock.now()
-    await subscribe.confirm(tables, SITE.secret, LIST, guid, token, now)
+    await subscribe.confirm(acting(tables, now), SITE.secret, LIST, guid, token)
 
 
 async def expire(town: Town) -> int:
@@ -97,7 +99,7 @@ async def test_who_confirmed_once_stays_even_if_an_administrator_takes_it_back(t
     found = await subscribers.find(tables, LIST, key)
     assert found
     await subscribe.edit(
-        tables, LIST, key, verified=False, attributes={}, etag=found[1], now=town.clock.now()
+        acting(tables, town.clock.now()), LIST, key, verified=False, attributes={}, etag=found[1]
     )
     town.clock.move(2 * KEPT_DAYS * DAY_S)
     assert await expire(town) == 0
@@ -107,7 +109,7 @@ async def test_who_confirmed_once_stays_even_if_an_administrator_takes_it_back(t
 async def test_whom_an_administrator_added_stays_also_after_asking_themselves(town: Town) -> None:
     await town.found_list()
     address, now = parse_address(address_of("ada")), town.clock.now()
-    await subscribe.add(town.storage.tables, LIST, address, {}, verified=False, now=now)
+    await subscribe.add(acting(town.storage, now), LIST, address, {}, verified=False)
     await sign_up(town, "ada")
     assert await town.items(SUBSCRIBE_QUEUE) == 1
     town.clock.move(2 * KEPT_DAYS * DAY_S)

@@ -14,6 +14,7 @@ from postroom.flow.send import UNREADABLE_DELAY_S
 from postroom.records import batches, counts, leases, lists
 from postroom.sender import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
+from tests.acting import acting
 from tests.scenario.clock import START, soon
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
@@ -319,7 +320,7 @@ async def test_one_of_many_that_cannot_be_read_holds_up_none_and_keeps_its_entry
 
 async def signed_up(town: Town, name: str) -> None:
     address = parse_address(address_of(name))
-    await subscribe.sign_up(town.storage, LIST, address, {}, town.clock.now())
+    await subscribe.sign_up(acting(town.storage, town.clock.now()), LIST, address, {})
 
 
 @pytest.mark.parametrize("key", ["mailinglist", "email:ada@contoso.edu"])

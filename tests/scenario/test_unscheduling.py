@@ -15,6 +15,7 @@ from postroom.flow import steer
 from postroom.flow.compose import Draft, Origin, compose, give_time
 from postroom.records import bodies, messages
 from postroom.storage.port import Conflict, Unavailable
+from tests.acting import acting
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import DAY_S, LIST, Town, once_each
 
@@ -37,7 +38,7 @@ async def scheduled(town: Town, wait: timedelta = HOUR) -> str:
         due_at=now + wait,
         due_zone="Europe/Berlin",
     )
-    return (await compose(town.storage, draft, now)).ref
+    return (await compose(acting(town.storage, now), draft)).ref
 
 
 async def peopled(town: Town) -> None:
@@ -65,7 +66,7 @@ async def test_an_unscheduled_message_is_the_draft_it_was_and_is_not_sent(town: 
     await town.quiet()
     assert not town.sink.mails
     now = town.clock.now()
-    await give_time(town.storage.tables, ref, now, now)
+    await give_time(acting(town.storage, now), ref, now)
     await town.quiet()
     assert town.arrived() == once_each(PEOPLE)
 
@@ -114,7 +115,7 @@ async def start(town: Town, ref: str) -> None:
 
 async def reschedule(town: Town, ref: str) -> None:
     now = town.clock.now()
-    await give_time(town.storage.tables, ref, now + HOUR / 2, now)
+    await give_time(acting(town.storage, now), ref, now + HOUR / 2)
 
 
 @pytest.mark.parametrize("rival", [start, reschedule])
@@ -154,8 +155,8 @@ async def test_a_call_that_is_repeated_does_not_schedule_again_what_a_person_too
     now = town.clock.now()
     origin = Origin("a call", ref_of_call("a call", now))
     draft = Draft(list_name=LIST, subject="News", text="Hello", due_at=now + HOUR)
-    ref = (await compose(town.storage, draft, now, origin)).ref
+    ref = (await compose(acting(town.storage, now), draft, origin)).ref
     await steer.unschedule(town.storage.tables, ref)
     with pytest.raises(Conflict):
-        await compose(town.storage, draft, now, origin)
+        await compose(acting(town.storage, now), draft, origin)
     assert (await town.read(ref)).status is Status.DRAFT

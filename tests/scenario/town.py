@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -39,6 +39,7 @@ from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
+from tests.acting import acting
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
 LIST = "contoso1"
@@ -137,17 +138,16 @@ class Town:
         await lists.create(self.storage.tables, found)
 
     async def join(
-        self, *names: str, attributes: Mapping[str, str] | None = None, list_name: str = LIST
+        self, *names: str, attributes: dict[str, str] | None = None, list_name: str = LIST
     ) -> None:
         """Verified subscribers, `name` standing for name@contoso.edu."""
         for name in names:
             await subscribe.add(
-                self.storage.tables,
+                acting(self.storage, self.clock.now()),
                 list_name,
                 parse_address(address_of(name)),
                 attributes or {},
                 verified=True,
-                now=self.clock.now(),
             )
 
     async def subscriber(self, name: str) -> Subscriber:
@@ -158,7 +158,7 @@ class Town:
 
     async def leave(self, name: str) -> None:
         guid = (await self.subscriber(name)).guid
-        await subscribe.leave(self.storage.tables, LIST, guid, self.clock.now())
+        await subscribe.leave(acting(self.storage, self.clock.now()), LIST, guid)
 
     async def compose(
         self, on_doubt: OnDoubt = OnDoubt.RESEND, list_name: str = LIST, due_in_s: float = 0.0
@@ -172,7 +172,7 @@ class Town:
             due_at=self.clock.now() + timedelta(seconds=due_in_s),
             on_doubt=on_doubt,
         )
-        return (await compose(self.storage, draft, self.clock.now())).ref
+        return (await compose(acting(self.storage, self.clock.now()), draft)).ref
 
     async def mailing(self, *names: str, on_doubt: OnDoubt = OnDoubt.RESEND) -> str:
         """List, people and a message for them, fanned out and queued; its ref."""

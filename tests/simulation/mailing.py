@@ -21,6 +21,7 @@ from postroom.records import archive, batches, leases, lists, messages, subscrib
 from postroom.records.leases import Right
 from postroom.scheduler import Scheduler
 from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
+from tests.acting import acting
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import (
@@ -108,7 +109,7 @@ class Mailing:
         await lists.create(disk.tables, mailing_list)
         for address in self.first:
             await subscribe.add(
-                disk.tables, LIST, parse_address(address), {}, verified=True, now=START
+                acting(disk, START), LIST, parse_address(address), {}, verified=True
             )
 
     async def _compose(self) -> None:
@@ -117,7 +118,7 @@ class Mailing:
         draft = Draft(
             list_name=LIST, subject="News", text="Hello", due_at=now, on_doubt=self.on_doubt
         )
-        self.ref = (await compose(self.world.slow_storage(), draft, now)).ref
+        self.ref = (await compose(acting(self.world.slow_storage(), now), draft)).ref
 
     def _now(self) -> datetime:
         """By the clock of those who meddle, which may be set at any time, too."""
@@ -265,7 +266,7 @@ class Mailing:
         if found:
             self.left.add(address)
             tables = self.world.calm_storage().tables
-            await subscribe.leave(tables, LIST, found, self._now())
+            await subscribe.leave(acting(tables, self._now()), LIST, found)
             self.post.left_at[address] = self.world.ios
 
     async def _find(self, address: str) -> str | None:
@@ -279,7 +280,7 @@ class Mailing:
         now = self._now()
         await self.world.calm_io(
             lambda: subscribe.add(
-                self.world.disk.tables, LIST, parse_address(address), {}, verified=True, now=now
+                acting(self.world.disk, now), LIST, parse_address(address), {}, verified=True
             )
         )
 

@@ -11,6 +11,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import lists, subscribers
+from tests.acting import acting
 from tests.simulation.post import SENDER
 from tests.simulation.world import START, Crash, Faults, World, instantly
 
@@ -32,7 +33,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 async def join(world: World, *, bring_back: bool = False) -> str:
     tables = world.disk.tables
     added = await subscribe.add(
-        tables, LIST, ADA, {}, verified=True, now=START, bring_back=bring_back
+        acting(tables, START), LIST, ADA, {}, verified=True, bring_back=bring_back
     )
     return added.guid
 
@@ -43,7 +44,7 @@ def world_with_ada_back(crash_at: int | None) -> tuple[World, str]:
     news = MailingList(name=LIST, description="News", sender=SENDER, created_at=START)
     instantly(lists.create(world.disk.tables, news))
     old = instantly(join(world))
-    instantly(subscribe.leave(world.disk.tables, LIST, old, START))
+    instantly(subscribe.leave(acting(world.disk, START), LIST, old))
     assert instantly(join(world, bring_back=True)) != old
     return world, old
 
@@ -56,11 +57,11 @@ def is_in_the_audience(world: World) -> bool:
 def test_killed_anywhere_the_next_click_finishes_it() -> None:
     for crash_at in count(1):
         world, old = world_with_ada_back(crash_at)
-        leave = subscribe.leave(world.storage().tables, LIST, old, START)
+        leave = subscribe.leave(acting(world.storage(), START), LIST, old)
         try:
             assert run(leave) is UnsubscribeResult.NOW
         except Crash:
-            again = instantly(subscribe.leave(world.disk.tables, LIST, old, START))
+            again = instantly(subscribe.leave(acting(world.disk, START), LIST, old))
             assert again in (UnsubscribeResult.NOW, UnsubscribeResult.ALREADY)
         else:
             assert crash_at > 5, "it was never killed"
@@ -75,7 +76,7 @@ def test_she_may_come_back_again_and_every_link_works() -> None:
     for _ in range(3):
         for link in links:
             assert is_in_the_audience(world)
-            instantly(subscribe.leave(world.disk.tables, LIST, link, START))
+            instantly(subscribe.leave(acting(world.disk, START), LIST, link))
             assert not is_in_the_audience(world)
             new = instantly(join(world, bring_back=True))
         links.append(new)

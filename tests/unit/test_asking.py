@@ -7,6 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.act import Act
+from postroom.actions import ask_to_confirm
+from postroom.actions.ask_to_confirm import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE
 from postroom.domain.address import parse_address
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN, CannotAsk
@@ -15,11 +18,11 @@ from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.import_job import SILENT_AFTER, Status
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
-from postroom.flow import ask, subscribe
-from postroom.flow.ask import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE, Asker
+from postroom.flow import subscribe
 from postroom.records import ask_jobs, consents, counts, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
+from tests.acting import acting
 from tests.scenario.clock import START, TownClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 
@@ -35,16 +38,14 @@ class Office:
         self.fuse = Fuse()
         self.storage: MemoryStorage = fused_storage(self.clock, self.fuse)
         self.woken = 0
-        self.asker = Asker(self.storage, self.clock, TRACE, self._wake)
+        self.asker = Act(self.storage, self.clock, START, TRACE, self._wake)
 
-    def _wake(self) -> None:
+    def _wake(self, role: str) -> None:
         self.woken += 1
 
     async def join(self, name: str, *, verified: bool = False) -> Subscriber:
         address, now = parse_address(f"{name}@contoso.edu"), self.clock.now()
-        return await subscribe.add(
-            self.storage.tables, LIST, address, {}, verified=verified, now=now
-        )
+        return await subscribe.add(acting(self.storage, now), LIST, address, {}, verified=verified)
 
     async def crowd(self, number: int) -> None:
         for at in range(number):
@@ -56,7 +57,7 @@ class Office:
         return found[0]
 
     async def ask(self, name: str) -> CannotAsk | None:
-        return await ask.ask_one(self.asker, LIST, f"{name}@contoso.edu")
+        return await ask_to_confirm.ask_one(self.asker, LIST, f"{name}@contoso.edu")
 
     async def take_items(self) -> Counter[str]:
         """As a sender does: how often each GUID was to be mailed."""
@@ -69,11 +70,11 @@ class Office:
 
     async def run(self) -> AskJob:
         tables, now = self.storage.tables, self.clock.now()
-        total = (await ask.tally(tables, LIST, self.clock)).askable
-        job, etag = await ask.start(
+        total = (await ask_to_confirm.tally(tables, LIST, self.clock)).askable
+        job, etag = await ask_to_confirm.start(
             tables, LIST, by="ada", total=total, run=f"run {self.fuse.writes}", now=now
         )
-        return await ask.run(self.asker, job, etag)
+        return await ask_to_confirm.run(self.asker, job, etag)
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ async def test_nobody_is_asked_twice_within_a_day(office: Office) -> None:
 
 async def test_who_signed_up_a_moment_ago_is_not_asked_again(office: Office) -> None:
     address, now = parse_address("ada@contoso.edu"), office.clock.now()
-    await subscribe.sign_up(office.storage, LIST, address, {}, now)
+    await subscribe.sign_up(acting(office.storage, now), LIST, address, {})
     assert await office.ask("ada") is CannotAsk.LATELY
 
 
@@ -134,7 +135,7 @@ async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
     await office.join("ada", verified=True)
     bob = await office.join("bob")
     await subscribe.leave(
-        office.storage.tables, LIST, bob.guid, office.clock.now(), InactiveReason.LEFT
+        acting(office.storage, office.clock.now()), LIST, bob.guid, InactiveReason.LEFT
     )
     assert await office.ask("ada") is CannotAsk.CONFIRMED
     assert await office.ask("bob") is CannotAsk.GONE
@@ -145,15 +146,15 @@ async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
 async def test_who_left_is_not_asked_because_somebody_typed_their_address(office: Office) -> None:
     one = await office.join("ada", verified=True)
     tables, now = office.storage.tables, office.clock.now()
-    await subscribe.leave(tables, LIST, one.guid, now)
-    await subscribe.sign_up(office.storage, LIST, parse_address("ada@contoso.edu"), {}, now)
+    await subscribe.leave(acting(tables, now), LIST, one.guid)
+    await subscribe.sign_up(acting(office.storage, now), LIST, parse_address("ada@contoso.edu"), {})
     office.clock.move(2 * ASK_ONCE_IN.total_seconds())
     assert await office.ask("ada") is CannotAsk.LEFT_BEFORE
 
 
 async def test_who_signed_up_is_kept_for_longer_once_they_are_asked_again(office: Office) -> None:
     address = parse_address("ada@contoso.edu")
-    await subscribe.sign_up(office.storage, LIST, address, {}, office.clock.now())
+    await subscribe.sign_up(acting(office.storage, office.clock.now()), LIST, address, {})
     office.clock.move(2 * ASK_ONCE_IN.total_seconds())
     assert await office.ask("ada") is None
     found = await office.read("ada")
@@ -169,7 +170,7 @@ async def test_everybody_who_may_be_asked_is_asked_once(office: Office) -> None:
     await office.join("verified", verified=True)
     await office.ask("student0005")
     office.clock.move(1)
-    found = await ask.tally(office.storage.tables, LIST, office.clock)
+    found = await ask_to_confirm.tally(office.storage.tables, LIST, office.clock)
     assert (found.askable, found.lately, found.often) == (PAGE_PEOPLE + PEOPLE_AT_ONCE + 2, 1, 0)
     job = await office.run()
     assert (job.status, job.asked) == (Status.DONE, found.askable)
@@ -188,25 +189,25 @@ async def test_a_long_queue_is_waited_for_and_a_dead_one_is_not(office: Office) 
     began = office.clock.now()
     job = await office.run()
     assert job.asked == 3 * PEOPLE_AT_ONCE
-    waited = ask.LOOKS_MAX * ask.LOOK_EVERY_S * 3
+    waited = ask_to_confirm.LOOKS_MAX * ask_to_confirm.LOOK_EVERY_S * 3
     assert office.clock.now() - began == timedelta(seconds=waited)
 
 
 async def test_two_runs_on_one_list_are_refused(office: Office) -> None:
     tables, now = office.storage.tables, office.clock.now()
-    await ask.start(tables, LIST, by="ada", total=1, run="first", now=now)
+    await ask_to_confirm.start(tables, LIST, by="ada", total=1, run="first", now=now)
     with pytest.raises(WrongState, match="being asked"):
-        await ask.start(tables, LIST, by="bob", total=1, run="second", now=now)
+        await ask_to_confirm.start(tables, LIST, by="bob", total=1, run="second", now=now)
     with pytest.raises(NotFound):
-        await ask.start(tables, "nowhere", by="bob", total=1, run="second", now=now)
+        await ask_to_confirm.start(tables, "nowhere", by="bob", total=1, run="second", now=now)
 
 
 async def test_a_run_that_is_told_to_stop_stops_and_the_next_does_the_rest(office: Office) -> None:
     await office.crowd(3 * PEOPLE_AT_ONCE)
     tables, now = office.storage.tables, office.clock.now()
-    job, etag = await ask.start(tables, LIST, by="a", total=99, run="1", now=now)
-    await ask.stop(tables, LIST)
-    stopped = await ask.run(office.asker, job, etag)
+    job, etag = await ask_to_confirm.start(tables, LIST, by="a", total=99, run="1", now=now)
+    await ask_to_confirm.stop(tables, LIST)
+    stopped = await ask_to_confirm.run(office.asker, job, etag)
     assert (stopped.status, stopped.asked) == (Status.STOPPED, PEOPLE_AT_ONCE)
     done = await office.run()
     assert (done.status, done.asked, done.total) == (Status.DONE, 3 * PEOPLE_AT_ONCE, 99)
@@ -216,10 +217,10 @@ async def test_a_run_that_is_told_to_stop_stops_and_the_next_does_the_rest(offic
 async def test_a_run_that_another_process_took_over_stops(office: Office) -> None:
     await office.crowd(2 * PEOPLE_AT_ONCE)
     tables, now = office.storage.tables, office.clock.now()
-    job, etag = await ask.start(tables, LIST, by="a", total=1, run="slow", now=now)
+    job, etag = await ask_to_confirm.start(tables, LIST, by="a", total=1, run="slow", now=now)
     office.clock.move(SILENT_AFTER.total_seconds())
-    await ask.start(tables, LIST, by="b", total=1, run="next", now=office.clock.now())
-    await ask.run(office.asker, job, etag)
+    await ask_to_confirm.start(tables, LIST, by="b", total=1, run="next", now=office.clock.now())
+    await ask_to_confirm.run(office.asker, job, etag)
     found = await ask_jobs.find(tables, LIST)
     assert found
     assert (found[0].run, found[0].asked) == ("next", 0)
@@ -229,9 +230,9 @@ async def test_a_run_that_another_process_took_over_stops(office: Office) -> Non
 async def test_a_run_on_a_list_that_is_deleted_says_so(office: Office) -> None:
     await office.crowd(2)
     tables, now = office.storage.tables, office.clock.now()
-    job, etag = await ask.start(tables, LIST, by="a", total=1, run="1", now=now)
+    job, etag = await ask_to_confirm.start(tables, LIST, by="a", total=1, run="1", now=now)
     await lists.start_deleting(tables, LIST)
-    failed = await ask.run(office.asker, job, etag)
+    failed = await ask_to_confirm.run(office.asker, job, etag)
     assert (failed.status, failed.mistake) == (Status.FAILED, f"The list {LIST} was deleted.")
     assert await office.take_items() == {}
 
@@ -266,7 +267,12 @@ async def test_who_confirms_while_they_are_asked_stays_confirmed(
             found = await subscribers.find(tables, LIST, confirming.key)
             assert found
             await subscribe.edit(
-                tables, LIST, confirming.key, verified=True, attributes={}, etag=found[1], now=START
+                acting(tables, START),
+                LIST,
+                confirming.key,
+                verified=True,
+                attributes={},
+                etag=found[1],
             )
         return await batch(tables, *arguments)  # type: ignore[arg-type]
 

@@ -22,6 +22,7 @@ from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX, Counts, Intake, 
 from postroom.records import lists, subscribers
 from postroom.storage.memory import MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Unavailable
+from tests.acting import acting
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
@@ -155,7 +156,7 @@ async def test_the_same_address_twice_counts_once(storage: MemoryStorage) -> Non
 async def test_who_left_is_not_brought_back(storage: MemoryStorage) -> None:
     await bring_in(intake(storage), rows(*students(3)), Watch())
     left = parse_address("student1@contoso.edu")
-    await subscribe.remove(storage.tables, LIST, left, NOW + timedelta(seconds=1))
+    await subscribe.remove(acting(storage, NOW + timedelta(seconds=1)), LIST, left)
     watch = Watch()
     counts = await bring_in(intake(storage), rows(*students(3)), watch)
     assert counts == Counts(already=2, gone=1)

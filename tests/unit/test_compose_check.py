@@ -16,6 +16,7 @@ from postroom.flow.compose import CHECKED_AT_ONCE_CHARS, Draft
 from postroom.mail.merge import FIELDS_MAX
 from postroom.records import lists
 from postroom.storage.memory import MemoryStorage
+from tests.acting import acting
 
 NOW = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
@@ -32,20 +33,20 @@ async def storage_with_a_list() -> MemoryStorage:
 async def test_a_body_that_would_hold_up_a_parser_is_refused(text: str | None) -> None:
     draft = Draft(list_name=LIST, subject="News", html="<div>" * 500, text=text)
     with pytest.raises(BadInput, match="open one within another"):
-        await compose.compose(await storage_with_a_list(), draft, NOW)
+        await compose.compose(acting(await storage_with_a_list(), NOW), draft)
 
 
 async def test_the_foot_that_every_mail_gets_is_a_part_of_the_check() -> None:
     html = "<p>" + "{{ name }} " * FIELDS_MAX + "</p>"
     draft = Draft(list_name=LIST, subject="News", html=html)
     with pytest.raises(BadInput, match=f"more than {FIELDS_MAX}"):
-        await compose.compose(await storage_with_a_list(), draft, NOW)
+        await compose.compose(acting(await storage_with_a_list(), NOW), draft)
 
 
 async def test_a_body_as_long_as_it_may_be_has_room_for_its_foot() -> None:
     html = "<p>" + "x " * ((BODY_BYTES_MAX - 7) // 2) + "</p>"
     draft = Draft(list_name=LIST, subject="News", html=html)
-    made = await compose.compose(await storage_with_a_list(), draft, NOW)
+    made = await compose.compose(acting(await storage_with_a_list(), NOW), draft)
     assert made.has_html
 
 
@@ -61,5 +62,5 @@ async def test_a_large_body_is_checked_beside_the_event_loop(
 
     monkeypatch.setattr(compose, "check_bodies", noted)
     draft = Draft(list_name=LIST, subject="News", text="x" * chars)
-    await compose.compose(await storage_with_a_list(), draft, NOW)
+    await compose.compose(acting(await storage_with_a_list(), NOW), draft)
     assert [thread == threading.get_ident() for thread in threads] == [is_at_once]

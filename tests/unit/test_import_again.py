@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.asking import ASK_ONCE_IN
 from postroom.domain.consent import Event, Trace
@@ -17,10 +18,10 @@ from postroom.domain.import_job import COUNTED, Existing
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import ATTRIBUTES_MAX, InactiveReason, Subscriber
 from postroom.flow import subscribe
-from postroom.flow.ask import Asker
 from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, edits, lists, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
+from tests.acting import acting
 from tests.scenario.clock import START, TownClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 from tests.unit.test_bring_in import Watch
@@ -47,7 +48,7 @@ class Desk:
 
     async def bring_in(self, *rows: str, header: str = "email", **terms: Any) -> Counts:
         if terms.pop("ask", False):
-            terms["asker"] = Asker(self.storage, self.clock, Trace(source=BASIS))
+            terms["asker"] = Act(self.storage, self.clock, self.clock.now(), Trace(source=BASIS))
         people = People(iter(io.StringIO("\n".join([header, *rows]) + "\n")), {})
         verified = terms.pop("verified", False)
         intake = Intake(self.tables, LIST, verified, self.clock.now(), basis=BASIS, **terms)
@@ -106,7 +107,7 @@ async def test_who_signed_up_and_did_not_confirm_is_confirmed_and_the_record_say
     context: Desk,
 ) -> None:
     ada = parse_address("ada@contoso.edu")
-    await subscribe.sign_up(context.storage, LIST, ada, {}, context.clock.now())
+    await subscribe.sign_up(acting(context.storage, context.clock.now()), LIST, ada, {})
     context.clock.move(60)
     assert await context.bring_in("ada@contoso.edu", verified=True) == Counts(
         already=1, confirmed=1
@@ -121,9 +122,9 @@ async def test_who_is_gone_is_never_confirmed_updated_or_asked(
     context: Desk, why: InactiveReason
 ) -> None:
     one = await subscribe.add(
-        context.tables, LIST, parse_address("ada@contoso.edu"), {}, verified=True, now=START
+        acting(context.tables, START), LIST, parse_address("ada@contoso.edu"), {}, verified=True
     )
-    await subscribe.leave(context.tables, LIST, one.guid, START, why)
+    await subscribe.leave(acting(context.tables, START), LIST, one.guid, why)
     for terms in ({"verified": True}, {"ask": True}):
         found = await context.bring_in(
             "ada@contoso.edu,Ada", header="email,name", existing=Existing.OVERWRITE, **terms
@@ -139,9 +140,9 @@ async def test_who_left_is_not_confirmed_because_somebody_typed_their_address(
 ) -> None:
     """A stranger's sign-up must not open the way back for a file."""
     ada = parse_address("ada@contoso.edu")
-    one = await subscribe.add(context.tables, LIST, ada, {}, verified=True, now=START)
-    await subscribe.leave(context.tables, LIST, one.guid, START)
-    await subscribe.sign_up(context.storage, LIST, ada, {}, START)
+    one = await subscribe.add(acting(context.tables, START), LIST, ada, {}, verified=True)
+    await subscribe.leave(acting(context.tables, START), LIST, one.guid)
+    await subscribe.sign_up(acting(context.storage, START), LIST, ada, {})
     assert await context.bring_in("ada@contoso.edu", verified=True) == Counts(gone=1)
     assert not (await context.read("ada@contoso.edu")).verified
     assert "has not confirmed since" in context.watch.refusals[0].reason
@@ -163,7 +164,7 @@ ADA = "ada@contoso.edu"
 
 async def add_ada(context: Desk, **attributes: str) -> None:
     ada = parse_address(ADA)
-    await subscribe.add(context.tables, LIST, ada, attributes, verified=True, now=START)
+    await subscribe.add(acting(context.tables, START), LIST, ada, attributes, verified=True)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ async def test_who_changes_at_the_same_moment_keeps_that_change(
         if next(tries, False):
             found = await subscribers.find(context.tables, LIST, "student1@contoso.edu")
             assert found
-            await subscribe.leave(context.tables, LIST, found[0].guid, START)
+            await subscribe.leave(acting(context.tables, START), LIST, found[0].guid)
         await together(*arguments)
 
     monkeypatch.setattr(edits, "replace_together", late)

@@ -21,6 +21,7 @@ from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, lists, subscribers
 from postroom.storage.memory import MemoryTables
 from postroom.storage.port import Change, Row, Unavailable
+from tests.acting import acting
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
@@ -81,7 +82,9 @@ async def keep_out(tables: SlowTables, *addresses: str, is_rehearsal: bool = Fal
 
 
 async def join(tables: SlowTables, address: str) -> None:
-    await subscribe.add(tables, LIST, parse_address(address), {"a": "b"}, verified=True, now=NOW)
+    await subscribe.add(
+        acting(tables, NOW), LIST, parse_address(address), {"a": "b"}, verified=True
+    )
 
 
 async def gone(tables: SlowTables, address: str) -> InactiveReason | None:
@@ -116,7 +119,7 @@ async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None
     await join(tables, "student0@contoso.edu")
     found = await subscribers.find(tables, LIST, "student0@contoso.edu")
     assert found
-    await subscribe.leave(tables, LIST, found[0].guid, NOW)
+    await subscribe.leave(acting(tables, NOW), LIST, found[0].guid)
     assert await keep_out(tables, *students(1)) == Counts(already=1)
     assert await gone(tables, "student0@contoso.edu") is InactiveReason.LEFT
 
@@ -167,7 +170,7 @@ async def test_who_confirms_at_the_same_moment_is_kept_out_all_the_same(
             assert found
             key, etag = found[0].key, found[1]
             await subscribe.edit(
-                tables, LIST, key, verified=False, attributes={}, etag=etag, now=NOW
+                acting(tables, NOW), LIST, key, verified=False, attributes={}, etag=etag
             )
         await leave(*arguments, **more)  # type: ignore[arg-type]
 

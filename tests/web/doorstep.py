@@ -24,6 +24,7 @@ from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
+from tests.acting import acting
 
 LIST = "contoso1"
 PATH = f"/s/{LIST}"
@@ -75,7 +76,9 @@ class Doorstep:
 
     async def join(self, email: str = ADDRESS) -> Subscriber:
         tables, now = self.storage.tables, self.clock.now()
-        return await subscribe.add(tables, LIST, parse_address(email), {}, verified=True, now=now)
+        return await subscribe.add(
+            acting(tables, now), LIST, parse_address(email), {}, verified=True
+        )
 
     async def subscriber(self, email: str = ADDRESS) -> Subscriber | None:
         key = parse_address(email).storage_key

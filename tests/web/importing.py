@@ -19,6 +19,7 @@ from postroom.flow import subscribe
 from postroom.records import imports, subscribers
 from postroom.storage.port import Conflict
 from postroom.web.admin.import_runs import Runs, runs_in
+from tests.acting import acting
 from tests.web.office import LIST, NOW, open_office
 from tests.web.signed_in import OWN_PAGE, Worker, sign_in_as
 
@@ -111,8 +112,8 @@ async def stored(editor: Worker, address: str) -> Subscriber | None:
 
 async def gone_person(editor: Worker, address: str) -> None:
     tables = editor.office.storage.tables
-    one = await subscribe.add(tables, LIST, parse_address(address), {}, verified=True, now=NOW)
-    await subscribe.leave(tables, LIST, one.guid, NOW)
+    one = await subscribe.add(acting(tables, NOW), LIST, parse_address(address), {}, verified=True)
+    await subscribe.leave(acting(tables, NOW), LIST, one.guid)
 
 
 def files(folder: Path) -> list[str]:

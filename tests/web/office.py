@@ -23,6 +23,7 @@ from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
+from tests.acting import acting
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
@@ -48,7 +49,7 @@ class Office:
 
     async def join(self, *, verified: bool) -> Subscriber:
         return await subscribe.add(
-            self.storage.tables, LIST, parse_address(ADDRESS), {}, verified=verified, now=NOW
+            acting(self.storage, NOW), LIST, parse_address(ADDRESS), {}, verified=verified
         )
 
     async def subscriber(self) -> Subscriber:

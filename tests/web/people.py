@@ -10,6 +10,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
+from tests.acting import acting
 from tests.web.office import LIST, NOW
 from tests.web.signed_in import Worker
 
@@ -22,18 +23,17 @@ async def join(
     editor: Worker, address: str, *, verified: bool = True, name: str = LIST, **attributes: str
 ) -> Subscriber:
     return await subscribe.add(
-        editor.office.storage.tables,
+        acting(editor.office.storage, NOW),
         name,
         parse_address(address),
         attributes,
         verified=verified,
-        now=NOW,
     )
 
 
 async def leave(editor: Worker, one: Subscriber, why: InactiveReason = InactiveReason.LEFT) -> None:
     tables = editor.office.storage.tables
-    await subscribe.leave(tables, one.list_name, one.guid, NOW, why)
+    await subscribe.leave(acting(tables, NOW), one.list_name, one.guid, why)
 
 
 async def second_list(editor: Worker) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx2
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
 from postroom.records import users
 from tests.web.office import NOW, Office, open_office
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from postroom.actions import ask_to_confirm
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX
 from postroom.domain.import_job import Status
 from postroom.domain.user import Role
-from postroom.flow import ask
 from postroom.records import ask_jobs, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.web.admin.asking import AskRuns, runs_in
@@ -112,7 +112,7 @@ async def test_with_nobody_unconfirmed_there_is_nothing_to_press(editor: Worker)
 async def test_a_run_in_another_process_is_shown_stopped_and_gone_on_with(editor: Worker) -> None:
     await join(editor, "ada@contoso.edu", verified=False)
     tables = editor.office.storage.tables
-    job, _etag = await ask.start(tables, LIST, by="bob", total=5, run="there", now=NOW)
+    job, _etag = await ask_to_confirm.start(tables, LIST, by="bob", total=5, run="there", now=NOW)
     running = (await editor.get(PAGE)).text
     assert "0 of 5 people asked." in running
     assert 'hx-trigger="every 1s"' in running
@@ -131,7 +131,7 @@ async def test_a_run_in_another_process_is_shown_stopped_and_gone_on_with(editor
 
 
 async def test_a_run_that_failed_says_why(editor: Worker) -> None:
-    job, _etag = await ask.start(
+    job, _etag = await ask_to_confirm.start(
         editor.office.storage.tables, LIST, by="bob", total=5, run="there", now=NOW
     )
     await change(editor, job, status=Status.FAILED, mistake="Storage did not answer.", asked=1)
@@ -153,7 +153,7 @@ async def test_a_list_too_long_to_count_is_asked_all_the_same(
     for name in ("ada", "bob"):
         await join(editor, f"{name}@contoso.edu", verified=False)
     editor.office.storage.tables._page_rows = 1
-    monkeypatch.setattr(ask, "COUNT_FOR", timedelta(0))
+    monkeypatch.setattr(ask_to_confirm, "COUNT_FOR", timedelta(0))
     text = (await editor.get(PAGE)).text
     assert "<strong>more than 1 people</strong>" in text
     await editor.post(PAGE)

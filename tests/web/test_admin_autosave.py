@@ -14,6 +14,7 @@ from postroom.domain.user import Role
 from postroom.flow import compose
 from postroom.records import messages
 from postroom.storage.port import Unavailable
+from tests.acting import acting
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
 from tests.web.office import NOW
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
@@ -102,7 +103,7 @@ async def test_what_is_scheduled_does_not_save_itself(editor: Worker) -> None:
     path = await written(editor)
     ref = path.rpartition("/")[2]
     tables = editor.office.storage.tables
-    await compose.give_time(tables, ref, NOW.replace(year=2120), NOW)
+    await compose.give_time(acting(tables, NOW), ref, NOW.replace(year=2120))
     page = (await editor.get(f"{path}/write")).text
     assert "data-autosave" not in page
     assert "it does not save itself" in page

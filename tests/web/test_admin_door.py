@@ -16,8 +16,8 @@ import pytest_asyncio
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 
+from postroom.actions import sign_in
 from postroom.domain.user import SESSION_IDLE, SESSION_LASTS, Role, User
-from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.memory import MemoryStorage
 from postroom.web import admin

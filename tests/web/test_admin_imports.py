@@ -22,6 +22,7 @@ from postroom.flow import subscribe
 from postroom.records import counts
 from postroom.web import security
 from postroom.web.admin import imports
+from tests.acting import acting
 from tests.web.importing import (
     CHOICE,
     GOOD,
@@ -306,7 +307,7 @@ async def test_people_to_suppress_leave_or_are_marked_before_they_ever_come(
 ) -> None:
     tables = editor.office.storage.tables
     ada = parse_address("ada@contoso.edu")
-    await subscribe.add(tables, LIST, ada, {"city": "Köln"}, verified=True, now=NOW)
+    await subscribe.add(acting(tables, NOW), LIST, ada, {"city": "Köln"}, verified=True)
     await gone_person(editor, "eve@contoso.edu")
     rows = GOOD + "eve@contoso.edu,,\nnobody,,\n"
     path, job = await looked_over(editor, rows, purpose="suppress", basis="")

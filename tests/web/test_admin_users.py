@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from postroom.actions import sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.errors import WrongState
 from postroom.domain.user import Role
-from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.port import Conflict
 from postroom.web.security import ORDINARY, limits_for

@@ -32,6 +32,7 @@ from postroom.web import api
 from postroom.web.api import auth
 from postroom.web.api import body as reading
 from postroom.web.context import WebContext
+from tests.acting import acting
 from tests.scenario.clock import START, TownClock
 
 ADA = "student1@contoso.edu"
@@ -124,7 +125,7 @@ async def test_senders_are_woken(service: Service) -> None:
 
 async def test_a_known_address_gets_the_same_answer_and_no_item(service: Service) -> None:
     tables, bob = service.storage.tables, parse_address("bob@contoso.edu")
-    await subscribe.add(tables, "contoso1", bob, {}, verified=True, now=START)
+    await subscribe.add(acting(tables, START), "contoso1", bob, {}, verified=True)
     known, unknown = await service.call(email=bob.typed), await service.call()
     assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
     assert known.headers == unknown.headers
@@ -139,8 +140,8 @@ async def test_a_call_may_be_repeated(service: Service) -> None:
 
 async def test_who_is_gone_may_sign_up_again(service: Service) -> None:
     tables, ada = service.storage.tables, parse_address(ADA)
-    await subscribe.add(tables, "contoso1", ada, {}, verified=True, now=START)
-    await subscribe.remove(tables, "contoso1", ada, START)
+    await subscribe.add(acting(tables, START), "contoso1", ada, {}, verified=True)
+    await subscribe.remove(acting(tables, START), "contoso1", ada)
     assert (await service.call()).status_code == 202
     back = await service.subscriber()
     assert back is not None

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroom.flow import compose, keep_lists, subscribe
+from postroom.actions import manage_lists
+from postroom.flow import compose, subscribe
 from postroom.records import idempotency, messages
 from postroom.records.idempotency import KEPT_FOR, TAKEN_FOR
 from postroom.storage.port import KeysAcross, Unavailable
@@ -165,7 +166,7 @@ async def test_a_refused_call_may_be_mended_under_the_same_key(program: Program)
 # --- Dying half-way -----------------------------------------------------------------------------
 
 CREATE = {
-    "list": (keep_lists, "create"),
+    "list": (manage_lists, "create"),
     "subscriber": (subscribe, "add"),
     "message": (compose, "compose"),
 }

@@ -31,6 +31,7 @@ from postroom.storage.port import Blobs, Queues, Tables, Troubles
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
+from tests.acting import acting
 from tests.scenario.clock import START, TownClock
 from tests.web.program import ADA, BOB
 
@@ -92,10 +93,10 @@ async def refill() -> tuple[str, dict[str, str]]:
     made = MailingList(name="contoso1", description="", sender="a@contoso.edu", created_at=START)
     await lists.create(tables, made)
     for address in map(parse_address, (ADA, BOB)):
-        await subscribe.add(tables, made.name, address, {}, verified=True, now=START)
+        await subscribe.add(acting(tables, START), made.name, address, {}, verified=True)
     draft = Draft(list_name=made.name, subject="News", text="Hello")
-    refs = [(await compose.compose(storage, draft, START)).ref for _ in range(2)]
-    await compose.give_time(tables, refs[1], START, START)
+    refs = [(await compose.compose(acting(storage, START), draft)).ref for _ in range(2)]
+    await compose.give_time(acting(tables, START), refs[1], START)
     key, _ = await keys.create(tables, "program", (), START, tuple(Right))
     return key, {"name": made.name, "address": ADA, "ref": refs[0]}
 

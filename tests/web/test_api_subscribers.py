@@ -13,6 +13,7 @@ from postroom.domain.subscriber import SubscriberFilter
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
+from tests.acting import acting
 from tests.scenario.clock import START
 from tests.web.program import ADA, BOB, Program, problem
 
@@ -86,7 +87,7 @@ async def test_who_is_there_is_not_added_twice(program: Program) -> None:
 
 async def test_who_left_is_brought_back_only_by_name(program: Program) -> None:
     await program.make(PEOPLE, {"address": ADA, "verified": True})
-    await subscribe.leave(program.storage.tables, "contoso1", await guid_of(program, ADA), START)
+    await subscribe.leave(acting(program.storage, START), "contoso1", await guid_of(program, ADA))
     assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "left"
     refused = problem(await program.call("POST", PEOPLE, {"address": ADA}), 409)
     assert (refused["field"], "bring_back" in refused["detail"]) == ("bring_back", True)

@@ -16,9 +16,9 @@ import pytest_asyncio
 from fastapi.routing import APIRoute
 from jinja2.utils import LRUCache
 
+from postroom.actions import sign_in
 from postroom.domain.texts import ENGLISH
 from postroom.domain.user import Role
-from postroom.flow import sign_in
 from postroom.web import admin, pages
 from postroom.web.public import links, sign_up_form
 from postroom.web.signed_in import ADMIN

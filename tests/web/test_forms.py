@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from hypothesis import strategies as st
 
-from postroom.flow import keep_lists
-from postroom.flow.keep_lists import ListChanges
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.records import lists, subscribers
 from postroom.storage.port import Unavailable
 from postroom.web.context import client_of
@@ -78,7 +78,7 @@ async def test_fields_are_utf_8_whatever_charset_the_request_names(editor: Worke
 async def open_to_all(editor: Worker) -> None:
     tables = editor.office.storage.tables
     wording = ListChanges(public_form=True)
-    await keep_lists.edit(tables, LIST, wording, (await lists.read_with_etag(tables, LIST))[1])
+    await manage_lists.edit(tables, LIST, wording, (await lists.read_with_etag(tables, LIST))[1])
 
 
 @pytest.mark.parametrize("boundary", ["", 'boundary=""', "boundary=a\x01b", f"boundary={'x' * 71}"])

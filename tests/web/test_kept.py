@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from postroom.actions import manage_lists, sign_in
 from postroom.domain.user import Role
-from postroom.flow import keep_lists, sign_in, subscribe
+from postroom.flow import subscribe
 from postroom.records import counts, lists, users
 from postroom.storage.port import Conflict, Unavailable
 from postroom.web import form_recovery, security
@@ -292,7 +293,7 @@ async def test_a_conflict_is_told_as_one_with_what_was_typed(
     path, typed = f"/admin/lists/{LIST}/delete", {"typed": LIST, "etag": etag}
     with monkeypatch.context() as losing:
         losing.setattr(counts, "read", lose)
-        losing.setattr(keep_lists, "delete", lose)
+        losing.setattr(manage_lists, "delete", lose)
         answer = await editor.post(path, **typed)
     assert answer.status_code == 409
     assert "Somebody else changed this meanwhile" in unescape(answer.text)

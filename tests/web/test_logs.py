@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from postroom.actions import sign_in
 from postroom.domain.user import Role
-from postroom.flow import sign_in
 from postroom.records import keys
 from postroom.storage.port import Unavailable
 from tests.web.office import ADDRESS, LIST, NOW, Office, open_office

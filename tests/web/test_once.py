@@ -13,9 +13,10 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+from postroom.actions import manage_lists, move_subscriber, sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role
-from postroom.flow import compose, keep_lists, move, sign_in, subscribe
+from postroom.flow import compose, subscribe
 from postroom.records import idempotency, keys, lists, messages, subscribers, users
 from postroom.records.idempotency import KEPT_FOR
 from postroom.storage.port import KeysAcross, Unavailable
@@ -57,7 +58,7 @@ CREATIONS = {
         "/admin/lists/new",
         "",
         {"name": "news", "sender": "news@contoso.edu"},
-        (keep_lists, "create"),
+        (manage_lists, "create"),
     ),
     "subscriber": Creation(NEW, "", {"address": EVE, "verified": "yes"}, (subscribe, "add")),
     "message": Creation("/admin/messages/new", "/admin/messages/write", GOOD, (compose, "compose")),
@@ -338,7 +339,7 @@ async def test_somebody_who_left_before_the_move_is_told_as_left(
     path = await path_of(owner, one.address)
     fields = fields_of((await owner.get(f"{path}/edit")).text) | {"address": EVE}
     with monkeypatch.context() as dying:
-        dying.setattr(move, "move", fail)
+        dying.setattr(move_subscriber, "move", fail)
         assert (await owner.post(f"{path}/edit", **fields)).status_code == 503
     await owner.post(f"{path}/remove")
     answer = await owner.post(f"{path}/edit", **fields)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.flow import sign_in
+from postroom.actions import sign_in
 from postroom.records import users
 from tests.web.office import NOW, open_office
 from tests.web.signed_in import PASSWORD

@@ -15,6 +15,7 @@ from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.storage.port import Unavailable
 from postroom.web import security
+from tests.acting import acting
 from tests.web.office import ADDRESS, LIST, NOW, Office, open_office
 
 ONE_CLICK = b"List-Unsubscribe=One-Click"
@@ -70,7 +71,9 @@ async def test_the_button_leaves_and_the_page_after_says_so(office: Office) -> N
 async def come_back(office: Office) -> Subscriber:
     """Somebody who left is on the list again, confirmed, under another GUID."""
     tables, address = office.storage.tables, parse_address(ADDRESS)
-    return await subscribe.add(tables, LIST, address, {}, verified=True, now=NOW, bring_back=True)
+    return await subscribe.add(
+        acting(tables, NOW), LIST, address, {}, verified=True, bring_back=True
+    )
 
 
 async def test_the_link_of_an_old_mail_unsubscribes_who_came_back(office: Office) -> None:

@@ -16,6 +16,7 @@ from postroom.flow.render import Site
 from postroom.records import lists
 from postroom.web import throttles
 from postroom.web.public import sign_up_form
+from tests.acting import acting
 from tests.web.doorstep import ADDRESS, LIST, PATH, Doorstep, is_thanks, open_doorstep, postmark_in
 
 
@@ -141,7 +142,7 @@ async def test_the_answer_is_the_same_whoever_it_is(doorstep: Doorstep) -> None:
     gone, there = parse_address("gone@contoso.edu"), parse_address("there@contoso.edu")
     for address in (gone, there):
         await doorstep.join(address.typed)
-    await subscribe.remove(tables, LIST, gone, now)
+    await subscribe.remove(acting(tables, now), LIST, gone)
     answers = [
         await doorstep.fill_in(address.typed)
         for address in (there, gone, parse_address(ADDRESS), parse_address(ADDRESS))

@@ -13,10 +13,10 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
 from postroom.records import keys, throttles, users
 from postroom.records.throttles import TELLING_LASTS
 from postroom.scheduler import Scheduler

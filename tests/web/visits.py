@@ -10,6 +10,7 @@ from datetime import timedelta
 import httpx2
 import msgspec
 
+from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.import_job import COUNTED
 from postroom.domain.import_job import Status as ImportStatus
@@ -19,7 +20,7 @@ from postroom.domain.texts import speaking
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
-from postroom.flow import ask, sign_in, subscribe
+from postroom.flow import subscribe
 from postroom.records import ask_jobs, lists, messages, subscribers, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
@@ -28,6 +29,7 @@ from postroom.web.admin.messages.progress import MessageProgress, RateSample
 from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
+from tests.acting import acting
 from tests.web import importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -154,7 +156,7 @@ async def at_people(visit: Visit) -> None:
     for name, why in zip(("eve", "fay", "gus", "zoe"), InactiveReason, strict=True):
         await leave(owner, await join(owner, f"{name}@contoso.edu"), why)
     await subscribe.sign_up(
-        owner.office.storage, LIST, parse_address("student0@contoso.edu"), {}, NOW
+        acting(owner.office.storage, NOW), LIST, parse_address("student0@contoso.edu"), {}
     )
     await visit.get("/admin/subscribers", list=LIST)
     await visit.get("/admin/subscribers", list=LIST, q="nobody")
@@ -192,7 +194,9 @@ async def at_asking(visit: Visit) -> None:
         await subscribers.replace(tables, found[0], asked, found[1])
         await visit.get(page)
         await visit.get(await path_of(owner, "ben@contoso.edu"))
-    job, etag = await ask.start(tables, LIST, by="ada@contoso.edu", total=2, run="there", now=NOW)
+    job, etag = await ask_to_confirm.start(
+        tables, LIST, by="ada@contoso.edu", total=2, run="there", now=NOW
+    )
     for total in (0, 2):
         for status in ImportStatus:
             for is_stop_asked in (False, True):

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from postroom import settings, wiring
+from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
@@ -234,9 +235,8 @@ class House:
             due_at=now,
             on_doubt=on_doubt,
         )
-        message = await compose(parts.storage, draft, now)
-        parts.wakeups.ring("scheduler")
-        return message.ref
+        act = Act(parts.storage, parts.clock, now, wake=parts.wakeups.ring)
+        return (await compose(act, draft)).ref
 
     async def arrived(self) -> Counter[str]:
         """How often the sink took a mail for each address."""

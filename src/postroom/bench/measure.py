@@ -30,8 +30,8 @@ from postroom.bench.house import CLEAR, DOMAIN, House, Process, until
 from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
 from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
+from postroom.migration.row_pairs import is_empty
 from postroom.records import rate_limits
-from postroom.records.side_by_side import is_empty
 from postroom.storage.port import QUEUES, TABLES
 from postroom.wiring import Parts
 

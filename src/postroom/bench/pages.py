@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser
 from postroom.bench.house import LIST, House, is_completed, until
 from postroom.bench.ports import held_port
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser
 from postroom.records import counts, keys, messages, users
 from postroom.wiring import Parts
 

@@ -14,6 +14,6 @@ async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
     async for entry in messages.due_entries(tables, now):
         if entry.due_at <= now.timestamp():
             found = await messages.find_live(tables, entry.ref)
-            if found and found[0].status in (Status.PENDING, Status.QUEUING):
+            if found and found.value.status in (Status.PENDING, Status.QUEUING):
                 return True
     return False

@@ -8,9 +8,7 @@ import traceback
 
 import typer
 
-from postroom.domain.address import BadAddress
 from postroom.domain.errors import PostroomError
-from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError
 
 OK = 0
@@ -37,17 +35,17 @@ def fail(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> tuple[int, str]:
+    if _is_about_settings(error):
+        return USAGE, str(error)
     match error:
-        case PostroomError() | BadAddress():
+        case PostroomError():
             return REFUSED, str(error)
         case Conflict():
             return REFUSED, "Somebody else changed it at the same moment: try again."
-        case StorageError() | Unreadable():
+        case StorageError():
             return STORAGE, str(error)
         case typer.TyperException():
             return USAGE, _usage(error)
-    if _is_about_settings(error):
-        return USAGE, str(error)
     name = f"{type(error).__name__}: {error}".rstrip(": ")
     how = "Run it with POSTROOM_LOG_LEVEL=debug to see where, and report it."
     return BUG, f"A bug in Postroom stopped this ({name}). {how}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -14,7 +13,7 @@ import typer
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
-from postroom.cli.session import Interrupt, interruptible, wake_senders, work
+from postroom.cli.session import Interrupt, act_of, interruptible, work
 from postroom.domain.consent import ALL_CONFIRMED, Trace
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
@@ -29,7 +28,6 @@ from postroom.domain.import_job import (
     import_source,
 )
 from postroom.domain.mailing_list import check_list_name
-from postroom.flow.ask import Asker
 from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
 
@@ -120,7 +118,7 @@ class _Order:
             is_rehearsal=self.is_rehearsal,
             basis=self.source,
             existing=self.existing,
-            asker=_asker(parts, self.source) if self.ask else None,
+            asker=act_of(parts, Trace(source=self.source)) if self.ask else None,
             # What comes through a pipe is stored as it comes.
             crowd=CROWD_PEOPLE if self.file.is_file() else BATCH_PEOPLE,
         )
@@ -140,10 +138,6 @@ async def _followed(parts: Parts, order: _Order, report: Path | None, *, quiet: 
             watch = _Watch(interrupt, refusals, source, tick)
             counts = await _bring_in(order.intake(parts), people, watch)
         return _Result(counts, watch, source.encoding, people.delimiter)
-
-
-def _asker(parts: Parts, source: str) -> Asker:
-    return Asker(parts.storage, parts.clock, Trace(source=source), partial(wake_senders, parts))
 
 
 async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:

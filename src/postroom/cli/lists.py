@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.cli.census import Census, census
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
 from postroom.cli.progress import progress
-from postroom.cli.session import interruptible, load_settings, work
+from postroom.cli.session import act_of, interruptible, load_settings, work
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.domain.texts import ngettext
-from postroom.flow import keep_lists, sweep
-from postroom.flow.keep_lists import ListChanges
+from postroom.flow import sweep
 from postroom.records import lists
 from postroom.storage.port import Conflict
 
@@ -42,10 +43,10 @@ def create(
     """Make a list, and storage if there is none yet."""
     from postroom import engines
 
-    wanted = keep_lists.checked(name, sender, description, postal_address, public_form)
+    wanted = manage_lists.checked(name, sender, description, postal_address, public_form)
 
     async def job(parts: Parts) -> MailingList:
-        return await keep_lists.create(parts.storage.tables, wanted, parts.clock.now())
+        return await manage_lists.create(act_of(parts), wanted)
 
     settings = load_settings()
     is_new = not engines.may_have_storage(settings)
@@ -84,7 +85,7 @@ def edit(
     async def job(parts: Parts) -> MailingList:
         tables = parts.storage.tables
         _, etag = await lists.read_with_etag(tables, name)
-        return (await keep_lists.edit(tables, name, wording, etag))[0]
+        return (await manage_lists.edit(tables, name, wording, etag))[0]
 
     edited = work(job)
     data = list_data(edited)

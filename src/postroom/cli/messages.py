@@ -19,7 +19,7 @@ from postroom.cli.output import (
     tell,
     write_csv,
 )
-from postroom.cli.session import read_message, wake_scheduler, work
+from postroom.cli.session import act_of, read_message, wake_scheduler, work
 from postroom.domain.due_time import parse_due_time
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import check_list_name
@@ -67,9 +67,7 @@ def create(
             on_doubt=on_doubt,
             **bodies,
         )
-        message = await compose(parts.storage, draft, now)
-        wake_scheduler(parts)
-        return message
+        return await compose(act_of(parts), draft)
 
     message = work(job)
     show(message_data(message), as_json, *_created(message))
@@ -85,9 +83,8 @@ def schedule(
     """Give a draft a time, or a pending message another one."""
 
     async def act(parts: Parts, _: Message) -> Message:
-        now = parts.clock.now()
-        due_at = parse_due_time(at, zone, now)
-        return await give_time(parts.storage.tables, ref, due_at, now, zone=zone)
+        act = act_of(parts)
+        return await give_time(act, ref, parse_due_time(at, zone, act.now), zone=zone)
 
     message = _steer(ref, act)
     show(message_data(message), as_json, *_created(message))

@@ -15,10 +15,10 @@ from postroom.cli.output import AsJson, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput, WrongState
-from postroom.flow import migrate as flow
-from postroom.flow.migrate import Journey, Stopped
-from postroom.records.comparisons import Compared
-from postroom.records.migrations import TakenOver
+from postroom.migration import migrate as flow
+from postroom.migration.comparison import Compared
+from postroom.migration.migrate import Journey, Stopped
+from postroom.migration.state import TakenOver
 from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:

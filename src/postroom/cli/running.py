@@ -106,7 +106,7 @@ def _mismatch(settings: Settings) -> str:
 
 async def _first_link(parts: Parts) -> str | None:
     """Where the first administrator makes their account; None once somebody has."""
-    from postroom.flow import sign_in
+    from postroom.actions import sign_in
 
     token = await sign_in.first_link(parts.storage.tables, parts.clock.now())
     return f"{parts.settings.url}/admin/welcome/{token}" if token else None

@@ -11,10 +11,12 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from postroom.act import Act
+from postroom.domain.consent import COMMAND_LINE, Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
 from postroom.records import messages
-from postroom.wakeup import SCHEDULER, SENDER
+from postroom.wakeup import SCHEDULER
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -63,8 +65,8 @@ def wake_scheduler(parts: Parts) -> None:
     parts.wakeups.ring(SCHEDULER)
 
 
-def wake_senders(parts: Parts) -> None:
-    parts.wakeups.ring(SENDER)
+def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
+    return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
 
 
 async def read_message(parts: Parts, ref: str) -> Message:

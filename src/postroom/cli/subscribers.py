@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.actions import ask_to_confirm, export_people
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.imports import import_people
 from postroom.cli.output import (
@@ -21,7 +21,7 @@ from postroom.cli.output import (
     tell,
     write_csv,
 )
-from postroom.cli.session import interruptible, wake_senders, work
+from postroom.cli.session import act_of, interruptible, work
 from postroom.domain.address import Address, parse_address
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
@@ -29,9 +29,15 @@ from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.import_job import Status
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.subscriber import Subscriber, SubscriberFilter, attributes_from, subscription
+from postroom.domain.subscriber import (
+    Subscriber,
+    SubscriberFilter,
+    attributes_from,
+    clean_attributes,
+    subscription,
+)
 from postroom.domain.texts import ngettext
-from postroom.flow import ask, subscribe, take_out
+from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 
 if TYPE_CHECKING:
@@ -56,18 +62,18 @@ def add(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add one person. Who is not verified is not mailed."""
+    """Add one person. People who have not confirmed are not mailed."""
     check_list_name(list_name)
-    parsed, attributes = parse_address(address), attributes_from(attribute or [])
+    parsed = parse_address(address)
+    attributes = clean_attributes(attributes_from(attribute or []))
 
     async def job(parts: Parts) -> Subscriber:
         return await subscribe.add(
-            parts.storage.tables,
+            act_of(parts),
             list_name,
             parsed,
             attributes,
             verified=verified,
-            now=parts.clock.now(),
             bring_back=bring_back,
         )
 
@@ -89,14 +95,14 @@ def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson =
         found = await subscribers.find(parts.storage.tables, list_name, parsed.storage_key)
         if found is None:
             raise NotFound(f"{parsed.typed} was never on {list_name}.")
-        return found[0]
+        return found.value
 
     data = _data(work(job))
     show(data, as_json, *fields(data))
 
 
 @app.command("ask")
-def ask_to_confirm(
+def ask(
     list_name: ListName,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]")] = None,
     everybody: Annotated[
@@ -134,7 +140,7 @@ def ask_to_confirm(
 def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
     async def job(parts: Parts) -> CannotAsk | None:
         await lists.read(parts.storage.tables, list_name)
-        return await ask.ask_one(_asker(parts), list_name, address.storage_key)
+        return await ask_to_confirm.ask_one(act_of(parts), list_name, address.storage_key)
 
     why = work(job)
     if why:
@@ -146,8 +152,8 @@ def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
 async def _ask_all(parts: Parts, list_name: str) -> AskJob:
     tables = parts.storage.tables
     await lists.read(tables, list_name)
-    found = await ask.tally(tables, list_name, parts.clock)
-    job, etag = await ask.start(
+    found = await ask_to_confirm.tally(tables, list_name, parts.clock)
+    job, etag = await ask_to_confirm.start(
         tables,
         list_name,
         by=COMMAND_LINE.source,
@@ -156,11 +162,7 @@ async def _ask_all(parts: Parts, list_name: str) -> AskJob:
         now=parts.clock.now(),
     )
     with interruptible() as interrupt:
-        return await ask.run(_asker(parts), job, etag, lambda: not interrupt.is_asked)
-
-
-def _asker(parts: Parts) -> ask.Asker:
-    return ask.Asker(parts.storage, parts.clock, COMMAND_LINE, partial(wake_senders, parts))
+        return await ask_to_confirm.run(act_of(parts), job, etag, lambda: not interrupt.is_asked)
 
 
 @app.command("remove")
@@ -170,7 +172,7 @@ def remove(list_name: ListName, address: AddressText, as_json: AsJson = False) -
     parsed = parse_address(address)
 
     async def job(parts: Parts) -> None:
-        await subscribe.remove(parts.storage.tables, list_name, parsed, parts.clock.now())
+        await subscribe.remove(act_of(parts), list_name, parsed)
 
     work(job)
     data = {"list": list_name, "address": parsed.typed, "removed": True}
@@ -214,8 +216,8 @@ async def _export_csv(
     parts: Parts, list_name: str, standing: SubscriberFilter, path: Path | None
 ) -> int:
     tables = parts.storage.tables
-    header = await take_out.columns(tables, list_name, standing)
-    rows = take_out.rows(tables, list_name, standing, header)
+    header = await export_people.columns(tables, list_name, standing)
+    rows = export_people.rows(tables, list_name, standing, header)
     with csv_file(path) as out:
         return await write_csv(out, header, rows)
 

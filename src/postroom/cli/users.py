@@ -27,7 +27,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a user. The password is asked for, or is the first line of standard input."""
-    from postroom.flow import sign_in
+    from postroom.actions import sign_in
 
     parsed = parse_address(address)
     password = _password()
@@ -47,7 +47,7 @@ def link(
     as_json: AsJson = False,
 ) -> None:
     """Make a link by which somebody chooses a password: a newcomer, or who lost theirs."""
-    from postroom.flow import sign_in
+    from postroom.actions import sign_in
 
     parsed = parse_address(address)
 
@@ -78,7 +78,7 @@ def all_users(as_json: AsJson = False) -> None:
 @app.command("remove")
 def remove(address: AddressText, as_json: AsJson = False) -> None:
     """Take a user away, with all their sessions."""
-    from postroom.flow import sign_in
+    from postroom.actions import sign_in
 
     parsed = parse_address(address)
 

@@ -14,6 +14,7 @@ import unicodedata
 import idna
 import msgspec
 
+from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 
 LOCAL_OCTETS_MAX = 64  # RFC 5321 4.5.3.1.1
@@ -45,7 +46,7 @@ _MAILBOX = re.compile(r"(?P<name>[^<>]*|\"(?:[^\"\\]|\\.)*\"\s*)<(?P<address>[^<
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
 
 
-class BadAddress(ValueError):
+class BadAddress(BadInput):
     """Not an address we take; the message is a sentence for the person who typed it."""
 
 

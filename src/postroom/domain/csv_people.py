@@ -100,7 +100,7 @@ class People:
             attributes = clean_attributes(
                 {name: _one_line(clean(_cell(cells, at))) for at, name in columns.attributes}
             )
-        except (BadAddress, BadInput) as error:
+        except BadInput as error:
             return BadRow(record.line, clipped(email), str(error))
         subscription = "" if columns.subscription is None else _cell(cells, columns.subscription)
         gone = subscription if subscription in _GONE else ""

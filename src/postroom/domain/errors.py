@@ -1,4 +1,32 @@
-"""Situations a person caused or must mend; each says in one sentence what to do."""
+"""The family tree of errors. A test keeps this picture true.
+
+    PostroomError            a person caused it or must mend it; its text is a sentence for them
+        BadInput             what somebody typed cannot be used
+            BadAddress       domain/address.py
+            BadHeader        mail/header.py
+            BadTemplate      mail/merge.py
+            BadZone          domain/due_time.py
+            ComesTwice       domain/due_time.py
+            InThePast        domain/due_time.py
+            Skipped          domain/due_time.py
+            WrongPassword    actions/sign_in.py
+        NotFound             the thing named does not exist
+        AlreadyThere         a thing of that name exists
+        WrongState           the thing exists, but this cannot be done with it now
+        BadSettings          settings.py: every mistake at once
+        TransportTrouble     wiring.py: the mail server cannot be used
+    StorageError             storage/port.py: storage did not do as it was told
+        Conflict             the row is not the version that was expected; nothing changed
+        ClaimLost            the lease on a queue item ran out
+        Unavailable          no answer in time: it may or may not have taken effect
+            StorageGone      the storage that was opened no longer exists
+            TableMissing     storage/azure/tables.py
+        StorageFull          nothing changed, and only a person can help
+        Unreadable           records/rows.py: this one row cannot be read, all others can
+            OtherFormat      records/rows.py: another version of the program can read it
+
+What a mail server answers is a value (domain/outcome.py), not an error. Everything else is a bug.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +40,7 @@ class BadInput(PostroomError, ValueError):
 
 
 class NotFound(PostroomError):
-    """The thing named is not there."""
+    """The thing named does not exist."""
 
 
 class AlreadyThere(PostroomError):
@@ -20,4 +48,4 @@ class AlreadyThere(PostroomError):
 
 
 class WrongState(PostroomError):
-    """The thing is there, but what was asked cannot be done with it now."""
+    """The thing exists, but what was asked cannot be done with it now."""

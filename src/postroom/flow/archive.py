@@ -1,4 +1,4 @@
-"""Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
+"""Stage 7 of 7, archive: put away a message once every recipient has an outcome.
 
 Before: report.py found nobody queued and nobody being sent; people have decided on the held.
 After: the message stands in the archive, where its deliveries are already, its due entry is gone;

@@ -3,7 +3,7 @@
 Before: somebody has a list and a stream of rows, each a person or a reason why not.
 After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
 counted once. On request, people on the list who had not confirmed are confirmed, fields of people
-on the list are filled in or overwritten, and unconfirmed people are asked (ask.py). Kept out,
+on the list are filled in or overwritten, and unconfirmed people are asked to confirm. Kept out,
 whoever was there has left, and whoever was not is marked as gone, so that nobody adds them. Memory
 holds a crowd and a few batches, however long the stream.
 Dies half-way: whole batches are stored, and nothing else. Run it again with the same rows: those
@@ -24,6 +24,8 @@ from typing import Protocol
 
 import msgspec
 
+from postroom.act import Act
+from postroom.actions.ask_to_confirm import ask_together
 from postroom.clock import Clock
 from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
@@ -34,9 +36,9 @@ from postroom.domain.errors import AlreadyThere, BadInput, NotFound
 from postroom.domain.import_job import Existing, attributes_after
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.flow.ask import Asker, ask_together
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
+from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
@@ -103,7 +105,7 @@ class Intake:
     keep_out: bool = False  # nobody joins: they are marked as gone
     clock: Clock | None = None  # departures carry its time: an import may go on for long
     existing: Existing = Existing.LEAVE  # what happens to fields of people who are there
-    asker: Asker | None = None  # asks whoever is unverified
+    asker: Act | None = None  # asks whoever is unverified
     crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
 
 
@@ -316,7 +318,7 @@ class _Door:
                 return
         raise Conflict("somebody changes too fast: run it again")
 
-    async def _ask(self, people: Sequence[Person], asker: Asker) -> None:
+    async def _ask(self, people: Sequence[Person], asker: Act) -> None:
         """Newcomers are stored by now, so that they are found whatever happens next."""
         tables, name = self.intake.tables, self.intake.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
@@ -328,12 +330,12 @@ class _Door:
                 asker, [KnownSubscriber(*each) for each in found if each]
             )
 
-    async def _see_off(self, known: tuple[Subscriber, str]) -> None:
+    async def _see_off(self, known: Stored[Subscriber]) -> None:
         """Whoever is there leaves; somebody may be changing them at this moment."""
         tables, name, key = self.intake.tables, self.intake.list_name, known[0].key
         trace = Trace(source=self.intake.basis or "import")
         consent = trace.consent(Event.REMOVED, self.intake.now)
-        found: tuple[Subscriber, str] | None = known
+        found: Stored[Subscriber] | None = known
         for _try in range(_TRIES_MAX):
             if found is None:
                 break

@@ -23,6 +23,7 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from postroom.act import Act
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import MailingList
@@ -38,11 +39,11 @@ from postroom.domain.message import (
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.mail.footer import with_footer
-from postroom.mail.header import BadHeader
-from postroom.mail.merge import BadTemplate, compile_html, parse
+from postroom.mail.merge import compile_html, parse
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage, Tables
 
 CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger ones in a thread
@@ -79,10 +80,9 @@ class Origin(msgspec.Struct, frozen=True):
     ref: str
 
 
-async def compose(
-    storage: Storage, draft: Draft, now: datetime, origin: Origin | None = None
-) -> Message:
+async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
     """Check everything, then store: ref, bodies, due entry, status."""
+    storage = act.storage
     mailing_list = await lists.read(storage.tables, draft.list_name)
     written = Message(
         ref="",
@@ -92,7 +92,7 @@ async def compose(
         sender=mailing_list.sender,
         status=Status.DRAFT,
         on_doubt=draft.on_doubt,
-        created_at=now,
+        created_at=act.now,
         has_html=draft.html is not None,
         has_text=draft.text is not None,
     )
@@ -107,14 +107,13 @@ async def compose(
     pending = msgspec.structs.replace(
         message, due_at=draft.due_at, due_zone=draft.due_zone, status=Status.PENDING
     )
-    await messages.put_due(storage.tables, pending, now)
+    await messages.put_due(storage.tables, pending, act.now)
     await messages.replace(storage.tables, pending, etag)  # Commit point.
+    act.wake_scheduler()
     return pending
 
 
-async def edit(
-    storage: Storage, ref: str, revision: Revision, seen_etag: str
-) -> tuple[Message, str]:
+async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -> Stored[Message]:
     """The message as it says now, and its new etag. Its From becomes that of the list today."""
     message, etag = await _editable(storage.tables, ref, seen_etag)
     subject = message.subject if revision.subject is None else check_subject(revision.subject)
@@ -146,7 +145,7 @@ async def edit(
     new_etag = await messages.replace(storage.tables, edited, etag)  # Commit point.
     if has_new_bodies:
         await bodies.delete(storage.blobs, message)
-    return edited, new_etag
+    return Stored(edited, new_etag)
 
 
 async def _kept_bodies(
@@ -159,27 +158,23 @@ async def _kept_bodies(
 
 
 async def give_time(
-    tables: Tables,
-    ref: str,
-    due_at: datetime,
-    now: datetime,
-    seen_etag: str | None = None,
-    *,
-    zone: str = "",
+    act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
-    """Schedule a draft, or a pending message anew. The entry under the old date decides nothing."""
+    """Schedule a draft or reschedule a message. The entry under the old date decides nothing."""
+    tables = act.tables
     message, etag = await _editable(tables, ref, seen_etag)
     pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
-    await messages.put_due(tables, pending, now)
+    await messages.put_due(tables, pending, act.now)
     try:
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
         found = await messages.find_live(tables, ref)
-        if found and found[0].due_at:  # our entry may stand in its place: same day, same key
-            await messages.put_due(tables, found[0], now)
+        if found and found.value.due_at:  # our entry may stand in its place: same day, same key
+            await messages.put_due(tables, found.value, act.now)
         raise WrongState(
             _("Message {ref} changed at this moment: look at it again.", ref=ref)
         ) from None
+    act.wake_scheduler()
     return pending
 
 
@@ -202,26 +197,25 @@ async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> N
     await bodies.delete_all(storage.blobs, ref)
 
 
-async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> tuple[Message, str]:
+async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> Stored[Message]:
     if origin is None:
         return await messages.reserve(tables, written)
     named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
     return await messages.reserve_as(tables, named)
 
 
-async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> tuple[Message, str]:
-    """Conflict if it is not what was seen; nothing is seen by who only names it."""
-    message = await messages.read(tables, ref)
-    found = await messages.find_live(tables, ref)
-    if found is None or found[0].status not in EDITABLE:
+async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> Stored[Message]:
+    """Conflict if the caller saw another version; a caller without an etag saw none."""
+    found = await messages.read_with_etag(tables, ref)
+    if found.value.status not in EDITABLE:
         raise WrongState(
             _(
                 "Message {ref} is {status}: only a draft or a scheduled message can be changed.",
                 ref=ref,
-                status=STATUS_TEXTS[message.status],
+                status=STATUS_TEXTS[found.value.status],
             )
         )
-    if seen_etag is not None and seen_etag != found[1]:
+    if seen_etag is not None and seen_etag != found.etag:
         raise Conflict(f"message {ref} has changed")
     return found
 
@@ -241,12 +235,8 @@ def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
     for body in (draft.html, draft.text, draft.markdown):
         check_body(body or "")
     title, postal = mailing_list.description or mailing_list.name, mailing_list.postal_address
-    try:
-        compile_html(draft.html or "")  # by itself: what is wrong stands in a line of theirs
-        parse(draft.text or "")
-        html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
-        sender = parse_mailbox(mailing_list.sender)
-        parts = MailParts(sender=sender, subject=draft.subject, html=html, text=text)
-        compile_mail(parts)
-    except (BadTemplate, BadHeader) as error:
-        raise BadInput(str(error)) from error
+    compile_html(draft.html or "")  # without the footer: a mistake names a line the writer knows
+    parse(draft.text or "")
+    html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
+    sender = parse_mailbox(mailing_list.sender)
+    compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))

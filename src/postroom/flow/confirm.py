@@ -1,4 +1,4 @@
-"""Beside the path, confirm: mail people the link by which they confirm their subscription.
+"""Stage 0a, confirm: mail people the link by which they confirm their subscription.
 
 Before: subscribe.py stored each of them unverified and put an item on the subscribe queue.
 After: the email was accepted and the consent record says so; or the subscriber's row says why not,
@@ -44,6 +44,7 @@ from postroom.domain.subscriber import Subscriber
 from postroom.domain.work_item import BadItem, ConfirmItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
 from postroom.records.dead_letters import bury
+from postroom.records.retry import retry_on_conflict
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
     FAULT_DELAY_S,
@@ -54,13 +55,13 @@ from postroom.records.single_mail_items import (
     start_over,
     together,
 )
-from postroom.storage.port import BATCH_CHANGES_MAX, Claim, Conflict, Storage
+from postroom.records.stored import Stored
+from postroom.storage.port import BATCH_CHANGES_MAX, Claim, Storage
 from postroom.transport.port import Lane, Mail, Permit
 
 log = structlog.get_logger("confirm")
 SLICE_MAX = BATCH_CHANGES_MAX  # emails handed over together: their events fit into one write
 UNREADABLE_DELAY_S = 60.0  # time for a sender of a newer version to take it
-_TRIES_MAX = 5
 _BY_MAIL = Trace(source="confirmation mail")
 _SENDERS_STOPPED = "its sender stopped while it was sending this email, several times"
 
@@ -158,7 +159,7 @@ class Confirmer:
             log.error("confirmation_unreadable", list=item.list_name, error=str(error)[:200])
             await start_over(queues, [claim], UNREADABLE_DELAY_S)
             return None
-        if mailing_list is None or found is None or found[0].verified:
+        if mailing_list is None or found is None or found.value.verified:
             await complete(queues, claim)
             return None
         request = _Request(claim, mailing_list, *found)
@@ -272,8 +273,9 @@ class Confirmer:
         await complete(self.storage.queues, request.claim)
 
     async def _note(self, request: _Request, attempts: ConfirmationAttempts | None) -> None:
-        """Onto the row, unless they confirmed or left at this moment."""
-        tables, person, etag = self.storage.tables, request.person, request.etag
+        """Write the attempts on the row, unless they confirmed or unsubscribed meanwhile."""
+        tables = self.storage.tables
+        person = request.person
         if attempts and attempts.has_ended:
             log.warning(
                 "confirmation_not_sent",
@@ -283,14 +285,14 @@ class Confirmer:
                 attempts=attempts.count,
                 status=status_of(attempts.words),
             )
-        for _try in range(_TRIES_MAX):
-            noted = msgspec.structs.replace(person, confirmation=attempts)
-            try:
-                await subscribers.replace(tables, person, noted, etag)
-                return
-            except Conflict:
-                found = await subscribers.find_by_guid(tables, person.list_name, person.guid)
-            if found is None or found[0].verified:
-                return
-            person, etag = found
-        raise Conflict("the subscriber changes too fast")
+        known: Stored[Subscriber] | None = Stored(person, request.etag)
+
+        async def note() -> None:
+            nonlocal known
+            found = known or await subscribers.find_by_guid(tables, person.list_name, person.guid)
+            known = None  # after a conflict it is read again
+            if found and not found.value.verified:
+                noted = msgspec.structs.replace(found.value, confirmation=attempts)
+                await subscribers.replace(tables, found.value, noted, found.etag)
+
+        await retry_on_conflict(note)

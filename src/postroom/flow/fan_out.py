@@ -36,6 +36,7 @@ from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import RenewalTracker
+from postroom.records.stored import Stored
 from postroom.records.subscribers import Recipient
 from postroom.storage.port import MAIL_QUEUE, Storage
 
@@ -50,7 +51,7 @@ async def go_on(
     *,
     room: int = PAGE_BATCHES,
     renewals: RenewalTracker | None = None,
-) -> tuple[Message, str]:
+) -> Stored[Message]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
     At most a page, and at most `room` batches of new people, are written.
@@ -66,8 +67,8 @@ async def go_on(
     if step.is_gone_over:
         step = msgspec.structs.replace(step, revive=Revive.NOTHING)
     if step == message:
-        return message, etag
-    return step, await messages.replace(storage.tables, step, etag)
+        return Stored(message, etag)
+    return Stored(step, await messages.replace(storage.tables, step, etag))
 
 
 async def _next_page(storage: Storage, message: Message, now: datetime, room: int) -> Message:
@@ -151,14 +152,14 @@ def _is_due_for(message: Message, ledger: Ledger) -> bool:
 
 async def _follow(
     storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
-) -> tuple[Ledger, str]:
+) -> Stored[Ledger]:
     """Do what people decided, unless a sender has the batch in hand.
 
     Once a ledger: the mark is in the same write, so that a later pass of the same decision (after a
     pause, after a death) leaves those alone who failed or were held since.
     """
     if ledger.owner or not _is_due_for(message, ledger):
-        return ledger, etag
+        return Stored(ledger, etag)
     ref, batch = ledger.ref, ledger.batch
     ledger, etag, changed = await _revive(storage, message.revive, ledger, etag, now)
     changed = msgspec.structs.replace(changed, decided=message.decision)
@@ -167,7 +168,7 @@ async def _follow(
         rows = await batches.load_batch(storage.tables, ref, batch)
     etag = await batches.replace_ledger(storage.tables, changed, etag)
     await batches.delete_deliveries(storage.tables, ref, batch, rows)
-    return changed, etag
+    return Stored(changed, etag)
 
 
 async def _revive(
@@ -196,12 +197,12 @@ async def _revive(
     return ledger, etag, changed
 
 
-async def _marked(storage: Storage, ledger: Ledger, etag: str) -> tuple[Ledger, str]:
+async def _marked(storage: Storage, ledger: Ledger, etag: str) -> Stored[Ledger]:
     """Before any row comes back: whoever finds the ledger final deletes the rows it can see."""
     if ledger.reviving:
-        return ledger, etag
+        return Stored(ledger, etag)
     ledger = msgspec.structs.replace(ledger, reviving=True)
-    return ledger, await batches.replace_ledger(storage.tables, ledger, etag)
+    return Stored(ledger, await batches.replace_ledger(storage.tables, ledger, etag))
 
 
 async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
@@ -219,7 +220,7 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
 async def _have_settled(
     storage: Storage,
     message: Message,
-    known: Sequence[tuple[Ledger, str]],
+    known: Sequence[Stored[Ledger]],
     now: datetime,
     renewals: RenewalTracker | None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Stage 7 of 7, report: the books of a message, added up from its ledgers.
+"""Stage 6 of 7, report: the books of a message, added up from its ledgers.
 
 Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
 After: the message row has the books of this moment; a message gone over with nobody queued and
@@ -16,6 +16,7 @@ import msgspec
 from postroom.domain.delivery import GROUP_BATCHES
 from postroom.domain.message import Books, Message, Status
 from postroom.records import batches, messages
+from postroom.records.stored import Stored
 from postroom.storage.port import Tables
 
 
@@ -42,7 +43,7 @@ async def books_of(tables: Tables, message: Message) -> Message:
     )
 
 
-async def report(tables: Tables, message: Message, etag: str, now: datetime) -> tuple[Message, str]:
+async def report(tables: Tables, message: Message, etag: str, now: datetime) -> Stored[Message]:
     """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
     is_counted = counted.is_gone_over and counted.books.total == counted.audience
@@ -51,8 +52,8 @@ async def report(tables: Tables, message: Message, etag: str, now: datetime) -> 
         status = Status.CANCELLED if is_cancelled else Status.COMPLETED
         counted = msgspec.structs.replace(counted, status=status, completed_at=now)
     if counted == message:
-        return message, etag
-    return counted, await messages.replace(tables, counted, etag)
+        return Stored(message, etag)
+    return Stored(counted, await messages.replace(tables, counted, etag))
 
 
 async def _group_books(tables: Tables, message: Message, group: int) -> tuple[Books, bool]:

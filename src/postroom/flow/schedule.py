@@ -19,6 +19,7 @@ from postroom.domain.message import Message, Status
 from postroom.records import counts, messages, subscribers
 from postroom.records.messages import DueEntry
 from postroom.records.rows import Unreadable
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 # An entry is put before the message it points to is ready, and a message may come back from the
@@ -39,7 +40,7 @@ class Agenda(msgspec.Struct, frozen=True):
 
     due: list[DueEntry]
     next_at: float | None  # when the next one is due, in seconds since the epoch
-    glanced: dict[str, tuple[Message, str]]  # messages of due entries that were read along
+    glanced: dict[str, Stored[Message]]  # messages of due entries that were read along
 
 
 async def look(tables: Tables, now: datetime) -> Agenda:
@@ -77,10 +78,12 @@ async def due_message(
 ) -> DueMessage | None:
     """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
     found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
-    if found is None or _moved(found[0], entry):
+    if found is None or _moved(found.value, entry):
         await _clear_away(tables, entry, leftovers)
         return None
-    return None if found[0].status in (Status.DRAFT, Status.PAUSED) else DueMessage(*found, entry)
+    return (
+        None if found.value.status in (Status.DRAFT, Status.PAUSED) else DueMessage(*found, entry)
+    )
 
 
 async def start(

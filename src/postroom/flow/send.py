@@ -58,6 +58,7 @@ from postroom.records.departures import DepartureCache
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import RenewalTracker, Right
 from postroom.records.rows import Unreadable
+from postroom.records.stored import Stored
 from postroom.records.turns import Turns
 from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
@@ -221,7 +222,7 @@ class Sender:
         if found and found[0].is_final:
             await batches.delete_deliveries(self.storage.tables, item.ref, item.batch, rows)
 
-    def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
+    def _in_hand(self, message: Message, found: Stored[Ledger]) -> InHand:
         take = f"{self.right.owner}/{next(self._takes)}"
         return InHand(self.storage.tables, self.clock, take, message, found[0], *found)
 

@@ -14,27 +14,27 @@ counts in the same write. No mail is sent inside a request.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
 import msgspec
 
+from postroom.act import Act
 from postroom.domain.address import Address
-from postroom.domain.consent import COMMAND_LINE, Event, Trace
+from postroom.domain.consent import Event
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber, clean_attributes
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.domain.token import is_signed, new_guid, sign
+from postroom.domain.token import is_signed, new_guid
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Storage, Tables
+from postroom.records.retry import TRIES_MAX, retry_on_conflict
+from postroom.records.stored import Stored
+from postroom.storage.port import SUBSCRIBE_QUEUE
 
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
-_TRIES_MAX = 5
-FINISHED_WITHIN = timedelta(days=1)  # whoever clicks again does it sooner
+FINISHED_WITHIN = timedelta(days=1)  # people click again sooner
 
 
 class ConfirmationResult(Enum):
@@ -49,54 +49,46 @@ class UnsubscribeResult(Enum):
     UNKNOWN = "unknown"  # nobody on this list ever got such a link, or the list was deleted
 
 
-async def sign_up(
-    storage: Storage,
-    list_name: str,
-    address: Address,
-    attributes: Mapping[str, str],
-    now: datetime,
-    *,
-    trace: Trace = COMMAND_LINE,
-) -> None:
-    """Store unverified and queue a confirmation. The caller learns nothing about who is there."""
-    tables = storage.tables
+async def sign_up(act: Act, list_name: str, address: Address, attributes: dict[str, str]) -> None:
+    """Store unverified and queue a confirmation. The caller does not learn who is on the list."""
+    tables = act.tables
     await lists.read(tables, list_name)
-    kept = clean_attributes(attributes)
-    newcomer = new_subscriber(list_name, address, kept, False, now, expires=True)
-    put_for = ""  # whom an item was put for: a quick sender may change their row before we do
-    for _try in range(_TRIES_MAX):
-        with contextlib.suppress(Conflict, AlreadyThere):  # somebody was faster: look again
-            known, etag = await _find_or_join(tables, newcomer, trace)
-            is_put = known.guid == put_for
-            if known.verified or (not is_put and _asked_lately(known, now)):
-                return
-            if not is_put:
-                item = ConfirmItem(known.guid, list_name)
-                await storage.queues.put(SUBSCRIBE_QUEUE, item.body())
-                put_for = known.guid
-            attempts = known.confirmation if is_put else None  # of this item, or of an earlier one
-            asked = msgspec.structs.replace(known, asked_at=now, confirmation=attempts)
-            again = trace.consent(Event.ASKED, now) if known.guid != newcomer.guid else None
-            await subscribers.replace(tables, known, asked, etag, again)
+    newcomer = new_subscriber(list_name, address, attributes, False, act.now, expires=True)
+    put_for = ""  # the GUID an item was put for: a quick sender may change their row before we do
+
+    async def join() -> None:
+        nonlocal put_for
+        known, etag = await _find_or_join(act, newcomer)
+        is_put = known.guid == put_for
+        if known.verified or (not is_put and _asked_lately(known, act.now)):
             return
-    raise Conflict("the subscriber changes too fast")
+        if not is_put:
+            item = ConfirmItem(known.guid, list_name)
+            await act.storage.queues.put(SUBSCRIBE_QUEUE, item.body())
+            put_for = known.guid
+        attempts = known.confirmation if is_put else None  # of this item, or of an earlier one
+        asked = msgspec.structs.replace(known, asked_at=act.now, confirmation=attempts)
+        again = act.consent(Event.ASKED) if known.guid != newcomer.guid else None
+        await subscribers.replace(tables, known, asked, etag, again)
+
+    await retry_on_conflict(join, also=AlreadyThere)
+    act.wake_senders()
 
 
 async def add(
-    tables: Tables,
+    act: Act,
     list_name: str,
     address: Address,
-    attributes: Mapping[str, str],
+    attributes: dict[str, str],
     *,
     verified: bool,
-    now: datetime,
     bring_back: bool = False,
-    trace: Trace = COMMAND_LINE,
 ) -> Subscriber:
-    """An administrator adds somebody. Who left stays away unless `bring_back` names them."""
+    """An administrator adds somebody; `bring_back` re-adds a person who unsubscribed."""
+    tables = act.tables
     await lists.read(tables, list_name)
-    newcomer = new_subscriber(list_name, address, clean_attributes(attributes), verified, now)
-    added = trace.consent(Event.ADDED, now)
+    newcomer = new_subscriber(list_name, address, attributes, verified, act.now)
+    added = act.consent(Event.ADDED)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None:
         await subscribers.join(tables, newcomer, added)
@@ -116,38 +108,37 @@ async def add(
                 gone=INACTIVE_TEXTS[known.gone],
             )
         )
-    return (await subscribers.join_again(tables, known, newcomer, etag, added))[0]
+    return (await subscribers.join_again(tables, known, newcomer, etag, added)).value
 
 
 async def edit(
-    tables: Tables,
+    act: Act,
     list_name: str,
     key: str,
     *,
     verified: bool,
-    attributes: Mapping[str, str],
+    attributes: dict[str, str],
     etag: str,
-    now: datetime,
     spelling: str | None = None,
-    trace: Trace = COMMAND_LINE,
 ) -> Subscriber:
-    """An administrator changes what is known of somebody who is there.
+    """An administrator changes somebody on the list; Conflict unless the row has this etag.
 
-    `etag` is of the row they saw: Conflict if it is not like that any more. Another spelling of the
-    same address stays here; another address, or list, is for move.py.
+    Another spelling of the same address is an edit; another address or list is a move.
     """
+    tables = act.tables
     found = await subscribers.find(tables, list_name, key)
-    if found is None or found[0].gone:
+    if found is None or found.value.gone:
         raise NotFound(_("They are not on {name} any more.", name=list_name))
-    known = found[0]
-    kept, typed = clean_attributes(attributes), spelling or known.address
-    edited = msgspec.structs.replace(known, attributes=kept, address=typed)
+    known = found.value
+    edited = msgspec.structs.replace(
+        known, attributes=attributes, address=spelling or known.address
+    )
     if verified == known.verified:
         await subscribers.replace(tables, known, edited, etag)
         return edited
-    edited = msgspec.structs.replace(edited, verified=verified, **_decided(now))
+    edited = msgspec.structs.replace(edited, verified=verified, **_decided(act.now))
     event = Event.CONFIRMED if verified else Event.UNCONFIRMED
-    await subscribers.replace(tables, known, edited, etag, trace.consent(event, now))
+    await subscribers.replace(tables, known, edited, etag, act.consent(event))
     return edited
 
 
@@ -173,112 +164,78 @@ def new_subscriber(
 
 
 async def confirm(
-    tables: Tables,
-    secret: str,
-    list_name: str,
-    guid: str,
-    token: str,
-    now: datetime,
-    *,
-    trace: Trace = COMMAND_LINE,
+    act: Act, secret: str, list_name: str, guid: str, token: str
 ) -> ConfirmationResult:
     """Verified from here on. The token shows that the link came in our mail."""
     if not is_signed(token, secret, "confirm", list_name, guid):
         return ConfirmationResult.UNKNOWN
-    for _try in range(_TRIES_MAX):
-        found = await subscribers.find_by_guid(tables, list_name, guid)
+
+    async def verify() -> ConfirmationResult:
+        found = await subscribers.find_by_guid(act.tables, list_name, guid)
         if found is None:
             return ConfirmationResult.UNKNOWN
-        subscriber, etag = found
-        if subscriber.verified:
+        known, etag = found
+        if known.verified:
             return ConfirmationResult.ALREADY
-        with contextlib.suppress(Conflict):
-            verified = msgspec.structs.replace(subscriber, verified=True, **_decided(now))
-            confirmed = trace.consent(Event.CONFIRMED, now)
-            await subscribers.replace(tables, subscriber, verified, etag, confirmed)
-            return ConfirmationResult.NOW
-    raise Conflict("the subscriber changes too fast")
+        verified = msgspec.structs.replace(known, verified=True, **_decided(act.now))
+        confirmed = act.consent(Event.CONFIRMED)
+        await subscribers.replace(act.tables, known, verified, etag, confirmed)
+        return ConfirmationResult.NOW
 
-
-def confirm_token(secret: str, list_name: str, guid: str) -> str:
-    return sign(secret, "confirm", list_name, guid)
+    return await retry_on_conflict(verify)
 
 
 async def leave(
-    tables: Tables,
-    list_name: str,
-    guid: str,
-    now: datetime,
-    why: InactiveReason = InactiveReason.LEFT,
-    *,
-    trace: Trace = COMMAND_LINE,
+    act: Act, list_name: str, guid: str, why: InactiveReason = InactiveReason.LEFT
 ) -> UnsubscribeResult:
-    """From here on nobody mails them, even if they were queued before.
+    """Unsubscribe somebody: from here on nobody mails them, even if they were queued before.
 
-    The GUID may be of an earlier membership: whoever got that link and is on the list again leaves
-    it. Dying half-way, a second try finds who is still there.
+    The GUID may belong to an earlier membership: a person who is on the list again under another
+    one leaves it as well. A second try after a crash finds a person who is still there.
     """
-    consent = trace.consent(Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED, now)
-    for _try in range(_TRIES_MAX):
-        linked = await subscribers.find_linked(tables, list_name, guid)
-        if linked.there is None:
-            return await _is_gone(tables, linked, now)
-        with contextlib.suppress(Conflict):
-            await subscribers.leave(tables, *linked.there, why=why, consent=consent)
+    consent = act.consent(Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED)
+
+    async def unsubscribe() -> UnsubscribeResult:
+        linked = await subscribers.find_linked(act.tables, list_name, guid)
+        if linked.there:
+            await subscribers.leave(act.tables, *linked.there, why=why, consent=consent)
             return UnsubscribeResult.NOW
-    raise Conflict("the subscriber changes too fast")
+        # A first try may have died before the departure was noted for the senders.
+        if linked.gone and abs(act.now - linked.gone.since) < FINISHED_WITHIN:
+            await subscribers.repeat_departure(act.tables, linked.gone, linked.gone.since)
+        return UnsubscribeResult.ALREADY if linked.is_known else UnsubscribeResult.UNKNOWN
+
+    return await retry_on_conflict(unsubscribe)
 
 
-async def _is_gone(
-    tables: Tables, linked: subscribers.LinkedSubscriber, now: datetime
-) -> UnsubscribeResult:
-    """Finish what a first try may have left undone, if that was lately."""
-    if linked.gone and abs(now - linked.gone.since) < FINISHED_WITHIN:
-        await subscribers.repeat_departure(tables, linked.gone, linked.gone.since)
-    return UnsubscribeResult.ALREADY if linked.is_known else UnsubscribeResult.UNKNOWN
+async def remove(act: Act, list_name: str, address: Address, *, etag: str | None = None) -> None:
+    """An administrator removes somebody; Conflict if an etag is given and the row has another."""
+    await lists.read(act.tables, list_name)
+    consent = act.consent(Event.REMOVED)
 
-
-async def remove(
-    tables: Tables,
-    list_name: str,
-    address: Address,
-    now: datetime,
-    *,
-    etag: str | None = None,
-    trace: Trace = COMMAND_LINE,
-) -> None:
-    """By an administrator. With the etag of the row they saw: Conflict if it has changed."""
-    await lists.read(tables, list_name)
-    consent = trace.consent(Event.REMOVED, now)
-    for _try in range(_TRIES_MAX):
-        found = await subscribers.find(tables, list_name, address.storage_key)
-        if found is None or found[0].gone:
+    async def unsubscribe() -> None:
+        found = await subscribers.find(act.tables, list_name, address.storage_key)
+        if found is None or found.value.gone:
             raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
-        subscriber, known = found
-        try:
-            await subscribers.leave(
-                tables, subscriber, etag or known, why=InactiveReason.REMOVED, consent=consent
-            )
-            return
-        except Conflict:
-            if etag is not None:
-                raise
-    raise Conflict("the subscriber changes too fast")
+        one, known = found
+        await subscribers.leave(
+            act.tables, one, etag or known, why=InactiveReason.REMOVED, consent=consent
+        )
+
+    await retry_on_conflict(unsubscribe, tries=1 if etag else TRIES_MAX)
 
 
-async def _find_or_join(
-    tables: Tables, newcomer: Subscriber, trace: Trace
-) -> tuple[Subscriber, str]:
-    """Who has this address, and their row's etag; the newcomer, if nobody was there."""
-    found = await subscribers.find(tables, newcomer.list_name, newcomer.key)
-    if found and not found[0].gone:
+async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:
+    """The person with this address, who may be the newcomer."""
+    found = await subscribers.find(act.tables, newcomer.list_name, newcomer.key)
+    if found and not found.value.gone:
         return found
-    asked = trace.consent(Event.ASKED, newcomer.since)
+    asked = act.consent(Event.ASKED)
     if found is None:
-        return newcomer, await subscribers.join(tables, newcomer, asked)
+        return Stored(newcomer, await subscribers.join(act.tables, newcomer, asked))
     known, etag = found
     newcomer = msgspec.structs.replace(newcomer, gone_before=known.gone)
-    return await subscribers.join_again(tables, known, newcomer, etag, asked)
+    return await subscribers.join_again(act.tables, known, newcomer, etag, asked)
 
 
 def _decided(now: datetime) -> dict[str, Any]:

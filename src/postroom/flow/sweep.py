@@ -33,6 +33,7 @@ from postroom.records import (
 )
 from postroom.records.leases import RenewalTracker
 from postroom.records.rows import Unreadable
+from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
 
 log = structlog.get_logger("sweep")
@@ -131,7 +132,7 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
     """How many batches were deleted; a message that was revived since is younger than its entry."""
     tables = storage.tables
     found = await messages.find_archived(tables, ref)
-    is_old = found is not None and (found[0].completed_at or before) <= before
+    is_old = found is not None and (found.value.completed_at or before) <= before
     if found is None or not is_old or await messages.find_live(tables, ref):
         await messages.delete_archive_entry(tables, date, ref)
         return 1
@@ -152,12 +153,12 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
     return last - message.walked + 1
 
 
-async def _marked(tables: Tables, message: Message, etag: str) -> tuple[Message, str]:
+async def _marked(tables: Tables, message: Message, etag: str) -> Stored[Message]:
     """From this write on nobody can revive it; Conflict if somebody was faster."""
     if message.is_expiring:
-        return message, etag
+        return Stored(message, etag)
     marked = msgspec.structs.replace(message, is_expiring=True, walked=0)
-    return marked, await messages.replace_archived(tables, marked, etag)
+    return Stored(marked, await messages.replace_archived(tables, marked, etag))
 
 
 async def _expire_message(storage: Storage, message: Message) -> None:
@@ -206,7 +207,7 @@ async def _expire_sign_ups_of(tables: Tables, name: str, before: datetime, now: 
     idle: list[sign_ups.SignUpEntry] = []
     for entry in entries:
         found = await subscribers.find(tables, name, entry.key)
-        if found and found[0].expires and sign_ups.asked_at(found[0]) < before:
+        if found and found.value.expires and sign_ups.asked_at(found.value) < before:
             await subscribers.expire(tables, *found, entry, _IN_TIME.consent(Event.EXPIRED, now))
         else:  # confirmed, gone, or asked again since, which has an entry of its own
             idle.append(entry)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 
 from postroom.domain.address import CONTROL, Mailbox
+from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 
 LINE_OCTETS_MAX = 998  # RFC 5322 2.1.1: must
@@ -41,7 +42,7 @@ _Q_LITERAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 _WORD_FRAME = len("=?utf-8?q??=")
 
 
-class BadHeader(ValueError):
+class BadHeader(BadInput):
     """A header that may not be written; the message is a sentence for the person who typed it."""
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.domain.address import CONTROL
+from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
@@ -36,7 +37,7 @@ _NOT_IN_A_URL = re.compile(r"[\s<>]")
 _PIECE_CHARS = 4096
 
 
-class BadTemplate(ValueError):
+class BadTemplate(BadInput):
     """A template that cannot be sent; the message is a sentence that names the line."""
 
 

@@ -6,17 +6,18 @@ unconfirmed    the last run, or the one under way
 from __future__ import annotations
 
 from postroom.domain.ask_job import AskJob
-from postroom.records.rows import from_properties, to_properties
+from postroom.records.rows import stored, to_properties
+from postroom.records.stored import Stored
 from postroom.storage.port import Tables
 
 _TABLE = "mailinglist"
 _KEY = "unconfirmed"  # stands behind the row of the list: no range of people reads it
 
 
-async def find(tables: Tables, list_name: str) -> tuple[AskJob, str] | None:
+async def find(tables: Tables, list_name: str) -> Stored[AskJob] | None:
     """The job and its row's etag."""
     row = await tables.get(_TABLE, list_name, _KEY)
-    return (from_properties(row.properties, AskJob), row.etag) if row else None
+    return stored(row, AskJob) if row else None
 
 
 async def put(tables: Tables, job: AskJob, etag: str | None) -> str:

@@ -19,7 +19,8 @@ import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.records.deliveries import TO, of_row, to_row
-from postroom.records.rows import all_rows, from_properties, readable_rows, to_properties
+from postroom.records.rows import all_rows, from_properties, readable_rows, stored, to_properties
+from postroom.records.stored import Stored
 from postroom.storage.port import (
     Change,
     Conflict,
@@ -27,7 +28,6 @@ from postroom.storage.port import (
     Insert,
     KeysWithin,
     Replace,
-    Row,
     Tables,
     Upsert,
 )
@@ -147,9 +147,9 @@ async def _insert_if_absent(tables: Tables, where: str, row: Insert) -> None:
         return
 
 
-async def find_ledger(tables: Tables, ref: str, batch: int) -> tuple[Ledger, str] | None:
+async def find_ledger(tables: Tables, ref: str, batch: int) -> Stored[Ledger] | None:
     row = await tables.get(LIVE, *_ledger_keys(ref, batch))
-    return (_ledger_of(row), row.etag) if row else None
+    return stored(row, Ledger) if row else None
 
 
 async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
@@ -158,19 +158,17 @@ async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
     return await tables.replace(LIVE, *keys, to_properties(ledger), etag)
 
 
-async def load_group(tables: Tables, ref: str, group: int) -> list[tuple[Ledger, str]]:
+async def load_group(tables: Tables, ref: str, group: int) -> list[Stored[Ledger]]:
     """The ledgers of a group in order, at most GROUP_BATCHES, with their etags."""
     rows = all_rows(tables, LIVE, KeysWithin(_group_partition(ref, group)))
-    return [(_ledger_of(row), row.etag) async for row in rows]
+    return [stored(row, Ledger) async for row in rows]
 
 
-async def readable_ledgers(
-    tables: Tables, ref: str, group: int
-) -> AsyncIterator[tuple[Ledger, str]]:
+async def readable_ledgers(tables: Tables, ref: str, group: int) -> AsyncIterator[Stored[Ledger]]:
     """As `load_group`, but for who can do without those that cannot be read."""
     where = KeysWithin(_group_partition(ref, group))
     async for ledger, row in readable_rows(tables, LIVE, where, Ledger):
-        yield ledger, row.etag
+        yield Stored(ledger, row.etag)
 
 
 async def delete_group(tables: Tables, ref: str, group: int) -> None:
@@ -202,7 +200,3 @@ def _ledger_key(batch: int) -> str:
 
 def _spread(ref: str, number: int) -> str:
     return f"{zlib.crc32(f'{ref}-{number}'.encode()) & 0xFF:02x}"
-
-
-def _ledger_of(row: Row) -> Ledger:
-    return from_properties(row.properties, Ledger)

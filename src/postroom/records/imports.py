@@ -12,8 +12,9 @@ from datetime import datetime
 from postroom.domain.errors import NotFound
 from postroom.domain.import_job import ImportJob
 from postroom.domain.texts import _
-from postroom.records.rows import Unreadable, first_rows, from_properties, to_properties
+from postroom.records.rows import Unreadable, first_rows, from_properties, stored, to_properties
 from postroom.records.sortable_time import sortable_newest_first
+from postroom.records.stored import Stored
 from postroom.storage.port import KeysWithin, Row, Tables
 
 _TABLE = "service"
@@ -32,12 +33,12 @@ async def create(tables: Tables, job: ImportJob) -> None:
     await tables.insert(_TABLE, _PARTITION, job.id, to_properties(job))
 
 
-async def find(tables: Tables, id_: str) -> tuple[ImportJob, str] | None:
+async def find(tables: Tables, id_: str) -> Stored[ImportJob] | None:
     row = await tables.get(_TABLE, _PARTITION, id_)
-    return (from_properties(row.properties, ImportJob), row.etag) if row else None
+    return stored(row, ImportJob) if row else None
 
 
-async def read(tables: Tables, id_: str) -> tuple[ImportJob, str]:
+async def read(tables: Tables, id_: str) -> Stored[ImportJob]:
     """The job and its row's etag; also for an id that storage could not even look for."""
     found = await find(tables, id_) if _ID.fullmatch(id_) else None
     if found is None:

@@ -10,7 +10,14 @@ import structlog
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList, folded_name
 from postroom.domain.texts import _
-from postroom.records.rows import FORMAT, Unreadable, all_rows, from_properties, to_properties
+from postroom.records.rows import (
+    FORMAT,
+    Unreadable,
+    all_rows,
+    stored,
+    to_properties,
+)
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 
 log = structlog.get_logger("records")
@@ -70,20 +77,20 @@ def _name_in(entry: Row) -> str:
 
 async def find(tables: Tables, name: str) -> MailingList | None:
     found = await find_with_etag(tables, name)
-    return found[0] if found else None
+    return found.value if found else None
 
 
-async def find_with_etag(tables: Tables, name: str) -> tuple[MailingList, str] | None:
+async def find_with_etag(tables: Tables, name: str) -> Stored[MailingList] | None:
     """For whoever is going to change it."""
     row = await tables.get(TABLE, name, KEY)
-    return (from_properties(row.properties, MailingList), row.etag) if row else None
+    return stored(row, MailingList) if row else None
 
 
 async def read(tables: Tables, name: str) -> MailingList:
     return (await read_with_etag(tables, name))[0]
 
 
-async def read_with_etag(tables: Tables, name: str) -> tuple[MailingList, str]:
+async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
     found = await find_with_etag(tables, name)
     if found is None:
         raise NotFound(

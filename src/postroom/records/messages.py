@@ -31,8 +31,10 @@ from postroom.records.rows import (
     first_rows,
     from_properties,
     readable_rows,
+    stored,
     to_properties,
 )
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysAcross, KeysWithin, Tables, Value
 
 log = structlog.get_logger("records")
@@ -47,7 +49,7 @@ _TOGETHER_ROWS = 2  # for each that is wanted, since drafts and later ones lie b
 _REF = re.compile(r"[0-9]{1,18}")
 
 
-async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
+async def reserve(tables: Tables, message: Message) -> Stored[Message]:
     """Insert under the next free ref: two made in the same tick cannot collide."""
     number = ticks(message.created_at)
     for tried in range(_REF_TRIES_MAX):
@@ -57,15 +59,13 @@ async def reserve(tables: Tables, message: Message) -> tuple[Message, str]:
         # First: an entry without a message is passed over, a message without one would hide.
         await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), {"v": FORMAT})
         try:
-            return candidate, await tables.insert(
-                LIVE, _partition(candidate.ref), _KEY, to_properties(candidate)
-            )
+            return Stored(candidate, await insert_live(tables, candidate))
         except Conflict:
             continue
     raise Conflict(f"no free message ref within {_REF_TRIES_MAX} ticks")
 
 
-async def reserve_as(tables: Tables, message: Message) -> tuple[Message, str]:
+async def reserve_as(tables: Tables, message: Message) -> Stored[Message]:
     """Insert under the ref it has, or find what the same call inserted before it died.
 
     Conflict if the ref is another's, or if two tries of the call are at it in this moment.
@@ -73,8 +73,8 @@ async def reserve_as(tables: Tables, message: Message) -> tuple[Message, str]:
     found = await find_with_etag(tables, message.ref)
     if found is None:
         await tables.upsert(LIVE, DIRECTORY, _backwards(message.ref), {"v": FORMAT})
-        return message, await insert_live(tables, message)
-    if found[0].origin != message.origin:
+        return Stored(message, await insert_live(tables, message))
+    if found.value.origin != message.origin:
         raise Conflict(f"the ref {message.ref} is taken")
     return found
 
@@ -115,44 +115,44 @@ async def leave_directory(tables: Tables, ref: str) -> None:
 
 async def find(tables: Tables, ref: str) -> Message | None:
     found = await find_with_etag(tables, ref)
-    return found[0] if found else None
+    return found.value if found else None
 
 
-async def find_with_etag(tables: Tables, ref: str) -> tuple[Message, str] | None:
+async def find_with_etag(tables: Tables, ref: str) -> Stored[Message] | None:
     """Alive or archived. Alive first: the move writes the archive before it deletes."""
     return await find_live(tables, ref) or await find_archived(tables, ref)
 
 
-async def find_live(tables: Tables, ref: str) -> tuple[Message, str] | None:
+async def find_live(tables: Tables, ref: str) -> Stored[Message] | None:
     row = await tables.get(LIVE, _partition(ref), _KEY)
-    return (from_properties(row.properties, Message), row.etag) if row else None
+    return stored(row, Message) if row else None
 
 
-async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, tuple[Message, str]]:
+async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, Stored[Message]]:
     """Those of many that are alive and found together; for the others ask `find_live`."""
     refs = [ref for ref in refs if _REF.fullmatch(ref)]  # others cannot be keys
     if len(refs) < _TOGETHER_MIN:
         return {}
     keys = KeysAcross(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
     rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
-    found: dict[str, tuple[Message, str]] = {}
+    found: dict[str, Stored[Message]] = {}
     for row in rows:
         with contextlib.suppress(Unreadable):
             message = from_properties(row.properties, Message)
-            found[message.ref] = (message, row.etag)
+            found[message.ref] = Stored(message, row.etag)
     return found
 
 
-async def find_archived(tables: Tables, ref: str) -> tuple[Message, str] | None:
+async def find_archived(tables: Tables, ref: str) -> Stored[Message] | None:
     row = await tables.get(ARCHIVE, _partition(ref), _KEY)
-    return (from_properties(row.properties, Message), row.etag) if row else None
+    return stored(row, Message) if row else None
 
 
 async def read(tables: Tables, ref: str) -> Message:
     return (await read_with_etag(tables, ref))[0]
 
 
-async def read_with_etag(tables: Tables, ref: str) -> tuple[Message, str]:
+async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
     if not _REF.fullmatch(ref):
         raise NotFound(
             _("“{ref}” is not a message ref: it is a number such as 634852858215726983.", ref=ref)
@@ -271,10 +271,10 @@ async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
     found = await find_archived(tables, message.ref)
     if found is None:
         await tables.insert(ARCHIVE, _partition(message.ref), _KEY, to_properties(message))
-    elif found[0].restarts > message.restarts:
+    elif found.value.restarts > message.restarts:
         raise Conflict(f"message {message.ref} was archived again since")
     else:
-        await replace_archived(tables, message, found[1])
+        await replace_archived(tables, message, found.etag)
 
 
 async def put_archive_entry(tables: Tables, ref: str, now: datetime) -> None:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 import structlog
 
-from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, Tables, Value
+from postroom.records.stored import Stored
+from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, StorageError, Tables, Value
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers take this and the one before it
@@ -18,7 +19,7 @@ _OLDEST = FORMAT - 1
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-class Unreadable(Exception):
+class Unreadable(StorageError):
     """A row written by a newer version of the program, or spoilt by hand."""
 
 
@@ -63,6 +64,10 @@ def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.DecodeError as error:  # half a JSON, or not of this kind
         raise Unreadable(f"A row is not a whole {kind.__name__}: {error}.") from error
+
+
+def stored(row: Row, kind: type[StructT]) -> Stored[StructT]:
+    return Stored(from_properties(row.properties, kind), row.etag)
 
 
 def check_format(properties: Properties) -> None:

@@ -34,9 +34,11 @@ from postroom.records.rows import (
     all_rows,
     check_format,
     from_properties,
+    stored,
     to_properties,
 )
 from postroom.records.sortable_time import moment, sortable
+from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     Change,
@@ -90,23 +92,23 @@ async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: da
     await tables.batch(TABLE, newcomers[0].list_name, changes)
 
 
-async def find(tables: Tables, list_name: str, key: str) -> tuple[Subscriber, str] | None:
+async def find(tables: Tables, list_name: str, key: str) -> Stored[Subscriber] | None:
     """The subscriber with this address key, gone or not, and the row's etag."""
     row = await tables.get(TABLE, list_name, _EMAIL + key)
-    return (subscriber_of(row), row.etag) if row else None
+    return stored(row, Subscriber) if row else None
 
 
-async def find_by_guid(tables: Tables, list_name: str, guid: str) -> tuple[Subscriber, str] | None:
+async def find_by_guid(tables: Tables, list_name: str, guid: str) -> Stored[Subscriber] | None:
     """Only who is there, and has not left and joined again since."""
     there = (await find_linked(tables, list_name, guid)).there
-    return there if there and there[0].guid == guid else None
+    return there if there and there.value.guid == guid else None
 
 
 class LinkedSubscriber(msgspec.Struct, frozen=True):
     """Whom a link that was once sent concerns now."""
 
     is_known: bool  # it was sent to somebody on this list
-    there: tuple[Subscriber, str] | None = None  # who is on it, under whatever GUID, and the etag
+    there: Stored[Subscriber] | None = None  # who is on it, under whatever GUID, and the etag
     gone: Subscriber | None = None  # who was, and left or moved
 
 
@@ -118,9 +120,9 @@ async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscr
     key, gone = str(pointer.properties["key"]), None
     for _move in range(MOVES_MAX):
         found = await find(tables, list_name, key)
-        if found is None or not found[0].gone:
+        if found is None or not found.value.gone:
             return LinkedSubscriber(True, found, gone)
-        gone = found[0]
+        gone = found.value
         if not gone.moved_to:
             break
         key = gone.moved_to
@@ -150,7 +152,7 @@ async def replace(
 
 async def join_again(
     tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
-) -> tuple[Subscriber, str]:
+) -> Stored[Subscriber]:
     """Somebody who was gone is back, under a new GUID: as stored, and the new etag."""
     back = msgspec.structs.replace(newcomer, basis=before.basis, imported_at=before.imported_at)
     etags = await tables.batch(
@@ -162,7 +164,7 @@ async def join_again(
             *_beside(before, back, consent),
         ],
     )
-    return back, etags[0]
+    return Stored(back, etags[0])
 
 
 class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +172,7 @@ class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
 
     before: Subscriber
     after: Subscriber
-    replaced: tuple[Subscriber, str] | None  # who had the new address, is gone, and their etag
+    replaced: Stored[Subscriber] | None  # who had the new address, is gone, and their etag
     removed: Consent  # of the old address
     added: Consent  # of the new one
     left_at: datetime  # really: senders look for those who left since a moment ago
@@ -190,12 +192,12 @@ async def move(tables: Tables, move: AddressChange, etag: str) -> str:
         TABLE,
         after.list_name,
         [
-            Replace(key, properties, there[1]) if there else Insert(key, properties),
+            Replace(key, properties, there.etag) if there else Insert(key, properties),
             Insert(_GUID + after.guid, _pointer(after)),
             Replace(_EMAIL + before.key, to_properties(gone), etag),
             _departure(before, left_at),
             *_beside(before, gone, move.removed),
-            *_beside(there[0] if there else None, after, move.added),
+            *_beside(there.value if there else None, after, move.added),
         ],
     )
     await repeat_departure(tables, before, left_at)

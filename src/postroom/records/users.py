@@ -17,7 +17,8 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
-from postroom.records.rows import first_rows, from_properties, readable_rows, to_properties
+from postroom.records.rows import first_rows, from_properties, readable_rows, stored, to_properties
+from postroom.records.stored import Stored
 from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, Tables
 
 SEEN_NOTED_EVERY = timedelta(minutes=1)  # a write a minute, not one a page
@@ -40,12 +41,12 @@ async def add(tables: Tables, user: User) -> None:
         raise AlreadyThere(_("{address} is a user already.", address=user.address)) from None
 
 
-async def find(tables: Tables, key: str) -> tuple[User, str] | None:
+async def find(tables: Tables, key: str) -> Stored[User] | None:
     row = await tables.get(_TABLE, _USER, key)
-    return (from_properties(row.properties, User), row.etag) if row else None
+    return stored(row, User) if row else None
 
 
-async def read(tables: Tables, key: str) -> tuple[User, str]:
+async def read(tables: Tables, key: str) -> Stored[User]:
     found = await find(tables, key)
     if found is None:
         raise NotFound(_("There is no such user."))
@@ -86,9 +87,9 @@ async def every_user(tables: Tables) -> AsyncIterator[User]:
         yield user
 
 
-async def users_with_etags(tables: Tables) -> AsyncIterator[tuple[User, str]]:
+async def users_with_etags(tables: Tables) -> AsyncIterator[Stored[User]]:
     async for user, row in readable_rows(tables, _TABLE, KeysWithin(_USER), User):
-        yield user, row.etag
+        yield Stored(user, row.etag)
 
 
 async def is_anybody_there(tables: Tables) -> bool:
@@ -110,13 +111,13 @@ async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User,
         return None
     session = from_properties(row.properties, Session)
     found = await find(tables, session.user)
-    if found is None or session.is_over(found[0], now):
+    if found is None or session.is_over(found.value, now):
         return None
     if now - session.seen_at > SEEN_NOTED_EVERY:
         seen = msgspec.structs.replace(session, seen_at=now)
         with contextlib.suppress(Conflict):  # ended, or noted by another page at this moment
             await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), row.etag)
-    return found[0], session
+    return found.value, session
 
 
 async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session]:
@@ -138,7 +139,7 @@ async def forget_ended(tables: Tables, now: datetime) -> int:
     ended = 0
     async for session, row in readable_rows(tables, _TABLE, KeysWithin(_SESSION), Session):
         found = await find(tables, session.user)
-        if found is None or session.is_over(found[0], now):
+        if found is None or session.is_over(found.value, now):
             await tables.delete(_TABLE, _SESSION, row.key)
             ended += 1
     async for invitation, row in readable_rows(tables, _TABLE, KeysWithin(_INVITATION), Invitation):

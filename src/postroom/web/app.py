@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
-from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking, import_runs
@@ -140,7 +139,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_exception_handler(HTTPException, no_page)
-    for failure in (StorageError, Unreadable, TimeoutError):
+    for failure in (StorageError, TimeoutError):
         app.add_exception_handler(failure, try_again)
     app.add_exception_handler(Conflict, changed_meanwhile)
     app.add_exception_handler(AlreadySubmitted, under_way)

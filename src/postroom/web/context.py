@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
@@ -12,10 +13,12 @@ from typing import ParamSpec, TypeVar, cast
 from starlette.applications import Starlette
 from starlette.requests import Request
 
+from postroom.act import Act
 from postroom.clock import Clock
+from postroom.domain.consent import Trace
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
-from postroom.wakeup import SCHEDULER, SENDER, WakeUps
+from postroom.wakeup import SCHEDULER, WakeUps
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are looked at
@@ -45,8 +48,9 @@ class WebContext:
     def is_https(self) -> bool:
         return self.site.url.startswith("https://")
 
-    def wake_senders(self) -> None:
-        self.wakeups.ring(SENDER)
+    def act(self, trace: Trace, now: datetime | None = None) -> Act:
+        """The context of a use case; `now` is the time of the first try of a repeated call."""
+        return Act(self.storage, self.clock, now or self.clock.now(), trace, self.wakeups.ring)
 
     def wake_scheduler(self) -> None:
         self.wakeups.ring(SCHEDULER)

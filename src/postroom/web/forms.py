@@ -18,7 +18,6 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import Text, _
@@ -51,7 +50,7 @@ class Form:
         """The value as it is stored; None, and a sentence beside the field, if it cannot be."""
         try:
             return check(self.value(name))
-        except (BadInput, BadAddress) as error:
+        except BadInput as error:
             self.mistakes[name] = str(error)
             return None
 

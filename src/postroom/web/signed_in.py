@@ -7,6 +7,7 @@ A test walks the route table and refuses a route under /admin without one of the
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,8 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.act import Act
+from postroom.domain.consent import by_user
 from postroom.domain.texts import _
 from postroom.domain.user import ROLE_TEXTS, SESSION_LASTS, Role, Session, User
 from postroom.domain.web_address import own_origin
@@ -117,6 +120,11 @@ async def find_signed_in(request: Request) -> SignedIn | None:
         return None
     found = await users.find_session(context.storage.tables, token, context.clock.now())
     return SignedIn(*found) if found else None
+
+
+def act_of(request: Request, signed_in: SignedIn, now: datetime | None = None) -> Act:
+    """What this user does on this page; `now` as in `Desk.act`."""
+    return context_of(request).act(by_user(signed_in.user.address, client_of(request)), now)
 
 
 def cookie_name(context: WebContext) -> str:

@@ -62,10 +62,10 @@ class AlreadySubmitted(Exception):
     """The same form was sent before, and is still at work."""
 
 
-Act = Callable[[Submission], Awaitable[SubmitResult]]
+Handler = Callable[[Submission], Awaitable[SubmitResult]]
 
 
-async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Act) -> SubmitResult:
+async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Handler) -> SubmitResult:
     """What was done, now or when the same form was sent before.
 
     `act` raises a PostroomError if it did nothing. If its turn is again, it must recognise what an
@@ -99,7 +99,7 @@ async def _begun(request: Request, signed_in: SignedIn, form: Form) -> CallBegun
     raise AlreadySubmitted
 
 
-async def _acted(tables: Tables, begun: CallBegun, act: Act) -> SubmitResult:
+async def _acted(tables: Tables, begun: CallBegun, act: Handler) -> SubmitResult:
     try:
         done = await act(Submission(begun.note.begun_at, begun.call, begun.is_again))
         answer = StoredAnswer(status=HTTPStatus.SEE_OTHER, location=done.what)

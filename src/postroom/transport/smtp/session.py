@@ -27,7 +27,7 @@ LOGGED_IN = 235
 CHALLENGE = 334
 
 
-class Unavailable(Exception):
+class ServerUnavailable(Exception):
     """The server cannot be used now; the fault says why, and never holds user or password."""
 
     def __init__(self, config: SmtpConfig, fault: Fault) -> None:
@@ -59,7 +59,7 @@ async def open_session(
         if config.username:
             await _log_in(line, config, offers)
     except LineBroken as broken:
-        raise Unavailable(config, fault_of_words(str(broken))) from None
+        raise ServerUnavailable(config, fault_of_words(str(broken))) from None
     except BaseException:
         line.hang_up("the session could not be opened")
         raise
@@ -78,14 +78,14 @@ async def _connect(config: SmtpConfig, context: ssl.SSLContext | None) -> SmtpPr
                 server_hostname=config.host if context else None,
             )
     except (OSError, UnicodeError) as error:
-        raise Unavailable(config, fault_of_error(error)) from None
+        raise ServerUnavailable(config, fault_of_error(error)) from None
     return line
 
 
 async def _greeting(line: SmtpProtocol, config: SmtpConfig) -> None:
     greeting = await line.reply(config.timeouts.greeting_s)
     if greeting.code != READY:
-        raise Unavailable(config, fault_of_words(greeting.words))
+        raise ServerUnavailable(config, fault_of_words(greeting.words))
 
 
 async def _hello(line: SmtpProtocol, config: SmtpConfig) -> ServerExtensions:
@@ -96,7 +96,7 @@ async def _hello(line: SmtpProtocol, config: SmtpConfig) -> ServerExtensions:
     if reply.code >= 500:
         reply = await line.command(b"HELO %b\r\n" % name, config.timeouts.command_s)
     if reply.code != OK:
-        raise Unavailable(config, fault_of_words(reply.words))
+        raise ServerUnavailable(config, fault_of_words(reply.words))
     return ServerExtensions()
 
 
@@ -113,14 +113,14 @@ async def _start_tls(
     line: SmtpProtocol, config: SmtpConfig, context: ssl.SSLContext, offers: ServerExtensions
 ) -> None:
     if not offers.starttls:
-        raise Unavailable(config, Fault(TroubleKind.NO_STARTTLS))
+        raise ServerUnavailable(config, Fault(TroubleKind.NO_STARTTLS))
     reply = await line.command(b"STARTTLS\r\n", config.timeouts.command_s)
     if reply.code != READY:
-        raise Unavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
+        raise ServerUnavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
     if not line.quiet:
         # Words in clear that would pass as said under TLS are an attack (RFC 3207, 4).
         spoke = "the server spoke between STARTTLS and TLS"
-        raise Unavailable(config, Fault(TroubleKind.TLS, spoke))
+        raise ServerUnavailable(config, Fault(TroubleKind.TLS, spoke))
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(config.timeouts.connect_s):
@@ -128,28 +128,28 @@ async def _start_tls(
                 line.transport, line, context, server_hostname=config.host
             )
     except OSError as error:  # a timeout is one
-        raise Unavailable(config, _tls_fault(error)) from None
+        raise ServerUnavailable(config, _tls_fault(error)) from None
     if transport is None:
-        raise Unavailable(config, Fault(TroubleKind.TLS, CLOSED))
+        raise ServerUnavailable(config, Fault(TroubleKind.TLS, CLOSED))
     line.secure(transport)
 
 
 async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: ServerExtensions) -> None:
     if not _is_private(line):
-        raise Unavailable(config, Fault(TroubleKind.UNPROTECTED))
+        raise ServerUnavailable(config, Fault(TroubleKind.UNPROTECTED))
     user, password = config.username.encode(), config.password.encode()
     if "PLAIN" in offers.auth:
         secrets = [b"AUTH PLAIN " + base64.b64encode(b"\0%b\0%b" % (user, password))]
     elif "LOGIN" in offers.auth:
         secrets = [b"AUTH LOGIN", base64.b64encode(user), base64.b64encode(password)]
     else:
-        raise Unavailable(config, Fault(TroubleKind.NO_LOGIN))
+        raise ServerUnavailable(config, Fault(TroubleKind.NO_LOGIN))
     for secret in secrets:
         reply = await line.command(secret + b"\r\n", config.timeouts.command_s)
         if reply.code != CHALLENGE:
             break
     if reply.code != LOGGED_IN:
-        raise Unavailable(config, Fault(TroubleKind.LOGIN, _without(secrets, reply, config)))
+        raise ServerUnavailable(config, Fault(TroubleKind.LOGIN, _without(secrets, reply, config)))
 
 
 def _is_private(line: SmtpProtocol) -> bool:

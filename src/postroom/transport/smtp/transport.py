@@ -17,7 +17,7 @@ from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
 from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol
-from postroom.transport.smtp.session import Unavailable, open_session, tls_context
+from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
 from postroom.transport.smtp.slice import Slice
 from postroom.transport.smtp.window import Window
 
@@ -147,7 +147,7 @@ class SmtpLane:
         while slice_.waiting and not slice_.stopped:
             try:
                 connection = await self._fit_connection()
-            except Unavailable as trouble:
+            except ServerUnavailable as trouble:
                 slice_.defer_waiting(str(trouble), trouble.fault)
                 return
             answered = slice_.answered

@@ -11,14 +11,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import sign_in
+from postroom.actions.sign_in import Browser, WrongPassword
 from postroom.domain.address import BadAddress, parse_address
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text, _, ngettext
 from postroom.domain.throttle import NO_WAIT, Rate
 from postroom.domain.token import sign
 from postroom.domain.user import User
-from postroom.flow import sign_in
-from postroom.flow.sign_in import Browser, WrongPassword
 from postroom.records import throttles, users
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.forms import Form, posted

@@ -1,7 +1,7 @@
 """Asking everybody on a list who has not confirmed: how many, go, how far it is, stop.
 
 The run goes on beside the pages, in the process that started it, and writes down how far it is in
-the list's own row, so that any web process can show or stop it (flow/ask.py).
+the list's own row, so that any web process can show or stop it (actions/ask_to_confirm.py).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import structlog
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
+from postroom.act import Act
+from postroom.actions import ask_to_confirm
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
 from postroom.domain.errors import WrongState
-from postroom.flow import ask
 from postroom.records import ask_jobs, lists
-from postroom.web.admin.subscriber_form import trace_of
 from postroom.web.context import context_of, one_per_app
 from postroom.web.forms import list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor
+from postroom.web.signed_in import Editor, act_of
 
 router = APIRouter(prefix="/subscribers/ask")
 log = structlog.get_logger("asking")
@@ -36,7 +36,7 @@ async def ask_page(request: Request, signed_in: Editor) -> Response:
     tables, now = context.storage.tables, context.clock.now()
     mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
     found = await ask_jobs.find(tables, mailing_list.name)
-    job = found[0].as_of(now) if found else None
+    job = found.value.as_of(now) if found else None
     is_running = job is not None and job.is_running
     return show(
         request,
@@ -46,7 +46,9 @@ async def ask_page(request: Request, signed_in: Editor) -> Response:
         job=job,
         is_running=is_running,
         is_open=job is not None and job.can_go_on(now),
-        tally=None if is_running else await ask.tally(tables, mailing_list.name, context.clock),
+        tally=None
+        if is_running
+        else await ask_to_confirm.tally(tables, mailing_list.name, context.clock),
         hours=ASK_ONCE_IN // timedelta(hours=1),
         asks_max=ASKS_MAX,
         days=ASKS_WITHIN.days,
@@ -59,18 +61,15 @@ async def act(request: Request, signed_in: Editor) -> Response:
     context, form = context_of(request), await posted(request)
     tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
     if form.value("act") == "stop":
-        await ask.stop(tables, name)
+        await ask_to_confirm.stop(tables, name)
         return go(_path(name))
     await lists.read(tables, name)
-    found = await ask.tally(tables, name, context.clock)
+    found = await ask_to_confirm.tally(tables, name, context.clock)
     by, run, now = signed_in.user.address, secrets.token_hex(8), context.clock.now()
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
-        job, etag = await ask.start(tables, name, by=by, total=total, run=run, now=now)
-        asker = ask.Asker(
-            context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
-        )
-        runs_in(request.app).start(asker, job, etag)
+        job, etag = await ask_to_confirm.start(tables, name, by=by, total=total, run=run, now=now)
+        runs_in(request.app).start(act_of(request, signed_in), job, etag)
     return go(_path(name))
 
 
@@ -85,8 +84,10 @@ class AskRuns:
         self._tasks: set[asyncio.Task[AskJob]] = set()
         self._is_stopping = False
 
-    def start(self, asker: ask.Asker, job: AskJob, etag: str) -> None:
-        task = asyncio.create_task(ask.run(asker, job, etag, lambda: not self._is_stopping))
+    def start(self, act: Act, job: AskJob, etag: str) -> None:
+        task = asyncio.create_task(
+            ask_to_confirm.run(act, job, etag, lambda: not self._is_stopping)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._over)
 

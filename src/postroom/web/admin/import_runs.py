@@ -33,7 +33,6 @@ from postroom.domain.import_job import (
     started,
 )
 from postroom.domain.texts import _
-from postroom.flow.ask import Asker
 from postroom.flow.bring_in import CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.records import imports
 from postroom.storage.port import Conflict, StorageError
@@ -184,9 +183,7 @@ class Run:
 
     def _intake(self) -> Intake:
         job, context = self._job, self._context
-        asker = Asker(
-            context.storage, context.clock, Trace(source=job.source), context.wake_senders
-        )
+        asker = context.act(Trace(source=job.source))
         return Intake(
             context.storage.tables,
             job.list_name,
@@ -225,7 +222,7 @@ class Run:
             self._job = job
         except Conflict:
             found = await imports.find(tables, self._job.id)
-            if found is None or found[0].run != self._job.run:
+            if found is None or found.value.run != self._job.run:
                 self.stop()  # deleted, or another process's turn
                 return
             self._job, self._etag = found

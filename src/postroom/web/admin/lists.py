@@ -9,6 +9,8 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import (
     MailingList,
@@ -18,14 +20,12 @@ from postroom.domain.mailing_list import (
     check_sender,
 )
 from postroom.domain.texts import _
-from postroom.flow import keep_lists
-from postroom.flow.keep_lists import CheckedList, ListChanges
 from postroom.records import counts, imports, lists
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/lists")
@@ -64,17 +64,26 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
 
 @router.post("/new")
 async def create(request: Request, signed_in: Editor) -> Response:
-    tables, form = context_of(request).storage.tables, await posted(request)
+    form = await posted(request)
     name = form.take("name", check_new_list_name)
     sender, description, postal = _checked(form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     if name and sender and description is not None and postal is not None:
         is_open = form.is_ticked("public_form")
-        wanted = keep_lists.checked(name, sender, description, postal, is_open)
+        wanted = manage_lists.checked(name, sender, description, postal, is_open)
+
+        async def make(turn: Submission) -> SubmitResult:
+            act = act_of(request, signed_in, turn.at)
+            try:
+                await manage_lists.create(act, wanted)
+            except AlreadyThere:
+                known = await lists.find(act.tables, wanted.name) if turn.is_again else None
+                if known is None or known.created_at != turn.at:  # somebody else's
+                    raise
+            return SubmitResult(f"/admin/lists/{wanted.name}")
+
         try:
-            done = await act_once(
-                request, signed_in, form, lambda turn: _made(tables, wanted, turn)
-            )
+            done = await act_once(request, signed_in, form, make)
             return go(done.what, "created")
         except AlreadyThere as error:
             form.mistakes["name"] = str(error)
@@ -82,16 +91,6 @@ async def create(request: Request, signed_in: Editor) -> Response:
             form.keep_for_later()
             status = HTTPStatus.SERVICE_UNAVAILABLE
     return show(request, signed_in, "lists/form.html", status, form=form, mailing_list=None)
-
-
-async def _made(tables: Tables, wanted: CheckedList, turn: Submission) -> SubmitResult:
-    try:
-        await keep_lists.create(tables, wanted, turn.at)
-    except AlreadyThere:
-        known = await lists.find(tables, wanted.name) if turn.is_again else None
-        if known is None or known.created_at != turn.at:  # somebody else's
-            raise
-    return SubmitResult(f"/admin/lists/{wanted.name}")
 
 
 @router.get("/{name}")
@@ -147,7 +146,7 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
         public_form=form.is_ticked("public_form"),
     )
     try:
-        await keep_lists.edit(tables, name, wording, form.value("etag"))
+        await manage_lists.edit(tables, name, wording, form.value("etag"))
     except Conflict:
         found, etag = await lists.read_with_etag(tables, name)
         return not form.show_others(_values(found), etag)
@@ -173,12 +172,11 @@ async def delete(request: Request, signed_in: Editor, name: str) -> Response:
         form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
         return await _ask(request, signed_in, found, form, 422)
     try:
-        await keep_lists.delete(tables, name, form.value("etag"))
+        await manage_lists.delete(act_of(request, signed_in), name, form.value("etag"))
     except Conflict:
         form.values["etag"] = etag
         form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")
         return await _ask(request, signed_in, found, form, 409)
-    context_of(request).wake_scheduler()
     return go("/admin/lists", "deleting")
 
 

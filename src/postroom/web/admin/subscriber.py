@@ -5,29 +5,30 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import ask_to_confirm, move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.domain.texts import _
-from postroom.flow import ask, move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.records import consents, lists, subscribers
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
 from postroom.web.admin.subscriber_form import (
     attributes_typed,
     find_person,
     is_own,
     person_path,
-    trace_of,
     values_of,
 )
 from postroom.web.admin.subscribers import list_choices
 from postroom.web.context import context_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/subscribers/{list_name}/{who}")
@@ -50,14 +51,11 @@ async def details(request: Request, signed_in: Viewer, list_name: str, who: str)
 
 
 @router.post("/ask")
-async def ask_to_confirm(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+async def ask(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
     """After a second click the page says that they were asked a moment ago."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
-    asker = ask.Asker(
-        context.storage, context.clock, trace_of(request, signed_in), context.wake_senders
-    )
-    why = await ask.ask_one(asker, list_name, one.key)
+    why = await ask_to_confirm.ask_one(act_of(request, signed_in), list_name, one.key)
     return go(person_path(context, list_name, one.key), "" if why else "asked")
 
 
@@ -99,17 +97,12 @@ async def remove_page(request: Request, signed_in: Editor, list_name: str, who: 
 
 @router.post("/remove")
 async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """From here on nobody mails them; who left by themselves meanwhile has left."""
+    """From here on nobody mails them. People who unsubscribed meanwhile stay unsubscribed."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     if not one.gone:
         await subscribe.leave(
-            context.storage.tables,
-            list_name,
-            one.guid,
-            context.clock.now(),
-            InactiveReason.REMOVED,
-            trace=trace_of(request, signed_in),
+            act_of(request, signed_in), list_name, one.guid, InactiveReason.REMOVED
         )
     return go(person_path(context, list_name, one.key), "removed")
 
@@ -118,43 +111,20 @@ async def _saved(
     request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
 ) -> str:
     """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
-    context, trace, etag = context_of(request), trace_of(request, signed_in), form.value("etag")
-    tables, where = (
-        context.storage.tables,
-        person_path(context, to.list_name, to.address.storage_key),
-    )
+    context = context_of(request)
 
-    async def go_over(turn: Submission) -> SubmitResult:
+    async def save(turn: Submission) -> SubmitResult:
+        act = act_of(request, signed_in, turn.at)
         try:
-            await move.move(
-                tables,
-                one.list_name,
-                one.key,
-                to,
-                etag=etag,
-                now=turn.at,
-                left_at=context.clock.now(),
-                trace=trace,
-            )
+            await move_subscriber.change(act, one, to, etag=form.value("etag"))
         except NotFound:
-            if not await is_own(tables, turn, to.list_name, to.address):
+            if not await is_own(act.tables, turn, to.list_name, to.address):
                 raise
-        return SubmitResult(where)
+        return SubmitResult(person_path(context, to.list_name, to.address.storage_key))
 
-    if (to.list_name, to.address.storage_key) != (one.list_name, one.key):
-        return (await act_once(request, signed_in, form, go_over)).what
-    await subscribe.edit(
-        tables,
-        one.list_name,
-        one.key,
-        verified=to.verified,
-        attributes=to.attributes,
-        etag=etag,
-        now=context.clock.now(),
-        spelling=to.address.typed,
-        trace=trace,
-    )
-    return where
+    if to.is_elsewhere(one):
+        return (await act_once(request, signed_in, form, save)).what
+    return (await save(Submission(context.clock.now()))).what
 
 
 async def _destination(request: Request, form: Form) -> Destination | None:
@@ -179,7 +149,7 @@ async def _explain(request: Request, to: Destination, form: Form) -> None:
     """Somebody has the place they should go to; a tick brings back who is gone from it."""
     tables, key = context_of(request).storage.tables, to.address.storage_key
     found = await subscribers.find(tables, to.list_name, key)
-    if found and found[0].gone:
+    if found and found.value.gone:
         form.mistakes["bring_back"] = _(
             "This address is gone from {name}: tick this if they asked to come back.",
             name=to.list_name,
@@ -206,8 +176,8 @@ async def _form(
     )
 
 
-async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
+async def _there(request: Request, list_name: str, who: str) -> Stored[Subscriber]:
     found = await find_person(context_of(request), list_name, who)
-    if found.one.gone:
+    if found.value.gone:
         raise NotFound(_("They are not on {name} any more.", name=list_name))
     return found

@@ -8,29 +8,20 @@ is there: it is what messages know of people.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
-
-from starlette.requests import Request
 
 from postroom.domain.address import Address, readable_address
-from postroom.domain.consent import Trace, by_user
 from postroom.domain.errors import NotFound
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, attributes_from, clean_attributes
 from postroom.domain.texts import _
 from postroom.records import subscribers
+from postroom.records.stored import Stored
 from postroom.storage.port import Tables
-from postroom.web.context import WebContext, client_of
+from postroom.web.context import WebContext
 from postroom.web.forms import list_named
-from postroom.web.signed_in import SignedIn
 from postroom.web.submit_once import Submission
 
 _GUID = re.compile(r"[0-9a-f]{32}")
-
-
-class FoundSubscriber(NamedTuple):
-    one: Subscriber
-    etag: str
 
 
 def person_path(context: WebContext, list_name: str, key: str) -> str:
@@ -42,7 +33,7 @@ def key_of(context: WebContext, list_name: str, who: str) -> str | None:
     return unseal(context.site.secret, _purpose(list_name), who)
 
 
-async def find_person(context: WebContext, list_name: str, who: str) -> FoundSubscriber:
+async def find_person(context: WebContext, list_name: str, who: str) -> Stored[Subscriber]:
     """There or gone; NotFound if the link is not ours, or nobody is left under it."""
     tables, found = context.storage.tables, None
     list_named(list_name)
@@ -52,17 +43,13 @@ async def find_person(context: WebContext, list_name: str, who: str) -> FoundSub
         found = await subscribers.find(tables, list_name, key)
     if found is None:
         raise NotFound(_("There is nobody like that on this list."))
-    return FoundSubscriber(*found)
+    return found
 
 
 async def is_own(tables: Tables, turn: Submission, list_name: str, address: Address) -> bool:
     """Whether an earlier try of the same form brought them there."""
     found = await subscribers.find(tables, list_name, address.storage_key)
-    return bool(turn.is_again and found and not found[0].gone and found[0].since == turn.at)
-
-
-def trace_of(request: Request, signed_in: SignedIn) -> Trace:
-    return by_user(signed_in.user.address, client_of(request))
+    return bool(turn.is_again and found and not found.value.gone and found.value.since == turn.at)
 
 
 def attributes_typed(text: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from postroom.actions import export_people
 from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
@@ -17,21 +18,15 @@ from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import Subscriber, SubscriberFilter
 from postroom.domain.texts import Text, _, ngettext
-from postroom.flow import subscribe, take_out
+from postroom.flow import subscribe
 from postroom.records import counts, imports, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.subscriber_form import (
-    attributes_typed,
-    is_own,
-    key_of,
-    person_path,
-    trace_of,
-)
+from postroom.web.admin.subscriber_form import attributes_typed, is_own, key_of, person_path
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 
 router = APIRouter(prefix="/subscribers")
@@ -80,7 +75,7 @@ async def export(request: Request, signed_in: Viewer) -> Response:
     tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
     standing = _standing(request.query_params.get("standing", ""), SubscriberFilter.THERE)
     try:
-        header = await take_out.columns(tables, name, standing)
+        header = await export_people.columns(tables, name, standing)
     except BadInput as error:
         mailing_list = await _read_list(tables, name)
         asked = _asked(request, name)
@@ -101,7 +96,7 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
     mailing_list = await lists.read(context.storage.tables, name)
     key = key_of(context, name, request.query_params.get("who", ""))
     found = await subscribers.find(context.storage.tables, name, key) if key else None
-    gone = found[0] if found and found[0].gone else None
+    gone = found.value if found and found.value.gone else None
     form = Form({"address": gone.address} if gone else {})
     return _new(request, signed_in, mailing_list, form, gone)
 
@@ -117,7 +112,19 @@ async def add(request: Request, signed_in: Editor) -> Response:
     if form.is_good and address:
 
         async def join(turn: Submission) -> SubmitResult:
-            await _join(request, signed_in, turn, name, address, attributes or {}, form)
+            act = act_of(request, signed_in, turn.at)
+            try:
+                await subscribe.add(
+                    act,
+                    name,
+                    address,
+                    attributes or {},
+                    verified=form.is_ticked("verified"),
+                    bring_back=form.is_ticked("bring_back"),
+                )
+            except AlreadyThere:
+                if not await is_own(act.tables, turn, name, address):
+                    raise
             return SubmitResult(person_path(context, name, address.storage_key))
 
         try:
@@ -127,43 +134,17 @@ async def add(request: Request, signed_in: Editor) -> Response:
     return _new(request, signed_in, mailing_list, form, gone, 409 if gone else 422)
 
 
-async def _join(
-    request: Request,
-    signed_in: SignedIn,
-    turn: Submission,
-    name: str,
-    address: Address,
-    attributes: dict[str, str],
-    form: Form,
-) -> None:
-    tables = context_of(request).storage.tables
-    try:
-        await subscribe.add(
-            tables,
-            name,
-            address,
-            attributes,
-            verified=form.is_ticked("verified"),
-            now=turn.at,
-            bring_back=form.is_ticked("bring_back"),
-            trace=trace_of(request, signed_in),
-        )
-    except AlreadyThere:
-        if not await is_own(tables, turn, name, address):
-            raise
-
-
 async def _explain(tables: Tables, name: str, address: Address, form: Form) -> Subscriber | None:
     """Why somebody could not be added; who they are, if they are gone."""
     found = await subscribers.find(tables, name, address.storage_key)
     if found is None:
         form.mistake = _("Somebody changed this at the same moment: try again.")
         return None
-    if not found[0].gone:
+    if not found.value.gone:
         form.mistakes["address"] = _("{address} is on this list already.", address=address.typed)
         return None
     form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
-    return found[0]
+    return found.value
 
 
 def _new(
@@ -277,7 +258,7 @@ async def _lines(
 ) -> AsyncIterator[str]:
     yield BYTE_ORDER_MARK + csv_text([header])
     waiting: list[list[object]] = []
-    async for row in take_out.rows(tables, name, standing, header):
+    async for row in export_people.rows(tables, name, standing, header):
         waiting.append(row)
         if len(waiting) == EXPORTED_AT_A_TIME:
             yield csv_text(waiting)

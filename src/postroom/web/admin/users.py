@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.actions import sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import _
 from postroom.domain.user import INVITATION_LASTS, ROLE_TEXTS, Role
-from postroom.flow import sign_in
 from postroom.records import users
 from postroom.storage.port import Conflict, Tables
 from postroom.web.context import context_of

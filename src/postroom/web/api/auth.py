@@ -21,12 +21,12 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
+from postroom.act import Act
 from postroom.domain.access_key import AccessKey, Right, key_hash
 from postroom.domain.consent import Trace, by_key
 from postroom.domain.texts import Text, _
 from postroom.domain.throttle import NO_WAIT
 from postroom.records import keys
-from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.api.problems import ApiProblem, changed_meanwhile, storage_failed
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
@@ -78,6 +78,10 @@ class ApiCaller:
     @property
     def tables(self) -> Tables:
         return self.context.storage.tables
+
+    @property
+    def act(self) -> Act:
+        return self.context.act(self.trace, self.now)
 
     def check_may_use(self, list_name: str, field: str = "list") -> None:
         """The same words whether the list is there or not."""
@@ -158,5 +162,5 @@ async def answered(answer: Awaitable[T]) -> T:
             return await answer
     except Conflict as error:
         raise changed_meanwhile() from error
-    except (StorageError, Unreadable, TimeoutError) as error:
+    except (StorageError, TimeoutError) as error:
         raise storage_failed(error) from error

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
-from postroom.domain.address import BadAddress
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text, _
 from postroom.web.api.problems import ApiProblem
@@ -40,7 +39,7 @@ class Member(msgspec.Struct, frozen=True):
     """What one member of a body must be: for the reader, for the refusal, for the documentation."""
 
     wanted: Text  # goes on after “name” must be
-    check: Callable[[Any], Any] = _as_it_is  # the value as it is used; BadInput or BadAddress
+    check: Callable[[Any], Any] = _as_it_is  # the value as it is used; BadInput
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
@@ -89,7 +88,7 @@ def parse(body: bytes, kind: type[StructT]) -> StructT:
             if (value := getattr(call, field)) is not None and value is not UNSET
         }
         return msgspec.structs.replace(call, **checked)
-    except (msgspec.ValidationError, BadInput, BadAddress, RecursionError):
+    except (msgspec.ValidationError, BadInput, RecursionError):
         mistakes = list(_mistakes(_members(body, kind), kind))
         if not mistakes and len(body) > SHORT_BYTES_MAX:
             raise _only_known(kind) from None
@@ -224,7 +223,7 @@ def _wrong_with(name: str, value: Any, field: msgspec.structs.FieldInfo) -> str:
             member.check(converted)
     except msgspec.ValidationError:
         return str(_("“{name}” must be {wanted}.", name=name, wanted=member.wanted))
-    except (BadInput, BadAddress) as error:
+    except BadInput as error:
         return str(error)
     return ""
 

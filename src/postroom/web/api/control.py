@@ -79,7 +79,7 @@ async def schedule(request: Request, caller: Writer, ref: Ref) -> Response:
         request,
         caller,
         ref,
-        lambda _: compose.give_time(caller.tables, ref, due_at, caller.now, zone=call.zone),
+        lambda _: compose.give_time(caller.act, ref, due_at, zone=call.zone),
     )
 
 

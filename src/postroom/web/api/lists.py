@@ -11,6 +11,8 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.actions import manage_lists
+from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import (
     DESCRIPTION_CHARS_MAX,
@@ -25,10 +27,9 @@ from postroom.domain.mailing_list import (
     list_data,
 )
 from postroom.domain.texts import _
-from postroom.flow import keep_lists
-from postroom.flow.keep_lists import ListChanges
 from postroom.records import counts, lists
 from postroom.records.idempotency import CallBegun
+from postroom.records.stored import Stored
 from postroom.web.api import body, etags, openapi, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
@@ -163,14 +164,14 @@ async def make_list(request: Request, caller: Writer) -> Response:
         )
     sent = await body.receive(request)
     call = body.parse(sent, NewList)
-    wanted = keep_lists.checked(
+    wanted = manage_lists.checked(
         call.name, call.sender, call.description, call.postal_address, call.public_form
     )
 
     async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         try:
-            await keep_lists.create(caller.tables, wanted, now)
+            await manage_lists.create(caller.context.act(caller.trace, now), wanted)
         except AlreadyThere:
             known = await lists.find(caller.tables, call.name)
             if begun is None or known is None or known.created_at != now:
@@ -216,7 +217,7 @@ async def change_list(request: Request, caller: Writer, name: ListName) -> Respo
     })  # fmt: skip
 
     async def act(etag: str) -> SeenVersion:
-        edited, new_etag = await keep_lists.edit(caller.tables, name, wording, etag)
+        edited, new_etag = await manage_lists.edit(caller.tables, name, wording, etag)
         return SeenVersion(list_data(edited), new_etag)
 
     return etags.shown(await etags.change(request, lambda: look(caller, name), act))
@@ -236,10 +237,9 @@ async def delete_list(request: Request, caller: Writer, name: ListName) -> Respo
     """Messages on their way to it skip everybody who is still queued."""
 
     async def act(etag: str) -> None:
-        await keep_lists.delete(caller.tables, name, etag)
+        await manage_lists.delete(caller.act, name, etag)
 
     await etags.change(request, lambda: look(caller, name), act)
-    caller.context.wake_scheduler()
     return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 
@@ -249,7 +249,7 @@ async def look(caller: ApiCaller, name: str) -> SeenVersion:
     return SeenVersion(list_data(found), etag)
 
 
-async def known_list(caller: ApiCaller, name: str) -> tuple[MailingList, str]:
+async def known_list(caller: ApiCaller, name: str) -> Stored[MailingList]:
     caller.check_may_use(name)
     try:
         found = await lists.find_with_etag(caller.tables, check_list_name(name))

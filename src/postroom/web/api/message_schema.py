@@ -12,6 +12,7 @@ from postroom.domain.message import GOING_OUT, Message, OnDoubt, Status
 from postroom.domain.texts import _
 from postroom.domain.trouble import TroubleKind
 from postroom.records import leases, messages
+from postroom.records.stored import Stored
 from postroom.web.api import openapi
 from postroom.web.api.auth import ApiCaller
 from postroom.web.api.openapi import NUMBER, TEXT, TIME, TIME_OR_NONE, TRUTH, object_of
@@ -96,15 +97,15 @@ async def mail_server_troubles(caller: ApiCaller, message: Message) -> list[dict
     ]
 
 
-async def known_message(caller: ApiCaller, ref: str) -> tuple[Message, str]:
+async def known_message(caller: ApiCaller, ref: str) -> Stored[Message]:
     """The message and its etag; one to a list that is not the key's is not there for it."""
     absent = ApiProblem(
         HTTPStatus.NOT_FOUND, _("There is no message {ref}: check the ref.", ref=ref[:40])
     )
     try:
-        message, etag = await messages.read_with_etag(caller.tables, ref)
+        found = await messages.read_with_etag(caller.tables, ref)
     except NotFound:
         raise absent from None
-    if not caller.key.is_for(message.list_name):
+    if not caller.key.is_for(found.value.list_name):
         raise absent
-    return message, etag
+    return found

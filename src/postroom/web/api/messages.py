@@ -171,13 +171,12 @@ async def write_message(request: Request, caller: Writer) -> Response:
         else:
             await known_list(caller, call.list)
             draft = _draft(call, now)
-            ref = (await compose.compose(caller.context.storage, draft, now, origin)).ref
+            act = caller.context.act(caller.trace, now)
+            ref = (await compose.compose(act, draft, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
         return SeenVersion(message_data(message), etag), f"/api/v1/messages/{ref}"
 
-    made = await create_once(request, caller, sent, create)
-    caller.context.wake_scheduler()
-    return made
+    return await create_once(request, caller, sent, create)
 
 
 async def _is_written(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:

@@ -16,10 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from postroom.domain.address import BadAddress
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound, WrongState
 from postroom.domain.texts import Text, _
-from postroom.records.rows import Unreadable
 from postroom.storage.port import Conflict, StorageError, StorageGone
 
 MEDIA_TYPE = "application/problem+json"
@@ -32,7 +30,6 @@ STORAGE_GONE = _(
 )
 STATUS_OF = {
     BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
-    BadAddress: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyThere: HTTPStatus.CONFLICT,
     WrongState: HTTPStatus.CONFLICT,
@@ -103,7 +100,7 @@ class ApiRoute(APIRoute):
                 return _said(error).response()
             except Conflict:
                 return changed_meanwhile().response()
-            except (StorageError, Unreadable, TimeoutError) as error:
+            except (StorageError, TimeoutError) as error:
                 return storage_failed(error).response()
 
         return answer

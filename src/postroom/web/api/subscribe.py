@@ -75,16 +75,13 @@ async def subscribe(request: Request, caller: Joiner) -> Response:
     call = await read_body(request, SignUp)
     caller.check_may_use(call.list)
     address = parse_address(call.email)
-    storage, now = caller.context.storage, caller.now
-    count(request, ADDRESSES_CALLED, address.key, now, _("This address was sent too often"))
+    count(request, ADDRESSES_CALLED, address.key, caller.now, _("This address was sent too often"))
     try:
-        joins = stage.sign_up(storage, call.list, address, call.attributes, now, trace=caller.trace)
-        await answered(joins)
+        await answered(stage.sign_up(caller.act, call.list, address, call.attributes))
     except NotFound:
         raise ApiProblem(
             HTTPStatus.NOT_FOUND,
             _("There is no list {name}: check the name.", name=call.list),
             field="list",
         ) from None
-    caller.context.wake_senders()
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -12,6 +12,8 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.actions import ask_to_confirm, move_subscriber
+from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
@@ -23,10 +25,10 @@ from postroom.domain.subscriber import (
     subscription,
 )
 from postroom.domain.texts import _
-from postroom.flow import ask, move, subscribe
-from postroom.flow.move import Destination
+from postroom.flow import subscribe
 from postroom.records import subscribers
 from postroom.records.idempotency import CallBegun
+from postroom.records.stored import Stored
 from postroom.web.api import body, etags, openapi, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
 from postroom.web.api.body import Member
@@ -163,7 +165,7 @@ def _standing(asked: paging.PageRequest) -> SubscriberFilter:
     },
 )  # fmt: skip
 async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Response:
-    """As an administrator: no mail asks them. Who left is brought back only by name."""
+    """No confirmation email is sent. People who unsubscribed are re-added only by `bring_back`."""
     sent = await body.receive(request)
     call = body.parse(sent, NewSubscriber)
     address = parse_address(call.address)
@@ -173,14 +175,12 @@ async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Re
         await known_list(caller, name)
         try:
             await subscribe.add(
-                caller.tables,
+                caller.context.act(caller.trace, now),
                 name,
                 address,
                 call.attributes,
                 verified=call.verified,
-                now=now,
                 bring_back=call.bring_back,
-                trace=caller.trace,
             )
         except AlreadyThere:
             known, _ = await _known(caller, name, address)
@@ -228,7 +228,8 @@ async def change_subscriber(
     async def act(etag: str) -> Subscriber:
         known, _ = await _known(caller, name, who)
         _check_there(known)
-        return await _change(caller, known, _destination(known, call), etag)
+        to = _destination(known, call)
+        return await move_subscriber.change(caller.act, known, to, etag=etag)
 
     there = await etags.change(request, lambda: _look(caller, name, who), act)
     moved = parse_address(there.address)  # a subscriber's key is as storage takes it
@@ -243,26 +244,6 @@ def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
         verified=known.verified if call.verified is UNSET else call.verified,
         attributes=known.attributes if call.attributes is UNSET else call.attributes,
         bring_back=call.bring_back,
-    )
-
-
-async def _change(caller: ApiCaller, known: Subscriber, to: Destination, etag: str) -> Subscriber:
-    """An edit where they stand, or a move."""
-    tables, now, trace = caller.tables, caller.now, caller.trace
-    if (to.list_name, to.address.storage_key) != (known.list_name, known.key):
-        return await move.move(
-            tables, known.list_name, known.key, to, etag=etag, now=now, trace=trace
-        )
-    return await subscribe.edit(
-        tables,
-        known.list_name,
-        known.key,
-        verified=to.verified,
-        attributes=to.attributes,
-        spelling=to.address.typed,
-        etag=etag,
-        now=now,
-        trace=trace,
     )
 
 
@@ -283,9 +264,7 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     await known_list(caller, name)
     who = parse_address(address)
     await _known(caller, name, who)
-    context = caller.context
-    asker = ask.Asker(context.storage, context.clock, caller.trace, context.wake_senders)
-    why = await ask.ask_one(asker, name, who.storage_key)
+    why = await ask_to_confirm.ask_one(caller.act, name, who.storage_key)
     if why:
         raise WrongState(CANNOT_ASK_TEXTS[why])
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")
@@ -306,8 +285,8 @@ async def remove_subscriber(
     who = parse_address(address)
 
     async def act(etag: str) -> None:
-        _check_there((await _known(caller, name, who))[0])
-        await subscribe.remove(caller.tables, name, who, caller.now, etag=etag, trace=caller.trace)
+        _check_there((await _known(caller, name, who)).value)
+        await subscribe.remove(caller.act, name, who, etag=etag)
 
     await etags.change(request, lambda: _look(caller, name, who), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -318,7 +297,7 @@ async def _look(caller: ApiCaller, name: str, address: Address) -> SeenVersion:
     return SeenVersion(subscriber_data(known), etag)
 
 
-async def _known(caller: ApiCaller, name: str, address: Address) -> tuple[Subscriber, str]:
+async def _known(caller: ApiCaller, name: str, address: Address) -> Stored[Subscriber]:
     found = await subscribers.find(caller.tables, name, address.storage_key)
     if found is None:
         raise ApiProblem(

@@ -61,9 +61,7 @@ async def leave(request: Request, list_name: str, guid: str) -> Response:
     trace = Trace(source="link", client=client, shown=words("leave.html", address=SOMEBODY))
     if is_one_click:
         trace = Trace(source="one-click", client=client)
-    done = await subscribe.leave(
-        context.storage.tables, name, key, context.clock.now(), trace=trace
-    )
+    done = await subscribe.leave(context.act(trace), name, key)
     if is_one_click:  # no redirect: a redirected POST becomes a GET
         return PlainTextResponse(ONE_CLICK_ANSWERS[done])
     return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
@@ -97,9 +95,9 @@ async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str
     found = await subscribers.find_by_guid(context.storage.tables, name, key)
     if found is None or not is_signed(token, context.site.secret, "confirm", name, key):
         return await _page(context, "stale.html", name)
-    if found[0].verified:
+    if found.value.verified:
         return await _page(context, "welcome.html", name)
-    address = mask(Address(found[0].address, found[0].key))
+    address = mask(Address(found.value.address, found.value.key))
     return await _page(context, "confirm.html", name, address=address)
 
 
@@ -109,10 +107,7 @@ async def confirm(request: Request, list_name: str, guid: str, token: str) -> Re
     name, key = _keys(list_name, guid)
     shown = words("confirm.html", address=SOMEBODY)
     trace = Trace(source="link", client=client_of(request), shown=shown)
-    now = context.clock.now()
-    done = await subscribe.confirm(
-        context.storage.tables, context.site.secret, name, key, token, now, trace=trace
-    )
+    done = await subscribe.confirm(context.act(trace), context.site.secret, name, key, token)
     if done is ConfirmationResult.UNKNOWN:
         return await _page(context, "stale.html", name)
     return RedirectResponse(f"/c/{name}/{key}/{token}", status_code=303)

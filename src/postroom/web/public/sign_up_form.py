@@ -19,7 +19,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from postroom.domain.address import Address, BadAddress, parse_address
+from postroom.domain.address import BadAddress, parse_address
 from postroom.domain.consent import Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
@@ -78,7 +78,9 @@ async def sign_up(request: Request, list_name: str) -> Response:
         return form.too_many(wait, _("Too many people are signing up from your network."))
     if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
         return form.too_many(wait, _("This address was entered too often."))
-    await _take(request, mailing_list, address, now)
+    shown = f"{title_of(mailing_list)}\n{words('join.html')}"
+    act = context.act(Trace(source="form", client=client_of(request), shown=shown), now)
+    await subscribe.sign_up(act, list_name, address, {})
     return await _thanks(list_name, thanked_at)
 
 
@@ -111,15 +113,6 @@ async def _open_list(context: WebContext, list_name: str) -> MailingList:
     if found is None or not found.public_form:
         raise NotFound(_("There is no such form."))
     return found
-
-
-async def _take(
-    request: Request, mailing_list: MailingList, address: Address, now: datetime
-) -> None:
-    context, shown = context_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
-    trace = Trace(source="form", client=client_of(request), shown=shown)
-    await subscribe.sign_up(context.storage, mailing_list.name, address, {}, now, trace=trace)
-    context.wake_senders()
 
 
 # --- Answers ------------------------------------------------------------------------------------

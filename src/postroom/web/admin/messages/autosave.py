@@ -14,18 +14,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from postroom.domain.errors import NotFound, PostroomError
-from postroom.domain.message import Status
+from postroom.domain.message import Message, Status
 from postroom.domain.texts import Text, _
 from postroom.flow import compose
 from postroom.flow.compose import Draft, Revision
 from postroom.records import messages
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage
 from postroom.web.admin.messages.form import MessageInput, posted_message, read_input, values_of
-from postroom.web.admin.messages.writing import drafted
+from postroom.web.admin.messages.writing import create_draft
 from postroom.web.context import context_of
 from postroom.web.forms import ONCE, Form
 from postroom.web.signed_in import Editor
-from postroom.web.submit_once import act_once
 
 router = APIRouter(prefix="/messages")
 
@@ -52,14 +52,14 @@ async def create(request: Request, signed_in: Editor) -> Response:
     draft = Draft(**said._asdict())
     token = Form({ONCE: form.value(ONCE)})  # the same draft, whatever it says by now
     try:
-        done = await act_once(request, signed_in, token, lambda turn: drafted(storage, draft, turn))
+        done = await create_draft(request, signed_in, token, draft)
         ref = done.what.rpartition("/")[2]
         found = await messages.find_live(storage.tables, ref)
         if found is None:
             return _stopped(DELETED)
-        if found[0].edition:  # edited since, so not by this form, which has no etag yet
+        if found.value.edition:  # edited since, so not by this form, which has no etag yet
             return _stopped(CHANGED)
-        return await _edit(storage, ref, said, form, found[1])
+        return await _edit(storage, found, said, form, found.etag)
     except PostroomError as error:
         form.mistake = str(error)
         return _refused(form)
@@ -72,24 +72,24 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
     if said is None:
         return _refused(form)
     try:
-        await messages.read(storage.tables, ref)
+        found = await messages.read_with_etag(storage.tables, ref)
     except NotFound:
         return _stopped(DELETED)
     try:
-        return await _edit(storage, ref, said, form, form.value("etag"))
+        return await _edit(storage, found, said, form, form.value("etag"))
     except PostroomError as error:
         form.mistake = str(error)
         return _refused(form)
 
 
-async def _edit(storage: Storage, ref: str, said: MessageInput, form: Form, etag: str) -> Response:
-    """Guarded by the etag: what somebody else made of the message stays."""
-    found = await messages.find_live(storage.tables, ref)
-    if found is None:
-        return _stopped(DELETED)
-    if found[0].status is not Status.DRAFT:
+async def _edit(
+    storage: Storage, found: Stored[Message], said: MessageInput, form: Form, etag: str
+) -> Response:
+    """Guarded by the etag: somebody else's change is never overwritten."""
+    ref = found.value.ref
+    if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    if etag == found[1] and _says_the_same(form, await values_of(storage, found[0])):
+    if etag == found.etag and _says_the_same(form, await values_of(storage, found.value)):
         return _saved(ref, etag)
     try:
         _message, new_etag = await compose.edit(storage, ref, Revision(**said._asdict()), etag)
@@ -103,10 +103,10 @@ async def _changed(storage: Storage, ref: str, form: Form) -> Response:
     found = await messages.find_live(storage.tables, ref)
     if found is None:
         return _stopped(DELETED)
-    if found[0].status is not Status.DRAFT:
+    if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    is_ours = _says_the_same(form, await values_of(storage, found[0]))
-    return _saved(ref, found[1]) if is_ours else _stopped(CHANGED)
+    is_ours = _says_the_same(form, await values_of(storage, found.value))
+    return _saved(ref, found.etag) if is_ours else _stopped(CHANGED)
 
 
 def _says_the_same(form: Form, stored: dict[str, str]) -> bool:

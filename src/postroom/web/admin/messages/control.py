@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.act import Act
+from postroom.actions import send_test_mail
 from postroom.domain.due_time import (
     OFFSET,
     AmbiguousTime,
@@ -26,14 +28,14 @@ from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
-from postroom.flow import compose, steer, test_mail
+from postroom.flow import compose, steer
 from postroom.records import bodies, counts, lists, messages
 from postroom.storage.port import Conflict
 from postroom.web.admin.messages.pages import details, read_for
 from postroom.web.context import WebContext, context_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn
+from postroom.web.signed_in import Editor, SignedIn, act_of
 from postroom.web.throttles import CallLimit, throttles_of
 
 router = APIRouter(prefix="/messages")
@@ -69,7 +71,7 @@ async def send_now(request: Request, signed_in: Editor, ref: str) -> Response:
     people = await counts.read(context.storage.tables, message.list_name)
     if message.status in EDITABLE and not people.verified:
         return await _ask_to_send(request, signed_in, message, form, 409)
-    if await _give_time(request, ref, form, None):
+    if await _give_time(act_of(request, signed_in), message, form, None):
         return go(f"/admin/messages/{ref}", "sending", people.verified)
     return await _refused(request, signed_in, ref, form, _ask_to_send)
 
@@ -101,7 +103,7 @@ async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
     due_at = _due_at(form, now)
     if due_at is None:
         return await _ask_when(request, signed_in, message, form, 422)
-    if await _give_time(request, ref, form, due_at, _zone(form)):
+    if await _give_time(act_of(request, signed_in, now), message, form, due_at, _zone(form)):
         people = await counts.read(context.storage.tables, message.list_name)
         told = due_at.timestamp(), _zone(form), people.verified, now.timestamp()
         return go(f"/admin/messages/{ref}", "scheduled", *told)
@@ -227,25 +229,22 @@ async def _ask(
 
 
 async def _give_time(
-    request: Request, ref: str, form: Form, due_at: datetime | None, zone: str = ""
+    act: Act, message: Message, form: Form, due_at: datetime | None, zone: str = ""
 ) -> bool:
-    """Whether it stands there with this time, None for now; if not, the form says why."""
-    context, etag = context_of(request), form.value("etag")
-    message, _etag = await read_for(request, ref)
-    now = context.clock.now()
+    """Whether the message has this time now (None: at once); if not, the form says why."""
+    etag = form.value("etag")
     try:
-        await bodies.load(context.storage.blobs, message)
-        await compose.give_time(context.storage.tables, ref, due_at or now, now, etag, zone=zone)
+        await bodies.load(act.storage.blobs, message)
+        await compose.give_time(act, message.ref, due_at or act.now, etag, zone=zone)
     except NotFound as error:
         form.mistake = str(error)
         return False
     except (Conflict, WrongState) as error:
-        message, etag = await read_for(request, ref)
-        if not _has_time(message, due_at, now):
+        message, etag = await messages.read_with_etag(act.tables, message.ref)
+        if not _has_time(message, due_at, act.now):
             form.values["etag"] = etag
             form.mistake = _CHANGED if isinstance(error, Conflict) else str(error)
             return False
-    context.wake_scheduler()
     return True
 
 
@@ -281,11 +280,10 @@ async def send_test(request: Request, signed_in: Editor, ref: str) -> Response:
     context = context_of(request)
     message, _etag = await read_for(request, ref)
     if not _may_test(request, context, signed_in):
-        form = Form(mistake=_("That were many test mails within an hour: wait a little."))
+        form = Form(mistake=_("You have sent too many test emails. Try again in an hour."))
         return await details(request, signed_in, message, form, 429)
-    now = context.clock.now()
-    await test_mail.ask_for_test(context.storage, ref, signed_in.user.key, new_guid(), now)
-    context.wake_senders()
+    act = act_of(request, signed_in)
+    await send_test_mail.ask_for_test(act, ref, signed_in.user.key, new_guid())
     return go(f"/admin/messages/{ref}", "test-sent")
 
 

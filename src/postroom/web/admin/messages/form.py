@@ -13,7 +13,7 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, check_subject
 from postroom.domain.texts import _
 from postroom.mail.markdown import html_from_markdown
-from postroom.mail.merge import BadTemplate, compile_header
+from postroom.mail.merge import compile_header
 from postroom.parsing import in_thread
 from postroom.records import bodies
 from postroom.storage.port import Storage
@@ -61,10 +61,7 @@ def _chosen_list(name: str) -> str:
 
 def _subject(text: str) -> str:
     subject = check_subject(text)
-    try:
-        compile_header(subject)
-    except BadTemplate as error:
-        raise BadInput(str(error)) from error
+    compile_header(subject)
     return subject
 
 
@@ -75,11 +72,8 @@ async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
         _check_length(each)
     if form.value("kind") != "markdown" or not body.strip():
         return body if body.strip() else None, text if text.strip() else None, None
-    try:
-        html = await in_thread(html_from_markdown, body)
-        return html, text if text.strip() else None, body
-    except BadTemplate as error:
-        raise BadInput(str(error)) from error
+    html = await in_thread(html_from_markdown, body)
+    return html, text if text.strip() else None, body
 
 
 def _check_length(body: str) -> None:

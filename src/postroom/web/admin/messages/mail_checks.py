@@ -92,9 +92,9 @@ async def find_person(tables: Tables, list_name: str, text: str) -> tuple[Previe
     except BadAddress as error:
         return made_up(), str(error)
     found = await subscribers.find(tables, list_name, address.storage_key)
-    if found is None or found[0].gone:
+    if found is None or found.value.gone:
         return made_up(), str(_("{address} is not on this list.", address=address.typed))
-    return PreviewPerson(address, found[0].attributes), ""
+    return PreviewPerson(address, found.value.attributes), ""
 
 
 def made_up() -> PreviewPerson:

@@ -24,6 +24,7 @@ from postroom.flow import compose, report
 from postroom.flow.compose import Draft
 from postroom.records import bodies, lists, messages, recipient_outcomes
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.messages.mail_checks import (
     CheckReport,
@@ -34,7 +35,7 @@ from postroom.web.admin.messages.mail_checks import (
 )
 from postroom.web.admin.messages.progress import MessageProgress, has_fresh_books, progress_of
 from postroom.web.admin.messages.test_outcomes import test_outcome
-from postroom.web.admin.messages.writing import drafted
+from postroom.web.admin.messages.writing import create_draft
 from postroom.web.admin.subscribers import list_choices
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
@@ -42,7 +43,6 @@ from postroom.web.live_updates import polls_of
 from postroom.web.mail_view import framed
 from postroom.web.pages import go, show
 from postroom.web.signed_in import Editor, SignedIn, Viewer
-from postroom.web.submit_once import act_once
 
 router = APIRouter(prefix="/messages")
 MESSAGES_A_PAGE = 30
@@ -294,7 +294,7 @@ async def copy(request: Request, signed_in: Editor, ref: str) -> Response:
             markdown=await bodies.load_markdown(storage.blobs, message),
             on_doubt=message.on_doubt,
         )
-        done = await act_once(request, signed_in, form, lambda turn: drafted(storage, draft, turn))
+        done = await create_draft(request, signed_in, form, draft)
     except (NotFound, BadInput, WrongState) as error:  # its list or its bodies are gone
         return await details(request, signed_in, message, Form(mistake=str(error)), 409)
     return go(f"{done.what}/write", "copied")
@@ -327,12 +327,9 @@ async def delete(request: Request, signed_in: Editor, ref: str) -> Response:
     return show(request, signed_in, "messages/delete.html", 409, message=message, form=form)
 
 
-async def read_for(request: Request, ref: str, *, with_books: bool = False) -> tuple[Message, str]:
-    """The message and its etag, which is empty once it is archived."""
+async def read_for(request: Request, ref: str, *, with_books: bool = False) -> Stored[Message]:
     tables = context_of(request).storage.tables
-    message = await messages.read(tables, ref)
-    found = await messages.find_live(tables, ref)
-    message, etag = found or (message, "")
-    if with_books and not has_fresh_books(message):
-        message = await report.books_of(tables, message)
-    return message, etag
+    found = await messages.read_with_etag(tables, ref)
+    if with_books and not has_fresh_books(found.value):
+        return Stored(await report.books_of(tables, found.value), found.etag)
+    return found

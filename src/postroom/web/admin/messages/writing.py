@@ -44,7 +44,7 @@ from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named
 from postroom.web.mail_view import framed
 from postroom.web.pages import go, part, show
-from postroom.web.signed_in import Editor, SignedIn
+from postroom.web.signed_in import Editor, SignedIn, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
 from postroom.web.texts import TEMPLATES
 
@@ -121,15 +121,14 @@ async def write_nothing(request: Request, signed_in: Editor) -> Response:
 
 @router.post("/write")
 async def create(request: Request, signed_in: Editor) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
-    said, status = await read_input(form), HTTPStatus.UNPROCESSABLE_ENTITY
+    form = await posted_message(request)
+    said = await read_input(form)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
     if said:
         draft = Draft(**said._asdict())
         try:
             with _mistakes_in(form):
-                done = await act_once(
-                    request, signed_in, form, lambda turn: drafted(storage, draft, turn)
-                )
+                done = await create_draft(request, signed_in, form, draft)
                 return go(done.what, "created")
         except StorageError:
             form.keep_for_later()
@@ -137,14 +136,22 @@ async def create(request: Request, signed_in: Editor) -> Response:
     return await _form(request, signed_in, form, None, status)
 
 
-async def drafted(storage: Storage, draft: Draft, turn: Submission) -> SubmitResult:
-    """A new draft; that of an earlier try is found under the ref which the form's token names."""
-    origin = Origin(turn.call, ref_of_call(turn.call, turn.at)) if turn.call else None
-    try:
-        message = await compose.compose(storage, draft, turn.at, origin)
-    except Conflict:  # of this moment alone: the next try has another ref
-        raise WrongState(_("Somebody wrote a message at the same moment: save again.")) from None
-    return SubmitResult(f"/admin/messages/{message.ref}")
+async def create_draft(
+    request: Request, signed_in: SignedIn, form: Form, draft: Draft
+) -> SubmitResult:
+    """Store a draft once per form; a repeated call finds the draft of the first by its ref."""
+
+    async def create(turn: Submission) -> SubmitResult:
+        origin = Origin(turn.call, ref_of_call(turn.call, turn.at)) if turn.call else None
+        try:
+            message = await compose.compose(act_of(request, signed_in, turn.at), draft, origin)
+        except Conflict:  # of this moment alone: the next try has another ref
+            raise WrongState(
+                _("Somebody wrote a message at the same moment: save again.")
+            ) from None
+        return SubmitResult(f"/admin/messages/{message.ref}")
+
+    return await act_once(request, signed_in, form, create)
 
 
 @router.get("/{ref}/write")
@@ -188,7 +195,7 @@ async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> b
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
         if found:
-            return not form.show_others(await values_of(storage, found[0]), found[1])
+            return not form.show_others(await values_of(storage, found.value), found.etag)
         form.mistake = _("The message is finished: it cannot be edited any more.")
     return False
 

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import msgspec
 
-from postroom.records.carried_items import bodies_that_show
-from postroom.records.likenesses import Flight
-from postroom.records.side_by_side import Checksum, as_bytes, blob_names, row_pairs
+from postroom.migration.queue_copy import bodies_that_show
+from postroom.migration.row_pairs import Checksum, as_bytes, blob_names, row_pairs
+from postroom.migration.table_writer import Flight
 from postroom.storage.port import MAIL_QUEUE, QUEUES, TABLES, Blobs, Storage
 
 BLOBS = "blobs"

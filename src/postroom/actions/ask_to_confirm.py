@@ -1,4 +1,4 @@
-"""Beside the path, ask: send a confirmation email to people on a list who have not confirmed.
+"""Action, ask to confirm: send a confirmation email to people on a list who have not confirmed.
 
 Before: people are on a list, unverified; an administrator, or an import, wants them asked.
 After: each has an item on the subscribe queue, as after a sign-up, and a row that says when.
@@ -25,10 +25,11 @@ from typing import Any
 import msgspec
 import structlog
 
+from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.ask_job import AskJob, started
 from postroom.domain.asking import CannotAsk, asked, cannot_ask
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import Event
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.import_job import Status
 from postroom.domain.subscriber import Subscriber
@@ -36,11 +37,12 @@ from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
 from postroom.records.edits import KnownSubscriber, SubscriberEdit
+from postroom.records.retry import retry_on_conflict
+from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     SUBSCRIBE_QUEUE,
     Conflict,
-    Storage,
     StorageError,
     Tables,
 )
@@ -54,18 +56,7 @@ ITEMS_AHEAD_MAX = 32
 # So long a full queue is waited for. Then a group is put anyway: there may be no sender running.
 LOOKS_MAX = 10
 LOOK_EVERY_S = 0.1
-_TRIES_MAX = 5
 _SLOW = _("Storage did not answer. Whoever was asked is not asked again when you go on.")
-
-
-@dataclass(frozen=True)
-class Asker:
-    """On whose behalf people are asked, and with what."""
-
-    storage: Storage
-    clock: Clock
-    trace: Trace  # for the consent record
-    wake_senders: Callable[[], None] = lambda: None
 
 
 class Tally(msgspec.Struct):
@@ -102,63 +93,63 @@ async def tally(tables: Tables, list_name: str, clock: Clock) -> Tally:
 # --- Some people --------------------------------------------------------------------------------
 
 
-async def ask_one(asker: Asker, list_name: str, key: str) -> CannotAsk | None:
+async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
     """Why this person was not asked; None if they were."""
-    found = await subscribers.find(asker.storage.tables, list_name, key)
+    found = await subscribers.find(act.tables, list_name, key)
     if found is None:
         return CannotAsk.GONE
-    why = cannot_ask(found[0], asker.clock.now())
+    why = cannot_ask(found.value, act.clock.now())
     if why is None:
-        await ask_together(asker, [KnownSubscriber(*found)])
+        await ask_together(act, [KnownSubscriber(*found)])
     return why
 
 
-async def ask_together(asker: Asker, people: Sequence[KnownSubscriber]) -> int:
+async def ask_together(act: Act, people: Sequence[KnownSubscriber]) -> int:
     """Ask those of one list who may be asked; how many."""
-    now = asker.clock.now()
+    now = act.clock.now()
     chosen = [each for each in people if cannot_ask(each.one, now) is None]
     for start in range(0, len(chosen), PEOPLE_AT_ONCE):
-        await _wait_for_room(asker)
-        await _ask_group(asker, chosen[start : start + PEOPLE_AT_ONCE], now)
+        await _wait_for_room(act)
+        await _ask_group(act, chosen[start : start + PEOPLE_AT_ONCE], now)
     return len(chosen)
 
 
-async def _ask_group(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) -> None:
+async def _ask_group(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> None:
     items = [ConfirmItem(each.one.guid, each.one.list_name).body() for each in people]
-    await asker.storage.queues.put(SUBSCRIBE_QUEUE, *items)
-    asker.wake_senders()
+    await act.storage.queues.put(SUBSCRIBE_QUEUE, *items)
+    act.wake_senders()
     try:
-        await _note(asker, people, now)
+        await _note(act, people, now)
     except Conflict:  # somebody confirmed or left at this moment: the others are noted one by one
         for each in people:
-            await _note_alone(asker, each.one, now)
+            await _note_alone(act, each.one, now)
 
 
-async def _note(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) -> None:
-    consent = asker.trace.consent(Event.INVITED, now)
+async def _note(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> None:
+    consent = act.trace.consent(Event.INVITED, now)  # a run may last for hours
     changed = [
         SubscriberEdit(each.one, asked(each.one, now), each.etag, consent) for each in people
     ]
-    await edits.replace_together(asker.storage.tables, people[0].one.list_name, changed, now)
+    await edits.replace_together(act.tables, people[0].one.list_name, changed, now)
 
 
-async def _note_alone(asker: Asker, one: Subscriber, now: datetime) -> None:
-    for _try in range(_TRIES_MAX):
-        found = await subscribers.find(asker.storage.tables, one.list_name, one.key)
-        if found is None or cannot_ask(found[0], now):
-            return
-        with contextlib.suppress(Conflict):
-            await _note(asker, [KnownSubscriber(*found)], now)
-            return
+async def _note_alone(act: Act, one: Subscriber, now: datetime) -> None:
+    async def note() -> None:
+        found = await subscribers.find(act.tables, one.list_name, one.key)
+        if found and cannot_ask(found.value, now) is None:
+            await _note(act, [KnownSubscriber(*found)], now)
+
+    with contextlib.suppress(Conflict):  # then the next run asks them again: one email more
+        await retry_on_conflict(note)
 
 
-async def _wait_for_room(asker: Asker) -> None:
+async def _wait_for_room(act: Act) -> None:
     """Let people who sign up go first."""
     for _look in range(LOOKS_MAX):
-        waiting = await asker.storage.queues.peek(SUBSCRIBE_QUEUE, limit=ITEMS_AHEAD_MAX)
+        waiting = await act.storage.queues.peek(SUBSCRIBE_QUEUE, limit=ITEMS_AHEAD_MAX)
         if len(waiting) < ITEMS_AHEAD_MAX:
             return
-        await asker.clock.sleep(LOOK_EVERY_S)
+        await act.clock.sleep(LOOK_EVERY_S)
 
 
 # --- A whole list -------------------------------------------------------------------------------
@@ -166,50 +157,50 @@ async def _wait_for_room(asker: Asker) -> None:
 
 async def start(
     tables: Tables, list_name: str, *, by: str, total: int, run: str, now: datetime
-) -> tuple[AskJob, str]:
+) -> Stored[AskJob]:
     """The job, and its row's etag, ready to run; WrongState if one is running already."""
     await lists.read(tables, list_name)
     found = await ask_jobs.find(tables, list_name)
-    job = started(found[0] if found else None, list_name, by, total, run, now)
+    job = started(found.value if found else None, list_name, by, total, run, now)
     try:
-        return job, await ask_jobs.put(tables, job, found[1] if found else None)
+        return Stored(job, await ask_jobs.put(tables, job, found.etag if found else None))
     except Conflict:
         raise WrongState(_("Somebody else started this at the same moment.")) from None
 
 
 async def stop(tables: Tables, list_name: str) -> None:
-    """Whichever process runs it finds this in the row."""
-    for _try in range(_TRIES_MAX):
+    """The process that runs it finds this in the row."""
+
+    async def ask_to_stop() -> None:
         found = await ask_jobs.find(tables, list_name)
-        if found is None or not found[0].is_running:
-            return
-        with contextlib.suppress(Conflict):
-            asked_to = msgspec.structs.replace(found[0], is_stop_asked=True)
-            await ask_jobs.put(tables, asked_to, found[1])
-            return
+        if found and found.value.is_running:
+            job = msgspec.structs.replace(found.value, is_stop_asked=True)
+            await ask_jobs.put(tables, job, found.etag)
+
+    await retry_on_conflict(ask_to_stop)
 
 
 async def run(
-    asker: Asker, job: AskJob, etag: str, may_go_on: Callable[[], bool] = lambda: True
+    act: Act, job: AskJob, etag: str, may_go_on: Callable[[], bool] = lambda: True
 ) -> AskJob:
     """Ask everybody on the list who may be asked; the job as it ended."""
-    progress = _Progress(asker, job, etag)
+    progress = _Progress(act, job, etag)
     status, mistake = Status.FAILED, str(_SLOW)
     try:
-        is_through = await _ask_everybody(asker, progress, may_go_on)
+        is_through = await _ask_everybody(act, progress, may_go_on)
         status, mistake = (Status.DONE if is_through else Status.STOPPED), ""
     except StorageError as error:
         log.warning("asking_failed", list=job.list_name, error=type(error).__name__)
     except NotFound as error:
         mistake = str(error)
     with contextlib.suppress(StorageError):  # then the row falls silent
-        await progress.note(status=status, mistake=mistake, ended_at=asker.clock.now())
+        await progress.note(status=status, mistake=mistake, ended_at=act.clock.now())
     return progress.job
 
 
-async def _ask_everybody(asker: Asker, progress: _Progress, may_go_on: Callable[[], bool]) -> bool:
+async def _ask_everybody(act: Act, progress: _Progress, may_go_on: Callable[[], bool]) -> bool:
     """Page by page, group by group; False if it was stopped."""
-    tables, name = asker.storage.tables, progress.job.list_name
+    tables, name = act.tables, progress.job.list_name
     after: str | None = None
     while True:
         people, after = await edits.unverified_page(tables, name, after, limit=PAGE_PEOPLE)
@@ -229,35 +220,37 @@ async def _ask_everybody(asker: Asker, progress: _Progress, may_go_on: Callable[
 class _Progress:
     """How far a run is, in memory and in its row."""
 
-    asker: Asker
+    act: Act
     job: AskJob
     etag: str
 
     async def ask(self, people: Sequence[KnownSubscriber]) -> bool:
         """Ask a group and write down how far it is; whether the run may go on."""
         before = sum(self._is_asked_by_this_job(each.one) for each in people)
-        count = before + await ask_together(self.asker, people)
+        count = before + await ask_together(self.act, people)
         return await self.note(
             asked=self.job.asked + count, skipped=self.job.skipped + len(people) - count
         )
 
     async def note(self, **told: Any) -> bool:
         """Write the row; False if somebody asked to stop, or another process has taken over."""
-        tables, told = self.asker.storage.tables, told | {"seen_at": self.asker.clock.now()}
-        for _try in range(_TRIES_MAX):
-            job = msgspec.structs.replace(self.job, **told)
-            try:
-                self.etag = await ask_jobs.put(tables, job, self.etag)
-                self.job = job
-                return not job.is_stop_asked
-            except Conflict:
-                found = await ask_jobs.find(tables, self.job.list_name)
-                if found is None or found[0].run != self.job.run:
-                    return False
-                self.job, self.etag = found
-        raise Conflict("the job changes too fast")
+        tables = self.act.tables
+        known: Stored[AskJob] | None = Stored(self.job, self.etag)
+
+        async def write() -> bool:
+            nonlocal known
+            found = known or await ask_jobs.find(tables, self.job.list_name)
+            known = None  # after a conflict it is read again
+            if found is None or found.value.run != self.job.run:
+                return False
+            job = msgspec.structs.replace(found.value, seen_at=self.act.clock.now(), **told)
+            self.etag = await ask_jobs.put(tables, job, found.etag)
+            self.job = job
+            return not job.is_stop_asked
+
+        return await retry_on_conflict(write)
 
     def _is_asked_by_this_job(self, one: Subscriber) -> bool:
         """Before this run, by one that was stopped or died."""
         is_since = one.asked_at is not None and one.asked_at >= self.job.created_at
-        return is_since and cannot_ask(one, self.asker.clock.now()) is CannotAsk.LATELY
+        return is_since and cannot_ask(one, self.act.clock.now()) is CannotAsk.LATELY

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from postroom.clock import Clock
 from postroom.domain.errors import BadInput
-from postroom.records.side_by_side import Pair, as_bytes
+from postroom.migration.row_pairs import Pair, as_bytes
 from postroom.storage.port import (
     BATCH_BYTES_MAX,
     BATCH_CHANGES_MAX,

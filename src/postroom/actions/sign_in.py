@@ -1,4 +1,4 @@
-"""Beside the path, sign in: who may work on the admin pages.
+"""Action, sign in: decide who may work on the admin pages.
 
 Before: nobody is a user, and `serve` prints a link; or a user invites another; or somebody types a
 password.
@@ -37,12 +37,13 @@ from postroom.domain.user import (
     check_password,
 )
 from postroom.records import users
-from postroom.storage.port import Conflict, Tables
+from postroom.records.retry import retry_on_conflict
+from postroom.records.stored import Stored
+from postroom.storage.port import Tables
 
 FIRST_LINK_LASTS = timedelta(hours=12)
 HASHES_AT_ONCE = 2  # each takes 64 MiB and a core for 50 ms
 _TOKEN_BYTES = 32
-_TRIES_MAX = 5
 T = TypeVar("T")
 _hasher = argon2.PasswordHasher()
 _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
@@ -123,9 +124,9 @@ async def check(tables: Tables, address: str, password: str) -> User | None:
     found = None
     with contextlib.suppress(BadAddress):
         found = await users.find(tables, parse_address(address.strip()).storage_key)
-    known = found[0].password if found else _NOBODY
+    known = found.value.password if found else _NOBODY
     is_right = await _is_right(known, password[:PASSWORD_CHARS_MAX])
-    return found[0] if found and is_right else None
+    return found.value if found and is_right else None
 
 
 async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> str:
@@ -176,11 +177,11 @@ async def remove(tables: Tables, key: str) -> None:
         await users.delete(tables, key, etag)
 
 
-async def _another_owner(tables: Tables, user: User) -> tuple[User, str]:
+async def _another_owner(tables: Tables, user: User) -> Stored[User]:
     """Somebody who stays one: there is always an owner, also if two demote each other."""
     async for one, etag in users.users_with_etags(tables):
         if one.role is Role.OWNER and one.key != user.key:
-            return one, etag
+            return Stored(one, etag)
     raise WrongState(
         _("{address} is the only owner: make somebody else one first.", address=user.address)
     )
@@ -206,13 +207,13 @@ async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: d
 
 
 async def _change(tables: Tables, key: str, **values: object) -> User:
-    for _try in range(_TRIES_MAX):
+    async def change() -> User:
         user, etag = await users.read(tables, key)
         changed = msgspec.structs.replace(user, **values)
-        with contextlib.suppress(Conflict):  # somebody changed their role: look again
-            await users.replace(tables, changed, etag)
-            return changed
-    raise Conflict("the user changes too fast")
+        await users.replace(tables, changed, etag)
+        return changed
+
+    return await retry_on_conflict(change)  # somebody may change their role
 
 
 async def _hashed(password: str) -> str:

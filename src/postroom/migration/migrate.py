@@ -1,4 +1,4 @@
-"""Beside the path, migrate: copy everything from one storage into another, and prove it.
+"""Copy everything from one storage into another, and prove it.
 
 Before: nothing works on either storage; the target is empty, or an earlier run was at it.
 After: the target has every row, blob and work item; both were read again and are equal; the source
@@ -33,11 +33,13 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.domain.errors import NotFound, WrongState
-from postroom.records import carried_items, comparisons, leases, migrations
-from postroom.records.comparisons import BLOBS, Compared
-from postroom.records.likenesses import Flight, Writer, surely
-from postroom.records.migrations import Migration, Standing, TakenOver
-from postroom.records.side_by_side import Place, blob_names, is_empty, row_pairs
+from postroom.migration import comparison, queue_copy, state
+from postroom.migration.comparison import BLOBS, Compared
+from postroom.migration.row_pairs import Place, blob_names, is_empty, row_pairs
+from postroom.migration.state import Migration, Standing, TakenOver
+from postroom.migration.table_writer import Flight, Writer, surely
+from postroom.records import leases
+from postroom.records.stored import Stored
 from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Conflict, Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
@@ -49,7 +51,7 @@ BATCHES_IN_FLIGHT = 16  # enough for a line of 20 ms, and for a group commit to 
 BLOBS_IN_FLIGHT = 4  # each may have 64 MiB
 SURE_FOR = timedelta(seconds=1)  # that the target is ours: a look before every write would cost
 BEGINNINGS_MAX = 5  # while another command begins or notes its place
-# No mail to a single person waits longer for its next try (confirm.py, test_mail.py).
+# No mail to a single person waits longer for its next try (confirm.py, send_test_mail.py).
 HIDDEN_S_MAX = 35 * 60.0
 
 
@@ -96,19 +98,19 @@ async def migrate(journey: Journey) -> list[Compared]:
 
 async def compare(journey: Journey) -> list[Compared]:
     """Both as they are now; nothing is changed."""
-    return await comparisons.compare(
+    return await comparison.compare(
         journey.source, journey.target, lambda name, done: _tell(journey, name, done)
     )
 
 
 async def reopen(tables: Tables) -> None:
     """Let roles start again on a source; a migration that goes on later begins anew."""
-    found = await migrations.find(tables)
-    if found is None or found[0].standing is Standing.OPEN:
+    found = await state.find(tables)
+    if found is None or found.value.standing is Standing.OPEN:
         raise NotFound("This storage is open: nothing has to be done.")
-    if found[0].standing is Standing.FILLING:
-        raise WrongState(await migrations.why_closed(tables))
-    await migrations.write(tables, msgspec.structs.replace(found[0], standing=Standing.OPEN))
+    if found.value.standing is Standing.FILLING:
+        raise WrongState(await state.why_closed(tables))
+    await state.write(tables, msgspec.structs.replace(found.value, standing=Standing.OPEN))
 
 
 async def _check_quiet(journey: Journey) -> None:
@@ -141,7 +143,7 @@ class _Log:
         now = self.journey.clock.now()
         if now < self.sure_until:
             return
-        await migrations.check_run(self.journey.target.tables, self.mark.run)
+        await state.check_run(self.journey.target.tables, self.mark.run)
         self.sure_until = now + SURE_FOR
 
     async def note(self, stage: str, place: Place = ("", ""), **changes: Any) -> None:
@@ -153,9 +155,7 @@ class _Log:
 
     async def _surely_replaced(self) -> str:
         tables = self.journey.target.tables
-        return await surely(
-            lambda: migrations.replace(tables, self.mark, self.etag), self.journey.clock
-        )
+        return await surely(lambda: state.replace(tables, self.mark, self.etag), self.journey.clock)
 
     def place_in(self, stage: str) -> Place | None:
         """Where the stage goes on; None: from its beginning."""
@@ -174,13 +174,13 @@ async def _begin(journey: Journey) -> _Log:
 async def _begun(journey: Journey) -> _Log:
     """Close the source, then mark the target: in this order a death leaves what can be told."""
     now = journey.clock.now()
-    here = await migrations.find(journey.source.tables)
-    there = await migrations.find(journey.target.tables)
-    await _check_ends(journey, here and here[0], there and there[0])
+    here = await state.find(journey.source.tables)
+    there = await state.find(journey.target.tables)
+    await _check_ends(journey, here and here.value, there and there.value)
     closed = await _close(journey, here)
     run = secrets.token_hex(8)
-    if there and there[0].closing == closed.closing:
-        mark = msgspec.structs.replace(there[0], run=run)
+    if there and there.value.closing == closed.closing:
+        mark = msgspec.structs.replace(there.value, run=run)
     else:
         mark = Migration(
             id=closed.id,
@@ -190,7 +190,7 @@ async def _begun(journey: Journey) -> _Log:
             run=run,
             stage=STAGES[0],
         )
-    etag = await migrations.take(journey.target.tables, mark, there and there[1])
+    etag = await state.take(journey.target.tables, mark, there and there.etag)
     return _Log(journey, mark, etag, now + SURE_FOR)
 
 
@@ -218,7 +218,7 @@ async def _check_ends(journey: Journey, here: Migration | None, there: Migration
         )
 
 
-async def _close(journey: Journey, found: tuple[Migration, str] | None) -> Migration:
+async def _close(journey: Journey, found: Stored[Migration] | None) -> Migration:
     """From here on nothing starts on the source; Conflict if its row has changed."""
     here, etag = found or (None, None)
     if here and here.standing is not Standing.OPEN and here.other == journey.target_name:
@@ -230,19 +230,19 @@ async def _close(journey: Journey, found: tuple[Migration, str] | None) -> Migra
         closing=here.closing if here and is_closed else secrets.token_hex(8),
         other=journey.target_name,
     )
-    await migrations.take(journey.source.tables, closed, etag)
+    await state.take(journey.source.tables, closed, etag)
     return closed
 
 
 async def _finish(journey: Journey, log: _Log) -> None:
     """The source first: dying between the two leaves a target that can still be finished."""
-    found = await migrations.find(journey.source.tables)
-    is_closed = found is not None and found[0].standing is not Standing.OPEN
-    if found is None or not is_closed or found[0].closing != log.mark.closing:
+    found = await state.find(journey.source.tables)
+    is_closed = found is not None and found.value.standing is not Standing.OPEN
+    if found is None or not is_closed or found.value.closing != log.mark.closing:
         raise WrongState(f"{journey.source_name} was opened meanwhile: run it again.")
-    moved = msgspec.structs.replace(found[0], standing=Standing.MOVED)
-    await surely(lambda: migrations.write(journey.source.tables, moved), journey.clock)
-    await surely(lambda: migrations.forget(journey.target.tables, log.mark), journey.clock)
+    moved = msgspec.structs.replace(found.value, standing=Standing.MOVED)
+    await surely(lambda: state.write(journey.source.tables, moved), journey.clock)
+    await surely(lambda: state.forget(journey.target.tables, log.mark), journey.clock)
 
 
 # --- Copying ------------------------------------------------------------------------------------
@@ -323,8 +323,8 @@ async def _carry_items(journey: Journey, log: _Log) -> dict[str, int]:
     await log.note(ITEMS, ("", "begun"))
     carried: dict[str, int] = {}
     for queue in QUEUES:
-        wait_s = carried_items.EMPTIED_WITHIN_S if was_begun else 0.0
-        carried[queue] = await carried_items.carry(
+        wait_s = queue_copy.EMPTIED_WITHIN_S if was_begun else 0.0
+        carried[queue] = await queue_copy.carry(
             journey.source.queues,
             journey.target.queues,
             queue,
@@ -344,7 +344,7 @@ def _may_carry_on(journey: Journey, queue: str, done: int) -> bool:
 
 
 async def _compare(journey: Journey, mark: Migration) -> list[Compared]:
-    return await comparisons.compare(
+    return await comparison.compare(
         journey.source,
         journey.target,
         lambda name, done: _tell(journey, name, done),

@@ -11,7 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.records.rows import from_properties, to_properties
+from postroom.records.rows import stored, to_properties
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 TABLE, PARTITION = "service", "migration"
@@ -44,9 +45,9 @@ class TakenOver(Exception):
     """Another process fills the same target since."""
 
 
-async def find(tables: Tables) -> tuple[Migration, str] | None:
+async def find(tables: Tables) -> Stored[Migration] | None:
     row = await tables.get(TABLE, PARTITION, _KEY)
-    return (from_properties(row.properties, Migration), row.etag) if row else None
+    return stored(row, Migration) if row else None
 
 
 async def write(tables: Tables, migration: Migration) -> str:
@@ -65,7 +66,7 @@ async def take(tables: Tables, migration: Migration, etag: str | None) -> str:
 async def check_run(tables: Tables, run: str) -> None:
     """TakenOver if the target is another's, or filled already."""
     found = await find(tables)
-    if found is None or found[0].run != run:
+    if found is None or found.value.run != run:
         raise TakenOver
 
 
@@ -75,9 +76,9 @@ async def replace(tables: Tables, migration: Migration, etag: str) -> str:
     with contextlib.suppress(Conflict):
         return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
     found = await find(tables)
-    if found is None or found[0].run != migration.run:
+    if found is None or found.value.run != migration.run:
         raise TakenOver
-    return await tables.replace(TABLE, PARTITION, _KEY, properties, found[1])
+    return await tables.replace(TABLE, PARTITION, _KEY, properties, found.etag)
 
 
 async def forget(tables: Tables, migration: Migration) -> None:
@@ -85,10 +86,10 @@ async def forget(tables: Tables, migration: Migration) -> None:
     found = await find(tables)
     if found is None:
         return
-    if found[0].run != migration.run:
+    if found.value.run != migration.run:
         raise TakenOver
     with contextlib.suppress(Conflict):
-        await tables.delete(TABLE, PARTITION, _KEY, found[1])
+        await tables.delete(TABLE, PARTITION, _KEY, found.etag)
         return
     raise TakenOver
 
@@ -98,7 +99,7 @@ async def why_closed(tables: Tables) -> str:
     found = await find(tables)
     if found is None:
         return ""
-    migration = found[0]
+    migration = found.value
     match migration.standing:
         case Standing.OPEN:
             return ""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from postroom.records import migrations
+from postroom.migration import state
 from postroom.storage.port import (
     KEY_CHARS_MAX,
     Blobs,
@@ -25,7 +25,7 @@ from postroom.storage.port import (
     Tables,
 )
 
-_STAY = {("service", "lease"), (migrations.TABLE, migrations.PARTITION)}
+_STAY = {("service", "lease"), (state.TABLE, state.PARTITION)}
 _LOWEST = " "  # of all characters in a key: a key and this come next after the key
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Beside the path, keep lists: make a list, change what it says, delete it.
+"""Action, manage lists: make a list, change what it says, delete it.
 
 Before: an administrator or a program has a name, a From and a description.
 After: people join the list; messages written from now on have its From; sweep.py deletes the rows
@@ -7,19 +7,18 @@ Dies half-way:
     create      before the row there is a name in the directory without a list: passed over, and
                 kept for a list of exactly this name
     edit        one guarded write: done or not done
-    delete      before the mark nothing happened; from it on the sweep finishes, whoever dies
+    delete      before the mark nothing happened; from then on the sweep finishes the deletion
 Commit point: the list's row; of a deletion, the mark in the directory.
 
-Whoever changes or deletes a list hands in the etag of what they saw, and gets Conflict if it is not
-like that any more.
+A caller that changes or deletes a list hands in the etag of what it saw, and gets Conflict if the
+list has changed since.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
+from postroom.act import Act
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
@@ -28,6 +27,7 @@ from postroom.domain.mailing_list import (
     check_sender,
 )
 from postroom.records import lists
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 
@@ -57,7 +57,7 @@ def checked(
     postal_address: str = "",
     public_form: bool = False,
 ) -> CheckedList:
-    """BadInput or BadAddress, with a sentence, if there can be no such list."""
+    """BadInput, with a sentence, if there can be no such list."""
     return CheckedList(
         name=check_new_list_name(name),
         sender=check_sender(sender),
@@ -67,16 +67,16 @@ def checked(
     )
 
 
-async def create(tables: Tables, wanted: CheckedList, now: datetime) -> MailingList:
+async def create(act: Act, wanted: CheckedList) -> MailingList:
     """AlreadyThere if the name is taken, or its old list still being deleted."""
-    made = MailingList(**msgspec.structs.asdict(wanted), created_at=now)
-    await lists.create(tables, made)
+    made = MailingList(**msgspec.structs.asdict(wanted), created_at=act.now)
+    await lists.create(act.tables, made)
     return made
 
 
 async def edit(
     tables: Tables, name: str, wording: ListChanges, seen_etag: str
-) -> tuple[MailingList, str]:
+) -> Stored[MailingList]:
     """The list as it says now, and its new etag. Messages written before keep their From."""
     known, etag = await _as_seen(tables, name, seen_etag)
     told = {key: text for key, text in msgspec.structs.asdict(wording).items() if text is not None}
@@ -85,22 +85,23 @@ async def edit(
         said.name, said.sender, said.description, said.postal_address, said.public_form
     )
     edited = msgspec.structs.replace(known, **msgspec.structs.asdict(wanted))
-    return edited, await lists.replace(tables, edited, etag)
+    return Stored(edited, await lists.replace(tables, edited, etag))
 
 
-async def delete(tables: Tables, name: str, seen_etag: str) -> None:
+async def delete(act: Act, name: str, seen_etag: str) -> None:
     """From here on nobody joins and nobody is mailed; the rest goes in the background.
 
     The mark comes before the row, so that a list whose deletion died half-way never gives its
     people to a new one of the same name. What is changed in the moment between the look and the
     mark is deleted with the list.
     """
-    await _as_seen(tables, name, seen_etag)
-    await lists.start_deleting(tables, name)
+    await _as_seen(act.tables, name, seen_etag)
+    await lists.start_deleting(act.tables, name)
+    act.wake_scheduler()
 
 
-async def _as_seen(tables: Tables, name: str, seen_etag: str) -> tuple[MailingList, str]:
+async def _as_seen(tables: Tables, name: str, seen_etag: str) -> Stored[MailingList]:
     found = await lists.read_with_etag(tables, name)
-    if found[1] != seen_etag:
+    if found.etag != seen_etag:
         raise Conflict(f"the list {name} has changed")
     return found

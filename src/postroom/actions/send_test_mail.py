@@ -1,17 +1,17 @@
-"""Beside the path, test mail: mail a message to a user alone, to be looked at before it goes out.
+"""Action, send test mail: mail a message to one user, to check it before it goes out.
 
-Before: a user asked for it, and an item stands on the subscribe queue.
+Before: a user asked for it, and an item is on the subscribe queue.
 After: the user has the mail, with “[Test]” before its subject and a link that changes nothing; a
-row tells the page where it was asked for what became of it.
+row shows on the message's page what became of it.
 Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Protocol, assert_never
 
+from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_address
 from postroom.domain.dead_letter import Reason
@@ -50,13 +50,12 @@ class Writer(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
 
 
-async def ask_for_test(
-    storage: Storage, ref: str, user_key: str, nonce: str, now: datetime
-) -> None:
+async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
     """A sender takes it from there. NotFound if there is no such message."""
-    await messages.read(storage.tables, ref)
-    await trials.ask(storage.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=now))
-    await storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
+    await messages.read(act.tables, ref)
+    await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
+    await act.storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
+    act.wake_senders()
 
 
 async def mail_test(

@@ -1,9 +1,9 @@
-"""Beside the path, take out: everyone of a list as rows of a file, which an import reads again.
+"""Action, export people: write everyone on a list into a file that an import can read again.
 
 Before: a list, of any length.
 After: a header and a row for everyone who is meant, in the order of their addresses.
 Dies half-way: the file ends early; nothing was changed.
-Commit point: none, it only reads. Who joins or leaves meanwhile is in it or not.
+Commit point: none, it only reads. People who join or leave meanwhile may be in it or not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def columns(tables: Tables, list_name: str, standing: SubscriberFilter) ->
         if len(names) > COLUMNS_MAX:
             raise BadInput(
                 _(
-                    "{name} has over {limit} attributes, more than columns fit into a file: use "
+                    "{name} has over {limit} attributes, too many for a file with columns: use "
                     "“postroom subscriber export --json”.",
                     name=list_name,
                     limit=COLUMNS_MAX,

@@ -1,0 +1,1 @@
+"""Use cases beside the path: what people and programs ask for."""

@@ -1,0 +1,151 @@
+"""Action, move subscriber: change somebody's address, or move them to another list.
+
+Before: an administrator or a program names a subscriber and a destination.
+After: the new address is in every audience from now on. The old one is marked as removed: it is not
+mailed, even if it is queued, and no import brings it back.
+
+The new row has a new GUID; the old row says where its owner went, so links in old mails still work.
+Somebody who moves while a message fans out may miss that message or get it at both addresses,
+because the fan-out goes through a list by address. An old address that is queued by then is
+skipped and reported as skipped: better than mail to an address that was given up.
+
+Dies half-way:
+    within a list     one write: done or not done
+    across lists      before the departure they are on both lists: repeating it finishes
+Commit point: the rows of the new address; across lists, the departure from the old one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from postroom.act import Act
+from postroom.domain.address import Address
+from postroom.domain.consent import Consent, Event
+from postroom.domain.errors import AlreadyThere, NotFound
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
+from postroom.domain.texts import _
+from postroom.domain.token import new_guid
+from postroom.flow import subscribe
+from postroom.records import lists, subscribers
+from postroom.records.stored import Stored
+from postroom.storage.port import Conflict
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """Where somebody goes, and what is known of them there."""
+
+    list_name: str
+    address: Address
+    verified: bool
+    attributes: dict[str, str]
+    bring_back: bool = False  # also if that address left that list: only if they asked for it
+
+    def is_elsewhere(self, known: Subscriber) -> bool:
+        return (self.list_name, self.address.storage_key) != (known.list_name, known.key)
+
+
+async def change(act: Act, known: Subscriber, to: Destination, *, etag: str) -> Subscriber:
+    """Move somebody if the destination is elsewhere, else edit them; Conflict as in both."""
+    if to.is_elsewhere(known):
+        return await move(act, known.list_name, known.key, to, etag=etag)
+    return await subscribe.edit(
+        act,
+        known.list_name,
+        known.key,
+        verified=to.verified,
+        attributes=to.attributes,
+        spelling=to.address.typed,
+        etag=etag,
+    )
+
+
+async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str) -> Subscriber:
+    """The subscriber at the new place; Conflict unless the old row has this etag."""
+    tables = act.tables
+    before = await subscribers.find(tables, list_name, key)
+    if before is None or before.value.gone:
+        raise NotFound(_("They are not on {name} any more.", name=list_name))
+    if before.etag != etag:
+        raise Conflict("the subscriber has changed")
+    await lists.read(tables, to.list_name)
+    replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
+    if to.list_name != list_name:
+        return await _change_list(act, before, to, replaced)
+    if replaced:
+        _check_free(replaced.value, to)
+    after = _there(before.value, to, act.now)
+    change = subscribers.AddressChange(
+        before=before.value,
+        after=after,
+        replaced=replaced,
+        removed=_event(act, Event.REMOVED, f"changed to {after.address}"),
+        added=_event(act, Event.ADDED, f"changed from {before.value.address}"),
+        left_at=act.clock.now(),
+    )
+    await subscribers.move(tables, change, etag)
+    return after
+
+
+async def _change_list(
+    act: Act, before: Stored[Subscriber], to: Destination, replaced: Stored[Subscriber] | None
+) -> Subscriber:
+    """A person on the new list already stays there as they are: a repeated move finishes so."""
+    after = _there(before.value, to, act.now)
+    added = _event(act, Event.ADDED, f"from the list {before.value.list_name}")
+    if replaced is None:
+        await subscribers.join(act.tables, after, added)
+    elif replaced.value.gone:
+        known, etag = replaced
+        _check_free(known, to)
+        after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
+    else:
+        after = replaced.value
+    removed = _event(act, Event.REMOVED, f"to the list {to.list_name}")
+    await subscribers.leave(
+        act.tables, *before, why=InactiveReason.REMOVED, consent=removed, left_at=act.clock.now()
+    )  # Commit point.
+    return after
+
+
+def _check_free(known: Subscriber, to: Destination) -> None:
+    if not known.gone:
+        raise AlreadyThere(
+            _("{address} is on {name} already.", address=known.address, name=to.list_name)
+        )
+    if not to.bring_back:
+        raise AlreadyThere(
+            _(
+                "{address} is gone from {name} ({gone}): bring them back only if they asked "
+                "for it.",
+                address=known.address,
+                name=to.list_name,
+                gone=INACTIVE_TEXTS[known.gone],
+            )
+        )
+
+
+def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
+    """As an administrator adds somebody: nobody waits for a confirmation any more."""
+    return msgspec.structs.replace(
+        before,
+        list_name=to.list_name,
+        address=to.address.typed,
+        key=to.address.storage_key,
+        guid=new_guid(),  # the old one's departure must not count, and its links are another's
+        verified=to.verified,
+        attributes=to.attributes,
+        since=now,
+        asked_at=None,
+        expires=False,
+        gone_before=None,
+        confirmation=None,
+    )
+
+
+def _event(act: Act, event: Event, how: str) -> Consent:
+    """The record of either address names the other."""
+    trace = msgspec.structs.replace(act.trace, source=f"{act.trace.source}, {how}")
+    return trace.consent(event, act.now)

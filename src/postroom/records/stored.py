@@ -1,0 +1,14 @@
+"""A value as it is stored, with the etag that guards the next write."""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Stored(NamedTuple, Generic[T]):
+    """A tuple, because the fan-out and the senders make one per row: nothing is cheaper."""
+
+    value: T
+    etag: str
