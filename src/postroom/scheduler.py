@@ -156,7 +156,7 @@ class Scheduler:
             await schedule.start(tables, message, due.etag, now, is_test=self.is_test_mode)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
-        if message.status is Status.QUEUING or not message.is_gone_over:
+        if message.status is Status.QUEUING or not message.is_fully_queued:
             return await self._fan_out(due, now)
         if message.completed_at is None:
             return await self._report(due, now)
@@ -173,7 +173,7 @@ class Scheduler:
             self._is_full = True
             return await self._report(due, now)
         self._queued_last = message.ref
-        step, _ = await fan_out.go_on(
+        step, _ = await fan_out.advance(
             self.storage, message, due.etag, now, room=room, renewals=self._renewal_tracker
         )
         return step != message
@@ -201,7 +201,7 @@ class Scheduler:
         if self.clock.monotonic() < self._reported.get(ref, 0.0):
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
-        is_nearly_done = message.is_gone_over and message.books.open < FEW
+        is_nearly_done = message.is_fully_queued and message.books.open < FEW
         every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
         self._reported[ref] = self.clock.monotonic() + every_s
         if message.completed_at is None:

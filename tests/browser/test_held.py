@@ -34,8 +34,9 @@ async def held_message(site: RunningSite, subject: str) -> str:
         one = await subscribe.add(storage.tables, name, address, {}, verified=True, now=now)
         deliveries.append(Delivery(at, one.key, one.address, one.guid))
     draft = Draft(list_name=name, subject=subject, html="<p>News</p>", on_doubt=OnDoubt.HOLD)
-    ref = (await compose(storage, draft, now)).ref
-    await batches.write_batches(storage.tables, ref, 0, [deliveries])
+    message = await compose(storage, draft, now)
+    ref = message.ref
+    await batches.write_batches(storage.tables, message, [deliveries])
     first, last = deliveries[0].key, deliveries[-1].key
     ledger = Ledger(ref=ref, batch=0, states="h" * PEOPLE, first=first, last=last)
     await batches.insert_ledgers(storage.tables, [ledger])
@@ -49,7 +50,7 @@ async def held_message(site: RunningSite, subject: str) -> str:
         batches=1,
         audience=PEOPLE,
         fanned_out=True,
-        walked=1,
+        batches_requeued=1,
     )
     await messages.put_due(storage.tables, going, now)
     await messages.replace(storage.tables, going, found[1])

@@ -34,7 +34,7 @@ class Spoilt:
         row = await self._tables.get(self._table, *self._keys)
         assert row
         self._properties = dict(row.properties)
-        await self._tables.upsert(self._table, *self._keys, self._properties | {"v": 99})
+        await self._tables.upsert(self._table, *self._keys, self._properties | {"Format": 99})
         return self
 
     async def mend(self) -> None:

@@ -42,7 +42,7 @@ from postroom.storage.port import MAIL_QUEUE, Storage
 PAGE_BATCHES = 80  # written between two counts on the message row
 
 
-async def go_on(
+async def advance(
     storage: Storage,
     message: Message,
     etag: str,
@@ -57,13 +57,13 @@ async def go_on(
     The same ones if it has to wait for a sender that has a batch in hand. Conflict means that a
     person or another scheduler changed the message: look again.
     """
-    if message.walked < message.batches:
-        step = await _walk_group(storage, message, now, renewals)
+    if message.batches_requeued < message.batches:
+        step = await _requeue_group(storage, message, now, renewals)
     elif not message.fanned_out:
         step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
     else:
         step = msgspec.structs.replace(message, status=Status.PROCESSING)
-    if step.is_gone_over:
+    if step.is_fully_queued:
         step = msgspec.structs.replace(step, revive=Revive.NOTHING)
     if step == message:
         return message, etag
@@ -113,9 +113,8 @@ async def _write_batches(
         _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
         for at in range(0, len(people), BATCH_DELIVERIES_MAX)
     ]
-    headers = await batches.write_batches(
-        storage.tables, message.ref, message.batches, audience
-    )  # Commit point, of one batch after the other. A Conflict: another scheduler is at it.
+    # Commit point, of one batch after the other. Conflict: another scheduler is writing them.
+    headers = await batches.write_batches(storage.tables, message, audience)
     ledgers: list[Ledger] = []
     for header in headers:
         ledgers.append(_new_ledger(message, header, now))
@@ -129,11 +128,11 @@ async def _write_batches(
     return message
 
 
-async def _walk_group(
+async def _requeue_group(
     storage: Storage, message: Message, now: datetime, renewals: RenewalTracker | None
 ) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
-    group = message.walked // GROUP_BATCHES
+    group = message.batches_requeued // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
     if any(_is_due_for(message, ledger) for ledger, _ in known):
@@ -141,8 +140,8 @@ async def _walk_group(
         return message  # wait: a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
-    walked = min((group + 1) * GROUP_BATCHES, message.batches)
-    return msgspec.structs.replace(message, walked=walked)
+    requeued = min((group + 1) * GROUP_BATCHES, message.batches)
+    return msgspec.structs.replace(message, batches_requeued=requeued)
 
 
 def _is_due_for(message: Message, ledger: Ledger) -> bool:
@@ -160,7 +159,7 @@ async def _follow(
     if ledger.owner or not _is_due_for(message, ledger):
         return ledger, etag
     ref, batch = ledger.ref, ledger.batch
-    ledger, etag, changed = await _revive(storage, message.revive, ledger, etag, now)
+    ledger, etag, changed = await _revive(storage, message, ledger, etag, now)
     changed = msgspec.structs.replace(changed, decided=message.decision)
     rows = batches.BatchRows()
     if changed.is_final:  # read before the ledger says so: a later retry's rows are not among them
@@ -171,12 +170,13 @@ async def _follow(
 
 
 async def _revive(
-    storage: Storage, revive: Revive, ledger: Ledger, etag: str, now: datetime
+    storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
 ) -> tuple[Ledger, str, Ledger]:
     """Rows first, then the ledger: a ledger never queues somebody whose row is missing.
 
     The ledger as it stands, its etag, and what it is to become.
     """
+    revive = message.revive
     letter = State.FAILED if revive is Revive.FAILED else State.HELD
     if letter not in ledger.states:
         return ledger, etag, ledger
@@ -184,7 +184,7 @@ async def _revive(
     match revive:
         case Revive.FAILED:
             ledger, etag = await _marked(storage, ledger, etag)
-            changed = revived(ledger, await _restored(storage, ledger), now_s=now_s)
+            changed = revived(ledger, await _restored(storage, message, ledger), now_s=now_s)
         case Revive.HELD:
             changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
         case Revive.HELD_AS_SENT:
@@ -204,7 +204,7 @@ async def _marked(storage: Storage, ledger: Ledger, etag: str) -> tuple[Ledger, 
     return ledger, await batches.replace_ledger(storage.tables, ledger, etag)
 
 
-async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
+async def _restored(storage: Storage, message: Message, ledger: Ledger) -> list[int]:
     """Positions of the failed whose rows could be brought back."""
     failed = set(ledger.positions(State.FAILED))
     deliveries = [
@@ -212,7 +212,7 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
         async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
         if old.ended.state is State.FAILED and old.delivery.position in failed
     ]
-    await batches.restore_deliveries(storage.tables, ledger, deliveries)
+    await batches.restore_deliveries(storage.tables, message, ledger, deliveries)
     return [delivery.position for delivery in deliveries]
 
 
@@ -279,7 +279,7 @@ def _counted(message: Message, ledger: Ledger) -> Message:
         message,
         cursor=ledger.last,
         batches=message.batches + 1,
-        walked=message.batches + 1,
+        batches_requeued=message.batches + 1,
         audience=message.audience + len(ledger.states),
     )
 

@@ -46,10 +46,10 @@ async def look(tables: Tables, now: datetime) -> Agenda:
     due: list[DueEntry] = []
     later: list[float] = []
     async for entry in messages.due_entries(tables, now):
-        if entry.is_due or entry.due_at <= now.timestamp():
+        if entry.is_due or entry.due_at <= now:
             due.append(entry)
         else:
-            later.append(entry.due_at)
+            later.append(entry.due_at.timestamp())
     glanced = await messages.glance(tables, [entry.ref for entry in due])
     return Agenda(due, min(later, default=None), glanced)
 
@@ -108,7 +108,7 @@ async def _expected(tables: Tables, list_name: str) -> int:
 
 
 def _moved(message: Message, entry: DueEntry) -> bool:
-    return message.due_at is None or message.due_at.timestamp() != entry.due_at
+    return message.due_at != entry.due_at
 
 
 async def _clear_away(tables: Tables, entry: DueEntry, leftovers: Leftovers) -> None:

@@ -30,7 +30,7 @@ import msgspec
 from postroom.clock import Clock
 from postroom.domain.dead_letter import Reason
 from postroom.domain.delivery import (
-    FRUITLESS_TAKES_MAX,
+    ATTEMPTS_WITHOUT_OUTCOME_MAX,
     Delivery,
     DeliveryEnd,
     JournalEvidence,
@@ -178,7 +178,7 @@ class Sender:
             is_ours = batch.ledger.owner == self.right.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
             return await self._give_back(claim, delay_s, Handled.BUSY)
-        if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
+        if batch.ledger.attempts_without_outcome >= ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._hold_for_people(claim, batch, Reason.SENDERS_STOPPED)
         if batch.ledger.is_open:
             try:
@@ -222,8 +222,8 @@ class Sender:
             await batches.delete_deliveries(self.storage.tables, item.ref, item.batch, rows)
 
     def _in_hand(self, message: Message, found: tuple[Ledger, str]) -> InHand:
-        take = f"{self.right.owner}/{next(self._takes)}"
-        return InHand(self.storage.tables, self.clock, take, message, found[0], *found)
+        write_id = f"{self.right.owner}/{next(self._takes)}"
+        return InHand(self.storage.tables, self.clock, write_id, message, found[0], *found)
 
     async def _message_going_out(self, ref: str) -> Message | None:
         """None also while paused: the item may go, resuming puts it again."""
@@ -268,7 +268,7 @@ class Sender:
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
         await batch.write_settled(ends_of(new, now))
         headway = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
-        settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=headway)
+        settled = judged(ledger, verdicts, now_s=now.timestamp(), has_outcome=headway)
         await batch.record(msgspec.structs.replace(settled, owner=""))
 
     async def _send_slices(
@@ -388,13 +388,13 @@ class Sender:
 
     async def _without_ledger(self, claim: Claim) -> Handled:
         """An item is put after its ledger, so this is a stray one, or storage that lags."""
-        if claim.taken > FRUITLESS_TAKES_MAX:
+        if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._bury(claim, Reason.NO_BATCH)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
 
     async def _set_aside(self, claim: Claim) -> Handled:
         """A row of a newer version, or a spoilt one: others go on; the sweep puts it again."""
-        if claim.taken > FRUITLESS_TAKES_MAX:
+        if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._bury(claim, Reason.UNREADABLE)
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.records.rows import FORMAT, from_properties, to_properties
+from postroom.records.rows import FORMAT_ONLY, from_properties, to_properties
 from postroom.records.sortable_time import sortable
 from postroom.storage.port import Conflict, KeysWithin, Tables
 
@@ -108,7 +108,7 @@ async def _write(
     tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None, now: datetime
 ) -> CallBegun | CallInProgress:
     """By age first: a note that the sweep cannot find would stay for good."""
-    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), {"v": FORMAT})
+    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), FORMAT_ONLY)
     where, properties = _partition(key_id), to_properties(note)
     try:
         if etag is None:

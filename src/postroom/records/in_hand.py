@@ -31,7 +31,7 @@ class Lost(Exception):
 class InHand:
     tables: Tables
     clock: Clock
-    take: str  # a name for this taking of the batch, unique for good
+    write_id: str  # names this claim of the batch, unique for good
     message: Message
     ledger: Ledger
     written: Ledger
@@ -78,7 +78,7 @@ class InHand:
     async def record(self, ledger: Ledger) -> None:
         """Commit point: write the ledger, and be sure of it."""
         if ledger != self.written:
-            ledger = msgspec.structs.replace(ledger, take=self.take)
+            ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
             self.etag = await self.surely(lambda: self._replace(ledger))
         self.ledger = self.written = ledger
 
