@@ -131,6 +131,11 @@ class Scheduler:
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
 
+    @property
+    def _leadership(self) -> str:
+        """Names the time for which this scheduler leads, from taking the lease until losing it."""
+        return f"{self.owner}/{self.lease.fence}" if self.lease else self.owner
+
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
         """One message that cannot go on must not hold up the others."""
         try:
@@ -153,7 +158,14 @@ class Scheduler:
         if message.status is Status.PENDING:
             if not due.entry.is_due:  # a clock that is set back must not stop it half-way
                 await messages.note_due(tables, due.entry)
-            await schedule.start(tables, message, due.etag, now, is_test=self.is_test_mode)
+            await schedule.start(
+                tables,
+                message,
+                due.etag,
+                now,
+                scheduler=self._leadership,
+                is_test=self.is_test_mode,
+            )
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not message.is_fully_queued:
@@ -174,7 +186,13 @@ class Scheduler:
             return await self._report(due, now)
         self._queued_last = message.ref
         step, _ = await fan_out.advance(
-            self.storage, message, due.etag, now, room=room, renewals=self._renewal_tracker
+            self.storage,
+            message,
+            due.etag,
+            now,
+            room=room,
+            renewals=self._renewal_tracker,
+            scheduler=self._leadership,
         )
         return step != message
 

@@ -48,7 +48,7 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
             fanned_out=was_last,
         )
         etag = await messages.replace(storage.tables, moved, etag)
-        await fan_out._write_batches(storage, message, people, now)
+        await fan_out._write_batches(storage, message, people, now, "")
         return moved, etag
 
     right = fan_out.advance

@@ -113,7 +113,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     fanned_out: bool = False  # the audience is complete
     batches_requeued: int = 0  # batches with a work item (and revived) since queuing last began
     restarts: int = 0  # how often queuing began again: sets the restart flag of its items
-    queuing_fence: int = 0  # of the lease of the scheduler that began it: another one restarts it
+    queued_by: str = ""  # the scheduler that began it, and the fence of its lease
     revive: Revive = Revive.NOTHING
     decision: int = 0  # counts the decisions to revive: each ledger carries out each decision once
     is_test: bool = False  # sent in test mode: emails counted as sent are in the test mailbox

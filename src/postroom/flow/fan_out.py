@@ -50,6 +50,7 @@ async def advance(
     *,
     room: int = PAGE_BATCHES,
     renewals: RenewalTracker | None = None,
+    scheduler: str = "",
 ) -> tuple[Message, str]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
@@ -60,7 +61,7 @@ async def advance(
     if message.batches_requeued < message.batches:
         step = await _requeue_group(storage, message, now, renewals)
     elif not message.fanned_out:
-        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
+        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES), scheduler)
     else:
         step = msgspec.structs.replace(message, status=Status.PROCESSING)
     if step.is_fully_queued:
@@ -70,7 +71,9 @@ async def advance(
     return step, await messages.replace(storage.tables, step, etag)
 
 
-async def _next_page(storage: Storage, message: Message, now: datetime, room: int) -> Message:
+async def _next_page(
+    storage: Storage, message: Message, now: datetime, room: int, scheduler: str
+) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
     message = await _adopt(storage, message, now)
     if message.status is Status.CANCELLED or not await _list_is_there(storage, message):
@@ -78,7 +81,7 @@ async def _next_page(storage: Storage, message: Message, now: datetime, room: in
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
     )
-    message = await _write_batches(storage, message, people, now)
+    message = await _write_batches(storage, message, people, now, scheduler)
     return msgspec.structs.replace(message, fanned_out=was_last)
 
 
@@ -107,7 +110,7 @@ async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledge
 
 
 async def _write_batches(
-    storage: Storage, message: Message, people: Sequence[Recipient], now: datetime
+    storage: Storage, message: Message, people: Sequence[Recipient], now: datetime, scheduler: str
 ) -> Message:
     audience = [
         _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
@@ -122,7 +125,7 @@ async def _write_batches(
     for group in _by_group(ledgers):
         await batches.insert_ledgers(storage.tables, group)
     if ledgers:
-        restart = message.restarts > 0
+        restart = message.restarts > 0 or scheduler != message.queued_by
         items = [_item(message, ledger, restart=restart) for ledger in ledgers]
         await storage.queues.put(MAIL_QUEUE, *items)
     return message

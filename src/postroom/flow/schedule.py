@@ -84,7 +84,13 @@ async def due_message(
 
 
 async def start(
-    tables: Tables, message: Message, etag: str, now: datetime, *, is_test: bool = False
+    tables: Tables,
+    message: Message,
+    etag: str,
+    now: datetime,
+    *,
+    scheduler: str = "",
+    is_test: bool = False,
 ) -> None:
     """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile.
 
@@ -94,7 +100,12 @@ async def start(
     await subscribers.mark_message_start(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
-        message, status=Status.QUEUING, queuing_at=now, expected=expected, is_test=is_test
+        message,
+        status=Status.QUEUING,
+        queuing_at=now,
+        queued_by=scheduler,
+        expected=expected,
+        is_test=is_test,
     )
     await messages.replace(tables, started, etag)
 

@@ -129,10 +129,16 @@ async def _find_readable(tables: Tables, name: str) -> MailingList | None:
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
-    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
-        found = await _find_readable(tables, _name_in(row))
+    async for name in every_name(tables):
+        found = await _find_readable(tables, name)
         if found:
             yield found
+
+
+async def every_name(tables: Tables) -> AsyncIterator[str]:
+    """The names of all lists, also of those whose rows are missing or cannot be read."""
+    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
+        yield _name_in(row)
 
 
 async def start_deleting(tables: Tables, name: str) -> None:

@@ -97,10 +97,14 @@ async def find(tables: Tables, list_name: str, key: str) -> tuple[Subscriber, st
 
 
 async def find_list_of(tables: Tables, guid: str) -> str | None:
-    """The list on which somebody has, or had, this GUID; one read for every list."""
-    async for mailing_list in lists.every_list(tables):
-        if await tables.get(TABLE, mailing_list.name, _GUID + guid):
-            return mailing_list.name
+    """The list on which somebody has, or had, this GUID.
+
+    One read for every list: an index over all lists would be one more row for each subscriber,
+    and a transaction cannot span two partitions. Only items of other programs need it.
+    """
+    async for name in lists.every_name(tables):
+        if await tables.get(TABLE, name, _GUID + guid):
+            return name
     return None
 
 
