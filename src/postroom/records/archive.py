@@ -5,6 +5,7 @@ messagearchive / b<hh>-<ref>-<batch> / to:<key>    a delivery and its outcome
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 
@@ -30,6 +31,7 @@ from postroom.storage.port import (
 TABLE = "messagearchive"
 _WORD = {State.SENT: "sent", State.FAILED: "failed", State.SKIPPED: "skipped"}
 _STATE = {word: state for state, word in _WORD.items()}
+_iso = functools.lru_cache(maxsize=16)(datetime.isoformat)  # a whole slice ends at one time
 
 
 class ArchivedDelivery(msgspec.Struct, frozen=True):
@@ -106,7 +108,7 @@ def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Valu
     row["Outcome"] = _WORD[ended.state]
     row["EmailSent"] = ended.state is State.SENT
     row["Details"] = ended.words
-    row["EndedAt"] = ended.ended_at.isoformat()
+    row["EndedAt"] = _iso(ended.ended_at)
     row["Revived"] = revived
     return row
 

@@ -33,9 +33,13 @@ _OWN = {  # fields whose name says too little beside those of the described syst
     "first": "FirstAddressKey",
     "key": "AddressKey",
     "last": "LastAddressKey",
+    "lasts_s": "LastsSeconds",
+    "mails_per_s": "MailsPerSecond",
     "words": "Details",
 }
 _OF_ONE_KIND = {
+    "Counts.gone": "Inactive",
+    "Delta.gone": "Inactive",
     "MailingList.name": "ListName",
     "Migration.key": "Key",
     "Subscriber.gone": "InactiveReason",
