@@ -58,7 +58,7 @@ DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))
 WRITTEN_BY_HAND: dict[str, Any] = {
     "`b<hh>-<ref>-<batch>` / `to:<address key>`": deliveries.to_row(DELIVERY),
-    "`b<hh>-<ref>-<batch>` / `to:<address key>` (archived)": archive._row(DELIVERY, ENDED, 0),
+    "`b<hh>-<ref>-<batch>` / `to:<address key>` (archived)": archive._row(DELIVERY, ENDED, 1),
 }
 
 

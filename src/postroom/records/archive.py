@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -31,7 +31,6 @@ from postroom.storage.port import (
 TABLE = "messagearchive"
 _WORD = {State.SENT: "sent", State.FAILED: "failed", State.SKIPPED: "skipped"}
 _STATE = {word: state for state, word in _WORD.items()}
-_iso = functools.lru_cache(maxsize=16)(datetime.isoformat)  # a whole slice ends at one time
 
 
 class ArchivedDelivery(msgspec.Struct, frozen=True):
@@ -74,7 +73,7 @@ async def write_settled(
         key = TO + deliveries[at].key
         row = _row(deliveries[at], ended, ledger.revived)
         old = known.get(key)
-        if old and int(old.properties["Revived"]) == ledger.revived:
+        if old and int(old.properties.get("Revived", 0)) == ledger.revived:
             raise Conflict(f"batch {ledger.batch} is being settled by another sender")
         rows.append(Replace(key, row, old.etag) if old else Insert(key, row))
     if rows:
@@ -102,6 +101,11 @@ async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
         await tables.batch(TABLE, where, [Delete(key) for key in keys])
 
 
+@functools.lru_cache(maxsize=16)  # a whole slice ends at one time
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Value]:
     # Attributes are kept only of deliveries that may be tried again.
     row = to_row(delivery, with_attributes=ended.state is State.FAILED)
@@ -109,7 +113,8 @@ def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Valu
     row["EmailSent"] = ended.state is State.SENT
     row["Details"] = ended.words
     row["EndedAt"] = _iso(ended.ended_at)
-    row["Revived"] = revived
+    if revived:
+        row["Revived"] = revived
     return row
 
 
@@ -121,6 +126,6 @@ def _archived(row: Row) -> ArchivedDelivery:
             str(properties["Details"]),
             datetime.fromisoformat(str(properties["EndedAt"])),
         )
-        return ArchivedDelivery(of_row(row), ended, int(properties["Revived"]))
+        return ArchivedDelivery(of_row(row), ended, int(properties.get("Revived", 0)))
     except (KeyError, ValueError) as error:
         raise Unreadable(f"A row is not a complete outcome: {error}.") from error

@@ -1,6 +1,7 @@
-"""A delivery as properties, the same in its batch and in the archive.
+"""A delivery as properties, in its batch and in the archive.
 
-Written by hand rather than by rows.py, because a large message has a million of them.
+Written by hand rather than by rows.py, because a large message has a million of them. They
+have the format of their message.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from postroom.domain.delivery import Delivery
-from postroom.records.rows import FORMAT, Unreadable, check_format
+from postroom.records.rows import Unreadable, check_format
 from postroom.storage.port import Row, Value
 
 TO = "to:"  # row key prefix, followed by the address key
@@ -17,7 +18,6 @@ _attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 def to_row(delivery: Delivery, *, with_attributes: bool = True) -> dict[str, Value]:
     row: dict[str, Value] = {
-        "Format": FORMAT,
         "Position": delivery.position,
         "EmailAddress": delivery.address,
         "SubscriberGUID": delivery.guid,

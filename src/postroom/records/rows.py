@@ -1,7 +1,8 @@
 """Structs to properties and back, under the names that docs/tables.md lists.
 
 A property has the name of the described system where it exists there, and else that of its field in
-PascalCase. Every row carries the number of its format.
+PascalCase. Every row has the number of its format, except deliveries, which have that of their
+message.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class _Layout(msgspec.Struct, frozen=True):
     names: dict[str, str]  # property by field
     fields: dict[str, str]  # field by property
     nested: frozenset[str]  # fields stored as JSON in one property, because properties are flat
+    optional: frozenset[str]  # fields left out while they are empty, zero or false, their default
 
 
 @functools.cache
@@ -73,7 +75,8 @@ def _layout(kind: type[msgspec.Struct]) -> _Layout:
     names = {field: _property_name(kind, field) for field in hints if field != "etag"}
     fields = {name: field for field, name in names.items()}
     nested = (name for name, hint in hints.items() if any(map(_is_nested, (hint, *get_args(hint)))))
-    return _Layout(names, fields, frozenset(nested))
+    optional = (info.name for info in msgspec.structs.fields(kind) if _is_empty_by_default(info))
+    return _Layout(names, fields, frozenset(nested), frozenset(optional))
 
 
 def _property_name(kind: type[msgspec.Struct], field: str) -> str:
@@ -86,6 +89,10 @@ def _is_nested(hint: Any) -> bool:
     return is_struct or get_origin(hint) is dict
 
 
+def _is_empty_by_default(info: msgspec.structs.FieldInfo) -> bool:
+    return info.default_factory is dict or not (info.default is msgspec.NODEFAULT or info.default)
+
+
 def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
     """The property of each field."""
     return _layout(kind).names
@@ -93,11 +100,13 @@ def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
     layout = _layout(type(struct))
-    names, nested = layout.names, layout.nested
+    names = layout.names
+    nested = layout.nested
+    optional = layout.optional
     flat: dict[str, Value] = {"Format": FORMAT}
     builtins: dict[str, Any] = msgspec.to_builtins(struct, str_keys=True)
     for field, value in builtins.items():
-        if value is not None and field in names:
+        if (value or (field not in optional and value is not None)) and field in names:
             flat[names[field]] = msgspec.json.encode(value).decode() if field in nested else value
     return flat
 
@@ -105,7 +114,8 @@ def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
 def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
     check_format(properties)
     layout = _layout(kind)
-    fields, nested = layout.fields, layout.nested
+    fields = layout.fields
+    nested = layout.nested
     try:
         found: dict[str, Any] = {}
         for name, value in properties.items():
@@ -119,7 +129,7 @@ def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
 
 
 def check_format(properties: Properties) -> None:
-    number = properties.get("Format", 0)
+    number = properties.get("Format", FORMAT)
     if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
         raise OtherFormat(
             f"A row has format {number}, but this program reads formats {_OLDEST} and {FORMAT}. "

@@ -412,12 +412,12 @@ def _recipient_of(row: Row) -> Recipient:
     properties = row.properties
     check_format(properties)
     try:
-        attributes = str(properties["Attributes"])
+        attributes = properties.get("Attributes")
         return Recipient(
             str(properties["AddressKey"]),
             str(properties["EmailAddress"]),
             str(properties["SubscriberGUID"]),
-            {} if attributes == "{}" else _attributes(attributes),
+            _attributes(str(attributes)) if attributes else {},
         )
     except (KeyError, msgspec.DecodeError) as error:
         raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
@@ -441,7 +441,7 @@ async def attributes_of_all(
     """The attributes alone: half the work of `everyone`."""
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
         if _stands(row, standing):
-            yield msgspec.json.decode(str(row.properties["Attributes"]), type=dict[str, str])
+            yield _attributes(str(row.properties.get("Attributes", "{}")))
 
 
 class DeparturesFound(msgspec.Struct, frozen=True):
