@@ -1,7 +1,7 @@
-"""A batch in hand: its ledger as it should be and as it was last written, its delivery rows.
+"""A batch that a sender works on: its ledger, as it is and as it was last written, and its rows.
 
 While a sender owns a batch it must not give up on it: writes are repeated until storage answers.
-Whoever else took the batch meanwhile has changed the ledger, and our next write is Lost.
+If another sender took the batch over, it has changed the ledger, and our next write is Lost.
 """
 
 from __future__ import annotations
