@@ -24,7 +24,7 @@ def test_everything_is_moved_and_the_old_storage_says_where_to(
     moved = contoso1("migrate", "--to", NEW)
     assert moved.code == 0
     assert re.search(r"mailinglist +(\d+) → +\1  [0-9a-f]{12}\n", moved.out)
-    assert re.search(r"Everything is in .*new\.db\. Set POSTROOM_STORAGE to it", moved.out)
+    assert re.search(r"Everything is in .*new\.db: set POSTROOM_STORAGE to it", moved.out)
     closed = contoso1("list", "all")
     assert closed.code == 3
     assert re.search(r"was moved to .*new\.db\. Set POSTROOM_STORAGE", closed.err)

@@ -115,14 +115,13 @@ def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
     check_format(properties)
     layout = _layout(kind)
     fields = layout.fields
-    nested = layout.nested
+    found: dict[str, Any] = {
+        fields[name]: properties[name] for name in properties if name in fields
+    }
     try:
-        found: dict[str, Any] = {}
-        for name, value in properties.items():
-            if field := fields.get(name):
-                if field in nested and isinstance(value, str):
-                    value = msgspec.json.decode(value)
-                found[field] = value
+        for field in layout.nested & found.keys():
+            if isinstance(text := found[field], str):
+                found[field] = msgspec.json.decode(text)
         return msgspec.convert(found, kind, strict=False)
     except msgspec.DecodeError as error:  # incomplete JSON, or another kind of row
         raise Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
