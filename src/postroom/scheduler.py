@@ -132,6 +132,11 @@ class Scheduler:
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
 
+    @property
+    def _leadership(self) -> str:
+        """Names the time for which this scheduler leads, from taking the lease until losing it."""
+        return f"{self.owner}/{self.lease.fence}" if self.lease else self.owner
+
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
         """One message that cannot go on must not hold up the others."""
         try:
@@ -154,10 +159,17 @@ class Scheduler:
         if message.status is Status.PENDING:
             if not due.entry.is_due:  # a clock that is set back must not stop it half-way
                 await messages.note_due(tables, due.entry)
-            await schedule.start(tables, message, due.etag, now, is_test=self.is_test_mode)
+            await schedule.start(
+                tables,
+                message,
+                due.etag,
+                now,
+                scheduler=self._leadership,
+                is_test=self.is_test_mode,
+            )
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
-        if message.status is Status.QUEUING or not message.is_gone_over:
+        if message.status is Status.QUEUING or not message.is_fully_queued:
             return await self._fan_out(due, now)
         if message.completed_at is None:
             return await self._report(due, now)
@@ -174,8 +186,14 @@ class Scheduler:
             self._is_full = True
             return await self._report(due, now)
         self._queued_last = message.ref
-        step, _ = await fan_out.go_on(
-            self.storage, message, due.etag, now, room=room, renewals=self._renewal_tracker
+        step, _ = await fan_out.advance(
+            self.storage,
+            message,
+            due.etag,
+            now,
+            room=room,
+            renewals=self._renewal_tracker,
+            scheduler=self._leadership,
         )
         return step != message
 
@@ -202,7 +220,7 @@ class Scheduler:
         if self.clock.monotonic() < self._reported.get(ref, 0.0):
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
-        is_nearly_done = message.is_gone_over and message.books.open < FEW
+        is_nearly_done = message.is_fully_queued and message.books.open < FEW
         every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
         self._reported[ref] = self.clock.monotonic() + every_s
         if message.completed_at is None:

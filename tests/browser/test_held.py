@@ -35,8 +35,9 @@ async def held_message(site: RunningSite, subject: str) -> str:
         one = await subscribe.add(acting(storage, now), name, address, {}, verified=True)
         deliveries.append(Delivery(at, one.key, one.address, one.guid))
     draft = Draft(list_name=name, subject=subject, html="<p>News</p>", on_doubt=OnDoubt.HOLD)
-    ref = (await compose(acting(storage, now), draft)).ref
-    await batches.write_batches(storage.tables, ref, 0, [deliveries])
+    message = await compose(acting(storage, now), draft)
+    ref = message.ref
+    await batches.write_batches(storage.tables, message, [deliveries])
     first, last = deliveries[0].key, deliveries[-1].key
     ledger = Ledger(ref=ref, batch=0, states="h" * PEOPLE, first=first, last=last)
     await batches.insert_ledgers(storage.tables, [ledger])
@@ -50,7 +51,7 @@ async def held_message(site: RunningSite, subject: str) -> str:
         batches=1,
         audience=PEOPLE,
         fanned_out=True,
-        walked=1,
+        batches_requeued=1,
     )
     await messages.put_due(storage.tables, going, now)
     await messages.replace(storage.tables, going, found[1])

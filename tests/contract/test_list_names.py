@@ -46,7 +46,9 @@ async def test_names_that_differ_in_capitals_alone_are_one_name(
     tables: Tables, second: str
 ) -> None:
     await lists.create(tables, named("news"))
-    with pytest.raises(AlreadyThere, match=f"a list news already, and {second} differs"):
+    with pytest.raises(
+        AlreadyThere, match=f"already a list news, which differs from {second} only"
+    ):
         await lists.create(tables, named(second))
     assert await names(tables) == ["news"]
     assert await lists.find(tables, second) is None
@@ -64,7 +66,7 @@ async def test_of_several_that_come_at_once_one_wins(tables: Tables) -> None:
 async def test_whoever_dies_before_the_list_is_made_leaves_the_name_to_the_same_spelling(
     tables: Tables,
 ) -> None:
-    await tables.insert(lists.TABLE, lists.DIRECTORY, "news", {"v": 1, "name": "News"})
+    await tables.insert(lists.TABLE, lists.DIRECTORY, "news", {"Format": 1, "ListName": "News"})
     assert await names(tables) == []
     assert not await is_made(tables, "news")  # the one who seems dead may only be slow
     assert await is_made(tables, "News")

@@ -159,7 +159,7 @@ async def test_every_burial_is_logged_with_its_reason_and_without_an_address(
     await town.open_sender()
     await town.quiet()
     [line] = [line for line in log_lines if line["event"] == "item_buried"]
-    assert line["reason"] == "malformed"
+    assert line["reason"] == "no_delivery"
     assert "ada" not in str(line)
 
 

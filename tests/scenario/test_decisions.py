@@ -35,7 +35,7 @@ async def walk_the_first_group(town: Town, ref: str) -> None:
     """The scheduler follows a decision there, and the senders do what comes of it."""
     await town.scheduler.step()
     message = await messages.read(town.storage.tables, ref)
-    assert 0 < message.walked < message.batches
+    assert 0 < message.batches_requeued < message.batches
     await town.sender_alone()
 
 
@@ -44,7 +44,7 @@ async def pause_and_resume(town: Town, ref: str) -> None:
     await steer.pause(town.storage.tables, ref)
     resumed = await steer.resume(town.storage.tables, ref)
     assert resumed.revive is not Revive.NOTHING
-    assert resumed.walked == 0
+    assert resumed.batches_requeued == 0
     await town.quiet()
 
 
@@ -133,7 +133,7 @@ async def test_a_batch_in_a_living_senders_hand_is_waited_for_and_then_followed(
         await town.scheduler.step()
     assert await batches.find_ledger(town.storage.tables, ref, 0) == before
     waiting = await messages.read(town.storage.tables, ref)
-    assert (waiting.status, waiting.walked) == (Status.QUEUING, 0)
+    assert (waiting.status, waiting.batches_requeued) == (Status.QUEUING, 0)
     assert await town.items() == 1  # the sender's own: none is put beside it
     town.sink.release()
     assert await clerk.finish() is Handled.DONE

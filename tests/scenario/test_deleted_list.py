@@ -39,7 +39,7 @@ async def test_the_name_is_taken_until_the_old_list_is_gone(town: Town) -> None:
         await town.found_list()
     await town.scheduler.step()
     await town.found_list()
-    with pytest.raises(AlreadyThere, match="There is a list contoso1 already"):
+    with pytest.raises(AlreadyThere, match="There is already a list contoso1"):
         await town.found_list()
 
 

@@ -48,7 +48,7 @@ async def test_the_archive_keeps_the_servers_words_and_the_living_keep_nothing(t
     ]
     assert len(rows) == 120
     assert all(row.properties["EmailSent"] is True for row in rows)
-    assert {row.properties["words"] for row in rows} == {"250 2.0.0 Ok: queued"}
+    assert {row.properties["Details"] for row in rows} == {"250 2.0.0 Ok: queued"}
     assert await town.items() == 0
     left_over = [row async for row in all_rows(town.storage.tables, "message", KeysAcross())]
     # Neither deliveries, the due entry nor the message; headers and ledgers guard what was written.

@@ -136,10 +136,10 @@ async def act_on(town: Town, message: Message, etag: str) -> None:
     if message.status is Status.PENDING:
         await schedule.start(tables, message, etag, now)
     elif message.status is Status.QUEUING:
-        await fan_out.go_on(town.storage, message, etag, now)
+        await fan_out.advance(town.storage, message, etag, now)
     elif message.completed_at is None:
         await report.report(tables, message, etag, now)
     else:
         assert message.due_at
-        entry = DueEntry(message.ref, message.due_at.timestamp())
+        entry = DueEntry(message.ref, message.due_at)
         await archive.put_away(tables, message, etag, entry, now)

@@ -197,7 +197,7 @@ async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_n
     carry = queue_copy.carry
 
     async def and_the_web_writes(*values: object, **named: object) -> int:
-        await source.tables.upsert("mailinglist", LIST, "email:late@contoso.edu", {"v": 1})
+        await source.tables.upsert("mailinglist", LIST, "email:late@contoso.edu", {"Format": 1})
         await source.tables.delete("mailinglist", LIST, "mailinglist")
         await source.tables.upsert("service", "odd 'partition'", "none", {"now": 1})
         await source.blobs.put("late.txt", b"late")
@@ -278,7 +278,7 @@ async def test_a_target_with_something_in_it_is_refused(
         target = MemoryStorage(clock)
         match number:
             case 0:
-                await target.tables.upsert("outbox", "mails", "1", {"v": 1})
+                await target.tables.upsert("outbox", "mails", "1", {"Format": 1})
             case 1:
                 await target.queues.put(DEAD_LETTERS, "an item")
             case 2:

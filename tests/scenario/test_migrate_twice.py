@@ -57,8 +57,10 @@ async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open
 
         async def the_other_finishes(target: Storage = target) -> None:
             await move(source, target, clock)
-            await target.tables.upsert("mailinglist", LIST, "email:new@contoso.edu", {"v": 1})
-            await target.tables.upsert("mailinglist", LIST, "mailinglist", {"v": 1, "new": True})
+            await target.tables.upsert("mailinglist", LIST, "email:new@contoso.edu", {"Format": 1})
+            await target.tables.upsert(
+                "mailinglist", LIST, "mailinglist", {"Format": 1, "new": True}
+            )
             await target.queues.put(SUBSCRIBE_QUEUE, "a new item")
             await target.queues.put(DEAD_LETTERS, "a new letter")
             await target.blobs.put("new.txt", b"new")

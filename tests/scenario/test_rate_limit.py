@@ -160,7 +160,7 @@ async def test_a_limited_domain_is_put_off_untried_and_comes_back(town: Town) ->
     assert {fate.words for fate in late} == {PUT_OFF_WORDS}
     [ledger] = await town.ledgers(ref)
     assert {wait.attempts for wait in ledger.deferred.values()} == {0}
-    assert ledger.fruitless == 0
+    assert ledger.attempts_without_outcome == 0
     await town.live_through(400, 5)
     assert town.arrived() == once_each(NAMES)
     assert (await town.read(ref)).books == Books(sent=60)

@@ -34,7 +34,7 @@ async def test_half_books_of_one_message_hold_up_no_other(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     refs = [await town.compose() for _ in range(4)]
-    await spoil(town, "message", f"m-{refs[1]}", "message", books=HALF)
+    await spoil(town, "message", f"m-{refs[1]}", "message", Books=HALF)
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == {"ada": 3}
@@ -43,7 +43,7 @@ async def test_half_books_of_one_message_hold_up_no_other(town: Town) -> None:
 async def test_half_books_keep_no_lost_item_from_being_put_again(town: Town) -> None:
     await town.found_list("contoso3")
     first = await town.compose(list_name="contoso3")
-    await spoil(town, "message", f"m-{first}", "message", books=HALF)
+    await spoil(town, "message", f"m-{first}", "message", Books=HALF)
     await town.mailing("ada")
     await lose_all_items(town)
     await town.open_sender()
@@ -52,15 +52,15 @@ async def test_half_books_keep_no_lost_item_from_being_put_again(town: Town) -> 
 
 
 def half_a_ledger(ref: str) -> tuple[str, str, dict[str, Any]]:
-    return *batches._ledger_keys(ref, 0), {"deferred": HALF}
+    return *batches._ledger_keys(ref, 0), {"Deferred": HALF}
 
 
 def half_a_delivery(ref: str) -> tuple[str, str, dict[str, Any]]:
-    return *delivery_keys(ref), {"attributes": HALF}
+    return *delivery_keys(ref), {"Attributes": HALF}
 
 
 def delivery_without_a_place(ref: str) -> tuple[str, str, dict[str, Any]]:
-    return *delivery_keys(ref), {"position": None}
+    return *delivery_keys(ref), {"Position": None}
 
 
 def delivery_keys(ref: str) -> tuple[str, str]:
@@ -105,7 +105,7 @@ async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, nam
     limit = RateLimit(name, 100.0)
     await rate_limits.set_limit(town.storage.tables, limit)
     key = name if name == TRANSPORT else f"domain:{name}"
-    await spoil(town, "service", "limit", key, shares=HALF)
+    await spoil(town, "service", "limit", key, Shares=HALF)
     role = await town.open_sender()
     for _ in range(10):  # more than an item may be taken in vain
         with contextlib.suppress(Unavailable):
@@ -118,7 +118,7 @@ async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, nam
     assert await town.items(DEAD_LETTERS) == 0
 
 
-@pytest.mark.parametrize("missing", ["due_at", "ref"])
+@pytest.mark.parametrize("missing", ["ScheduledDate", "MessageRef"])
 async def test_a_due_entry_that_lost_a_value_is_put_again(town: Town, missing: str) -> None:
     await town.found_list()
     await town.join("ada")
@@ -134,7 +134,7 @@ async def test_a_due_entry_that_lost_a_value_keeps_no_lost_item_from_being_put_a
 ) -> None:
     await town.found_list("contoso3")
     first = await town.compose(list_name="contoso3")
-    await spoil(town, "message", START.strftime("%Y-%m-%d"), f"message{first}", due_at=None)
+    await spoil(town, "message", START.strftime("%Y-%m-%d"), f"message{first}", ScheduledDate=None)
     await town.mailing("ada")
     await lose_all_items(town)
     await town.open_sender()
@@ -150,7 +150,7 @@ async def test_a_due_entry_that_names_no_possible_message_holds_up_nobody(
     await town.join("ada")
     refs = [await town.compose() for _ in range(4)]
     day = START.strftime("%Y-%m-%d")
-    await spoil(town, "message", day, f"message{refs[1]}", ref=ref)
+    await spoil(town, "message", day, f"message{refs[1]}", MessageRef=ref)
     await town.open_sender()
     await town.quiet()
     assert town.arrived()["ada"] >= 3

@@ -35,7 +35,7 @@ class Spoilt:
         row = await self._tables.get(self._table, *self._keys)
         assert row
         self._properties = dict(row.properties)
-        await self._tables.upsert(self._table, *self._keys, self._properties | {"v": 99})
+        await self._tables.upsert(self._table, *self._keys, self._properties | {"Format": 99})
         return self
 
     async def mend(self) -> None:
@@ -289,9 +289,9 @@ async def test_an_entry_that_leads_nowhere_holds_up_none_of_many_messages(
     await town.found_list()
     await town.join("ada")
     entry: dict[str, Any] = {
-        "v": 1,
-        "ref": ref,
-        "due_at": START.timestamp(),
+        "Format": 1,
+        "MessageRef": ref,
+        "ScheduledDate": START.isoformat(),
     }
     day = START.strftime("%Y-%m-%d")
     await town.storage.tables.upsert("message", day, f"message{ref}", entry)

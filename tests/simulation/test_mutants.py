@@ -29,10 +29,10 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
     """Count a page on the message row, then write its batches."""
 
-    async def go_on(
+    async def advance(
         storage: Any, message: Message, etag: str, now: Any, **options: Any
     ) -> tuple[Message, str]:
-        if message.walked < message.batches or message.fanned_out:
+        if message.batches_requeued < message.batches or message.fanned_out:
             return await right(storage, message, etag, now)
         size = fan_out.BATCH_DELIVERIES_MAX  # type: ignore[attr-defined]
         people, was_last = await subscribers.verified_after(
@@ -43,16 +43,16 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
             message,
             cursor=people[-1].key if people else message.cursor,
             batches=count,
-            walked=count,
+            batches_requeued=count,
             audience=message.audience + len(people),
             fanned_out=was_last,
         )
         etag = await messages.replace(storage.tables, moved, etag)
-        await fan_out._write_batches(storage, message, people, now)
+        await fan_out._write_batches(storage, message, people, now, "")
         return moved, etag
 
-    right = fan_out.go_on
-    patch.setattr(fan_out, "go_on", go_on)
+    right = fan_out.advance
+    patch.setattr(fan_out, "advance", advance)
 
 
 def complete_before_send(patch: pytest.MonkeyPatch) -> None:
@@ -89,13 +89,15 @@ def take_over_without_waiting(patch: pytest.MonkeyPatch) -> None:
 def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
     """Write a batch again with whoever is in the audience now."""
 
-    async def write_batches(tables: Any, ref: str, first: int, audience: Any) -> Any:
+    async def write_batches(tables: Any, message: Message, audience: Any) -> Any:
         headers = []
-        for number, deliveries in enumerate(audience, start=first):
-            headers.append(batches.Header(len(deliveries), deliveries[0].key, deliveries[-1].key))
+        for number, deliveries in enumerate(audience, start=message.batches):
+            first, last = deliveries[0].key, deliveries[-1].key
+            size = len(deliveries)
+            headers.append(batches.header_of(message, size=size, first=first, last=last))
             rows = [Upsert(batches._HEADER, to_properties(headers[-1]))]
             rows += [Upsert(TO + one.key, to_row(one)) for one in deliveries]
-            await tables.batch(batches.LIVE, batches.partition(ref, number), rows)
+            await tables.batch(batches.LIVE, batches.partition(message.ref, number), rows)
         return headers
 
     async def uncounted(storage: Any, message: Message, now: Any) -> Ledger | None:
@@ -159,7 +161,7 @@ def the_scheduler_clears_young_entries(patch: pytest.MonkeyPatch) -> None:
     """Take the entry of a message that is still being written for a leftover."""
 
     def moved(message: Message, entry: DueEntry) -> bool:
-        return message.due_at is None or message.due_at.timestamp() != entry.due_at
+        return message.due_at != entry.due_at
 
     patch.setattr(schedule, "_moved", moved)
     patch.setattr(schedule, "LEFTOVER_AFTER", timedelta(seconds=-1))

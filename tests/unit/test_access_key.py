@@ -101,7 +101,7 @@ async def test_a_key_made_without_a_word_about_rights_signs_people_up_alone(
     assert made.rights == (Right.SUBSCRIBE,)
 
 
-@pytest.mark.parametrize("spoilt", ["lists", "rights"])
+@pytest.mark.parametrize("spoilt", ["Lists", "Rights"])
 async def test_a_row_that_does_not_say_what_its_key_may_do_is_no_key(
     tables: Tables, spoilt: str
 ) -> None:

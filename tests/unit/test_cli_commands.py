@@ -174,13 +174,13 @@ def test_a_scheduled_message_goes_back_to_draft(contoso1: Postroom) -> None:
     shown = contoso1("message", "show", ref, "--json").json
     assert (shown["status"], shown["due_at"]) == ("draft", None)
     again = contoso1("message", "unschedule", ref)
-    assert (again.code, again.err) == (1, f"Message {ref} is a draft already.\n")
+    assert (again.code, again.err) == (1, f"Message {ref} is already a draft.\n")
 
 
 def test_a_message_is_steered_only_where_that_makes_sense(contoso1: Postroom) -> None:
     ref = message(contoso1, "--at", FUTURE)
     for arguments, complaint in [
-        (["pause", ref], "only a message that is being sent can be paused"),
+        (["pause", ref], "Only a message that is being sent can be paused"),
         (["resume", ref], "not paused"),
         (["retry", ref], "Nobody of message"),
         (["retry", ref, "--held"], "Nobody of message"),
@@ -198,13 +198,13 @@ def test_storage_can_be_looked_into_and_keeps_its_secret(contoso1: Postroom) -> 
     assert "mailinglist" in contoso1("storage", "tables", "--json").json
     assert set(contoso1("storage", "queues", "--json").json.values()) == {0}
     [row] = contoso1("storage", "rows", "mailinglist", "--partition", "contoso1", "--json").json
-    assert row["properties"]["sender"] == "news@contoso.edu"
+    assert row["properties"]["FromEmailAddress"] == "news@contoso.edu"
     assert len(contoso1("storage", "rows", "mailinglist", "--limit", "1", "--json").json) == 1
     [body] = contoso1("storage", "blobs", "--json").json
     assert contoso1("storage", "blob", body, "--json").json["bytes"] == 23
     assert contoso1("storage", "peek", "azuremailqueue", "--json").json == []
-    secret = Row("secret", "installation", {"v": 1, "secret": "word", "other": "word"}, "1")
-    assert masked(secret) == {"v": 1, "secret": HIDDEN, "other": HIDDEN}
+    secret = Row("secret", "installation", {"Format": 1, "secret": "word", "other": "word"}, "1")
+    assert masked(secret) == {"Format": 1, "secret": HIDDEN, "other": HIDDEN}
     assert (
         masked(Row("user", "ada", {"password_hash": "word", "name": "Ada"}, "1"))["name"] == "Ada"
     )

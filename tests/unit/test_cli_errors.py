@@ -24,7 +24,7 @@ def write(name: str, content: bytes) -> str:
 REFUSED = [
     (["list", "show", "nowhere"], "no list nowhere"),
     (["list", "show", "a/b"], "cannot be a list name"),
-    (["list", "create", "contoso1", "--from", "news@contoso.edu"], "a list contoso1 already"),
+    (["list", "create", "contoso1", "--from", "news@contoso.edu"], "already a list contoso1"),
     (["list", "create", "x", "--from", "nobody"], "no @"),
     (["list", "create", "x", "--from", "a@b.org", "--description", "a\nb"], "one line"),
     (["list", "create", "x", "--from", "a@b.org", "--postal-address", "a\nb"], "one line"),

@@ -179,13 +179,13 @@ def test_the_next_retry_is_the_earliest_of_the_queued() -> None:
 
 def test_an_announcement_names_the_slice_and_its_sender() -> None:
     book = announced(ledger("qqqs"), [0, 2], owner="sender.1", now_s=NOW_S)
-    assert (book.states, book.owner, book.fruitless) == ("aqas", "sender.1", 1)
+    assert (book.states, book.owner, book.attempts_without_outcome) == ("aqas", "sender.1", 1)
     assert book.touched_at == NOW_S
 
 
 def test_verdicts_become_letters_waits_and_doubts() -> None:
     wait = Deferral(1, NOW_S + 60, NOW_S, "450 busy")
-    book = ledger("aaaa", deferred={0: wait}, fruitless=3, doubts=1)
+    book = ledger("aaaa", deferred={0: wait}, attempts_without_outcome=3, doubts=1)
     verdicts = {
         0: Verdict(State.SENT),
         1: Verdict(State.QUEUED, "450 busy", wait),
@@ -196,8 +196,8 @@ def test_verdicts_become_letters_waits_and_doubts() -> None:
     assert after.states == "sqhf"
     assert after.deferred == {1: wait}
     assert after.doubts == 2
-    assert after.fruitless == 0
-    assert judged(book, verdicts, now_s=NOW_S, fruitful=False).fruitless == 3
+    assert after.attempts_without_outcome == 0
+    assert judged(book, verdicts, now_s=NOW_S, has_outcome=False).attempts_without_outcome == 3
 
 
 def test_who_is_skipped_waits_no_longer() -> None:
@@ -209,10 +209,10 @@ def test_who_is_skipped_waits_no_longer() -> None:
 
 def test_a_dead_letter_holds_whoever_is_open() -> None:
     waits = {0: ONCE_REFUSED}
-    stuck = ledger("qasfhk", owner="sender.1", fruitless=5, deferred=waits)
+    stuck = ledger("qasfhk", owner="sender.1", attempts_without_outcome=5, deferred=waits)
     book = held_for_people(stuck, "rows are missing", now_s=NOW_S)
     assert book.states == "hhsfhk"
-    assert (book.owner, book.fruitless) == ("", 0)
+    assert (book.owner, book.attempts_without_outcome) == ("", 0)
     why = Deferral(0, NOW_S, NOW_S, "rows are missing")
     assert book.deferred == {0: why, 1: msgspec.structs.replace(why, in_doubt=True)}
 
@@ -249,10 +249,10 @@ def test_a_doubt_is_remembered_through_later_refusals() -> None:
 
 
 def test_the_revived_start_afresh_and_old_archive_rows_no_longer_count() -> None:
-    book = ledger("fshf", deferred={0: ONCE_REFUSED}, fruitless=2, revived=1)
+    book = ledger("fshf", deferred={0: ONCE_REFUSED}, attempts_without_outcome=2, revived=1)
     after = revived(book, [0, 3], now_s=NOW_S)
     assert after.states == "qshq"
-    assert (after.revived, after.fruitless, after.deferred) == (2, 0, {})
+    assert (after.revived, after.attempts_without_outcome, after.deferred) == (2, 0, {})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def imported(postroom: Postroom, *options: str) -> str:
     done = postroom("subscriber", "import", "contoso1", "people.csv", *options, "--json")
     assert done.json["added"] == 1
     where = ("mailinglist", "contoso1", "email:ada@contoso.edu")
-    return str(postroom("storage", "row", *where, "--json").json["properties"]["basis"])
+    return str(postroom("storage", "row", *where, "--json").json["properties"]["Basis"])
 
 
 def test_the_declared_basis_stands_in_the_record_with_the_name_of_the_file(

@@ -62,16 +62,16 @@ class NoAnswer:
 
 async def written(states: str = "qq") -> MemoryStorage:
     storage = MemoryStorage(Still())
-    [header] = await batches.write_batches(storage.tables, "1", 0, [PEOPLE])
+    [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])
     return storage
 
 
-async def in_hand(tables: Any, take: str) -> InHand:
+async def in_hand(tables: Any, write_id: str) -> InHand:
     found = await batches.find_ledger(tables, "1", 0)
     assert found
-    batch = InHand(tables, Still(), take, MESSAGE, found[0], *found)
+    batch = InHand(tables, Still(), write_id, MESSAGE, found[0], *found)
     await batch.load()
     return batch
 
@@ -104,7 +104,7 @@ async def test_rows_that_were_brought_back_are_not_deleted_by_a_late_sender() ->
     await late.record(Ledger(**{**_fields(final), "states": "sf", "owner": ""}))
     found = await batches.find_ledger(storage.tables, "1", 0)
     assert found
-    await batches.restore_deliveries(storage.tables, found[0], [PEOPLE[1]])
+    await batches.restore_deliveries(storage.tables, MESSAGE, found[0], [PEOPLE[1]])
     back = revived(found[0], [1], now_s=NOW.timestamp())
     await batches.replace_ledger(storage.tables, back, found[1])
     await late.delete_rows()

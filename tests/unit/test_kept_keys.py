@@ -14,5 +14,5 @@ async def test_a_key_that_cannot_be_read_hides_no_other() -> None:
         await keys.create(tables, name, (), START)
     page = await tables.scan("service", KeysWithin("key"))
     bad = page.rows[0]
-    await tables.upsert("service", "key", bad.key, bad.properties | {"v": 99})
+    await tables.upsert("service", "key", bad.key, bad.properties | {"Format": 99})
     assert len([key async for key in keys.every_key(tables)]) == 1

@@ -35,9 +35,9 @@ MESSAGE = Message(
     batches=3,
     audience=250,
     fanned_out=True,
-    walked=3,
-    folded="3",
-    folded_books=Books(sent=200),
+    batches_requeued=3,
+    closed_groups="3",
+    closed_books=Books(sent=200),
     books=Books(sent=240, failed=10),
 )
 
@@ -92,8 +92,8 @@ def test_whoever_revives_goes_over_every_batch_again_with_open_books(
     act: Callable[[Message], Message],
 ) -> None:
     again = act(message(Status.COMPLETED, completed_at=NOW))
-    assert (again.walked, again.restarts, again.completed_at) == (0, 1, None)
-    assert (again.folded, again.folded_books) == ("0", Books())
+    assert (again.batches_requeued, again.restarts, again.completed_at) == (0, 1, None)
+    assert (again.closed_groups, again.closed_books) == ("0", Books())
     assert (again.batches, again.audience, again.cursor) == (3, 250, "z")
     assert again.fanned_out
 

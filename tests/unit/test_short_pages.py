@@ -36,11 +36,11 @@ async def test_the_outbox_is_not_called_empty_nor_ended_however_pages_come(
     short: MemoryStorage,
 ) -> None:
     row: dict[str, Value] = {
-        "v": 1,
-        "sender": "a@b.de",
-        "recipient": "c@d.de",
-        "bytes": 1,
-        "at": 0.0,
+        "Format": 1,
+        "EnvelopeSender": "a@b.de",
+        "EnvelopeRecipient": "c@d.de",
+        "Bytes": 1,
+        "Time": "2026-11-15T12:00:00+00:00",
     }
     for number in range(3):
         await short.tables.upsert("outbox", "mails", f"{number:013d}-{number:016x}", row)

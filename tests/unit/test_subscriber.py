@@ -48,7 +48,7 @@ def test_values_have_a_bound_alone_in_number_and_together() -> None:
         clean_attributes({"note": "x" * 501})
     with pytest.raises(BadInput, match="at most 30"):
         clean_attributes({f"a{number}": "x" for number in range(31)})
-    with pytest.raises(BadInput, match="in all"):
+    with pytest.raises(BadInput, match="in total"):
         clean_attributes({f"a{number}": "x" * 500 for number in range(30)})
 
 

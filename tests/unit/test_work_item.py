@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,11 @@ from postroom.domain.work_item import (
     BadItem,
     BatchItem,
     ConfirmItem,
+    RecipientItem,
     TrialItem,
     is_trial_item,
-    parse_batch_item,
     parse_confirm_item,
+    parse_mail_item,
     parse_trial_item,
 )
 
@@ -30,7 +33,19 @@ def test_an_item_is_the_samples_four_fields_and_the_batch() -> None:
 @pytest.mark.parametrize("address", ["student1@contoso.edu", "o'hara+a@x.de", "jürgen@contoso.edu"])
 def test_an_item_is_read_as_it_was_put(restart: bool, address: str) -> None:
     item = BatchItem("2026-11-15", "1", parse_address(address).storage_key, restart, 0)
-    assert parse_batch_item(item.body()) == item
+    assert parse_mail_item(item.body()) == item
+
+
+def test_an_item_without_a_batch_names_one_recipient() -> None:
+    item = parse_mail_item("2012-10-15,634852858215726983,Student1@Contoso.edu,1")
+    key = parse_address("student1@contoso.edu").storage_key
+    assert item == RecipientItem("2012-10-15", "634852858215726983", key, True)
+
+
+def test_a_guid_alone_is_an_item_for_any_list() -> None:
+    guid = "6f32b03b90ed41a9b8acc1310c67b66a"
+    for spelling in (guid, guid.upper(), str(UUID(guid))):
+        assert parse_confirm_item(spelling) == ConfirmItem(guid, "")
 
 
 def test_a_confirmation_item_is_read_as_it_was_put() -> None:
@@ -43,7 +58,10 @@ def test_a_confirmation_item_is_read_as_it_was_put() -> None:
     [
         "",
         "nonsense",
-        "2026-11-15,1,a@b.de,0",
+        "2026-11-15,1,a@b.de",
+        "2026-11-15,1,nobody,0",
+        "2026-11-15,ref,a@b.de,0",
+        "2026-11-15,1,a@b.de,2",
         "2026-11-15,1,a@b.de,0,1,2",
         "2026-11-15,ref,a@b.de,0,1",
         "2026-11-15,1,a@b.de,2,1",
@@ -55,7 +73,7 @@ def test_a_confirmation_item_is_read_as_it_was_put() -> None:
 )
 def test_what_is_no_mail_item_is_told_apart(body: str) -> None:
     with pytest.raises(BadItem):
-        parse_batch_item(body)
+        parse_mail_item(body)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +101,7 @@ def test_what_is_no_trial_item_is_told_apart(body: str) -> None:
 
 @given(st.text())
 def test_no_text_at_all_breaks_the_reader(body: str) -> None:
-    for parse in (parse_batch_item, parse_confirm_item, parse_trial_item):
+    for parse in (parse_mail_item, parse_confirm_item, parse_trial_item):
         try:
             parse(body)
         except BadItem:

@@ -82,7 +82,7 @@ async def test_a_limit_that_cannot_be_read_is_told_and_can_be_set_again(owner: W
     tables = owner.office.storage.tables
     row = await tables.get("service", "limit", TRANSPORT)
     assert row
-    await tables.upsert("service", "limit", TRANSPORT, {**row.properties, "v": 99})
+    await tables.upsert("service", "limit", TRANSPORT, {**row.properties, "Format": 99})
     assert "no mail leaves until it can" in await shown(owner)
     typed = fields_of(await shown(owner, change=TRANSPORT), SET) | {"mails_per_second": "5"}
     assert (await owner.post(SET, **typed)).status_code == 303

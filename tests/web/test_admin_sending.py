@@ -36,7 +36,7 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
     found = await messages.find_live(tables, ref)
     assert found
     people = [Delivery(at, f"key{at}", f"=student{at}@contoso.edu", f"guid{at}") for at in range(2)]
-    await batches.write_batches(tables, ref, 0, [people])
+    await batches.write_batches(tables, found[0], [people])
     ledger = Ledger(ref=ref, batch=0, states="fh", first="key0", last="key1")
     await batches.insert_ledgers(tables, [ledger])
     ended = DeliveryEnd(State.FAILED, "550 5.1.1 mailbox unavailable", NOW)
@@ -49,7 +49,7 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
         batches=1,
         audience=2,
         fanned_out=True,
-        walked=1,
+        batches_requeued=1,
         books=Books(failed=1, held=1, doubts=1),
         **more,
     )

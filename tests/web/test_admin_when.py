@@ -326,7 +326,7 @@ async def test_who_unschedules_too_late_is_told_that_sending_has_begun(editor: W
     await messages.replace(tables, begun, found[1])
     answer = await editor.post(f"{path}/unschedule")
     assert answer.status_code == 409
-    assert "too late to unschedule" in answer.text
+    assert "can no longer be unscheduled" in answer.text
     assert await stored(editor, path) == begun
 
 

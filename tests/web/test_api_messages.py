@@ -31,7 +31,7 @@ async def fanned_out(program: Program, ref: str) -> None:
         if message.status is Status.PENDING:
             await schedule.start(tables, message, etag, program.clock.now())
         else:
-            await fan_out.go_on(program.storage, message, etag, program.clock.now())
+            await fan_out.advance(program.storage, message, etag, program.clock.now())
     raise AssertionError("never fanned out")
 
 

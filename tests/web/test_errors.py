@@ -57,7 +57,7 @@ async def spoil(owner: Worker, table: str, partition: str, key: str) -> None:
     tables = owner.office.storage.tables
     row = await tables.get(table, partition, key)
     assert row
-    await tables.upsert(table, partition, key, row.properties | {"v": 99})
+    await tables.upsert(table, partition, key, row.properties | {"Format": 99})
 
 
 # --- Keys that are typed into the address -----------------------------------------------------

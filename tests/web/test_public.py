@@ -280,7 +280,7 @@ async def test_a_list_row_of_a_newer_version_keeps_nobody_from_leaving_or_confir
     subscriber, tables = await office.join(verified=False), office.storage.tables
     row = await tables.get("mailinglist", LIST, "mailinglist")
     assert row
-    await tables.upsert("mailinglist", LIST, "mailinglist", row.properties | {"v": 99})
+    await tables.upsert("mailinglist", LIST, "mailinglist", row.properties | {"Format": 99})
     confirm, leave = office.confirm_path(subscriber.guid), office.leave_path(subscriber.guid)
     assert "Yes, I want to join" in (await office.browser.get(confirm)).text
     assert (await office.browser.post(confirm)).status_code == 303

@@ -75,7 +75,7 @@ async def test_the_form_says_why_a_name_cannot_be(editor: Worker) -> None:
     assert "“new” cannot be a list name" in answer.text
     answer = await editor.post("/admin/lists/new", name="CONTOSO1", sender="a@contoso.edu")
     assert answer.status_code == 422
-    assert "There is a list contoso1 already" in answer.text
+    assert "There is already a list contoso1" in answer.text
     assert 'value="CONTOSO1"' in answer.text
 
 

@@ -157,7 +157,7 @@ def _open_to_others(path: Path) -> Check:
 async def _write_and_read(parts: Parts) -> None:
     """A row of our own, there and gone again."""
     tables, key = parts.storage.tables, f"{os.getpid()}"
-    await tables.upsert("service", "doctor", key, {"v": 1})
+    await tables.upsert("service", "doctor", key, {"Format": 1})
     await tables.delete("service", "doctor", key)
 
 

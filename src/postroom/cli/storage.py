@@ -170,7 +170,7 @@ def masked(row: Row) -> dict[str, Any]:
     """The properties, without what nobody should read over a shoulder or in a log."""
     is_secret = row.partition == SECRET_PARTITION
     return {
-        name: HIDDEN if name != "v" and (is_secret or _sounds_secret(name)) else value
+        name: HIDDEN if name != "Format" and (is_secret or _sounds_secret(name)) else value
         for name, value in row.properties.items()
     }
 

@@ -15,9 +15,10 @@ import msgspec
 from postroom.domain.texts import Text, _
 from postroom.domain.work_item import (
     BadItem,
+    RecipientItem,
     is_trial_item,
-    parse_batch_item,
     parse_confirm_item,
+    parse_mail_item,
     parse_trial_item,
 )
 
@@ -29,6 +30,8 @@ class Reason(StrEnum):
 
     MALFORMED = "malformed"
     NO_BATCH = "no_batch"
+    NO_DELIVERY = "no_delivery"
+    NO_SUBSCRIBER = "no_subscriber"
     UNREADABLE = "unreadable"
     SENDERS_STOPPED = "senders_stopped"
     ROWS_MISSING = "rows_missing"
@@ -53,7 +56,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     def ref(self) -> str:
         """Of the message it belongs to; empty if it is none's."""
         try:
-            return parse_batch_item(self.body).ref
+            return parse_mail_item(self.body).ref
         except BadItem:
             return ""
 
@@ -81,6 +84,14 @@ EXPLANATIONS: dict[Reason, Text] = {
     Reason.NO_BATCH: _(
         "It names a batch of recipients that does not exist, so nothing was sent and nobody is "
         "waiting for it. Clear it."
+    ),
+    Reason.NO_DELIVERY: _(
+        "It names a recipient of a message, but that message does not exist or is not for this "
+        "address. Nothing was sent. Find out what put it on the queue, then clear it."
+    ),
+    Reason.NO_SUBSCRIBER: _(
+        "It names a subscriber by GUID, but no list has or had a subscriber with it. Nothing was "
+        "sent. Find out what put it on the queue, then clear it."
     ),
     Reason.UNREADABLE: _(
         "Its rows were written by a newer version of Postroom, or are damaged. Its recipients are "
@@ -143,10 +154,12 @@ def names_of(body: str) -> dict[str, str]:
     try:
         if is_trial_item(body):
             return {"kind": "test", "ref": parse_trial_item(body).ref}
-        if body.count(",") == 1:
-            item = parse_confirm_item(body)
-            return {"kind": "confirmation", "list": item.list_name, "person": item.guid[:8]}
-        batch = parse_batch_item(body)
-        return {"kind": "batch", "ref": batch.ref, "batch": str(batch.batch)}
+        if body.count(",") <= 1:
+            confirm = parse_confirm_item(body)
+            return {"kind": "confirmation", "list": confirm.list_name, "person": confirm.guid[:8]}
+        item = parse_mail_item(body)
+        if isinstance(item, RecipientItem):
+            return {"kind": "recipient", "ref": item.ref}
+        return {"kind": "batch", "ref": item.ref, "batch": str(item.batch)}
     except BadItem:
         return {"kind": "unknown"}

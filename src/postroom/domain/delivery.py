@@ -1,7 +1,7 @@
 """A delivery is one message for one subscriber; a batch of them travels together.
 
-Delivery rows are written once and never changed. Where each one stands is one letter in its
-batch's ledger, so that any step of a whole slice is the write of a single row.
+Delivery rows are written once and never changed. The state of each is one letter in the ledger of
+its batch, so that every step of a whole slice is the write of a single row.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from postroom.domain.retry import RetryRules, retry_after_s, retry_after_s_max
 
 BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
 GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
-FRUITLESS_TAKES_MAX = 5
-PUT_OFF_S_MAX = 300.0  # by a limit of ours: it may be raised meanwhile, and they should hear of it
-PUT_OFF_WORDS = "waits for its turn: its domain has a limit"
+ATTEMPTS_WITHOUT_OUTCOME_MAX = 5
+PUT_OFF_S_MAX = 300.0  # by a rate limit, which may be raised meanwhile
+PUT_OFF_WORDS = "waiting: the rate limit of its domain is reached"
 MAYBE_DELIVERED = "an earlier attempt may have been delivered"
 DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
 
 class State(StrEnum):
-    """The letter in the ledger; `sending` is the announcement that makes doubt visible."""
+    """The letter in the ledger. `SENDING` is written before a hand-over: it makes doubt visible."""
 
     QUEUED = "q"
     SENDING = "a"
@@ -37,12 +37,13 @@ class State(StrEnum):
     SKIPPED = "k"
 
 
+_STATES = tuple(State)
 OPEN = frozenset({State.QUEUED, State.SENDING})
 FINAL = frozenset({State.SENT, State.FAILED, State.SKIPPED})
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """All that is needed to mail one person."""
+    """All that is needed to send the message to one person."""
 
     position: int
     key: str  # identity of the address, as a storage key
@@ -60,9 +61,9 @@ class DeliveryEnd(msgspec.Struct, frozen=True):
 
 
 class Deferral(msgspec.Struct, frozen=True, array_like=True):
-    """Why and until when one queued delivery waits; or why one is held, and since when."""
+    """Why and until when a queued delivery waits; or why and since when one is held."""
 
-    attempts: int  # 0: put off by a limit of ours, never refused
+    attempts: int  # 0: put off by a rate limit, never refused
     retry_at: float  # seconds since the epoch, as all times inside a ledger
     since: float  # the first refusal: the retry window counts from here
     words: str
@@ -70,19 +71,19 @@ class Deferral(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every delivery of a batch stands, and who is at it."""
+    """The state of every delivery of a batch, and which sender is working on it."""
 
     ref: str
     batch: int
     states: str
     first: str  # address key of the first delivery, for the work item
-    last: str  # and of the last: where the next batch goes on
+    last: str  # and of the last: the next batch begins after it
     owner: str = ""  # the sender that announced; "" when nobody is sending
-    take: str = ""  # who wrote it last: tells our own write from an equal one of another lane
-    revived: int = 0  # how often failed ones were brought back: archive rows of before do not count
-    decided: int = 0  # the last decision of people that was followed here (message.decision)
-    reviving: bool = False  # rows of the failed are being brought back: nobody may delete them
-    fruitless: int = 0  # announcements since the last recorded outcome
+    write_id: str = ""  # who wrote it last: tells our own write from an equal one of another lane
+    revived: int = 0  # how often failed ones were revived: archive rows of before do not count
+    decided: int = 0  # the last decision carried out here (message.decision)
+    reviving: bool = False  # rows of the failed are being restored: nobody may delete them
+    attempts_without_outcome: int = 0  # announced slices since the last outcome
     doubts: int = 0
     touched_at: float = 0.0
     deferred: dict[int, Deferral] = {}
@@ -96,13 +97,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_final(self) -> bool:
-        """Nobody queued, sending, held or coming back: delivery rows are no longer needed."""
+        """Nobody is queued, sending, held or being revived: delivery rows are no longer needed."""
         return not self.is_open and State.HELD not in self.states and not self.reviving
 
     def books(self) -> Books:
-        count = self.states.count
-        return Books(count("q"), count("a"), count("s"), count("f"), count("h"), count("k"),
-                     self.doubts)  # fmt: skip
+        queued, sending, sent, failed, held, skipped = map(self.states.count, _STATES)
+        return Books(queued, sending, sent, failed, held, skipped, self.doubts)
 
     def next_retry_at(self) -> float:
         """When the earliest queued delivery may be tried; 0.0 means now."""
@@ -129,35 +129,35 @@ def due_positions(ledger: Ledger, now_s: float, rules: RetryRules) -> list[int]:
 
 
 def _is_due(wait: Deferral, now_s: float, rules: RetryRules) -> bool:
-    """Also if it lies further ahead than it can have been put off: the clock was set back."""
+    """Also true if `retry_at` is later than any rule allows: then the clock was set back."""
     left_s = wait.retry_at - now_s
     longest_s = retry_after_s_max(wait.attempts, rules) if wait.attempts else PUT_OFF_S_MAX
     return left_s <= 0 or left_s > longest_s
 
 
 def announced(ledger: Ledger, slice_: Iterable[int], *, owner: str, now_s: float) -> Ledger:
-    """From this write on, the slice may be on the wire."""
+    """The ledger that is written before a slice is handed over."""
     return msgspec.structs.replace(
         ledger,
         states=with_states(ledger, dict.fromkeys(slice_, State.SENDING)),
         owner=owner,
-        fruitless=ledger.fruitless + 1,
+        attempts_without_outcome=ledger.attempts_without_outcome + 1,
         touched_at=now_s,
     )
 
 
 def skipped(ledger: Ledger, positions: Iterable[int], *, now_s: float) -> Ledger:
-    gone = set(positions)
+    dropped = set(positions)
     return msgspec.structs.replace(
         ledger,
-        states=with_states(ledger, dict.fromkeys(gone, State.SKIPPED)),
-        deferred={at: wait for at, wait in ledger.deferred.items() if at not in gone},
+        states=with_states(ledger, dict.fromkeys(dropped, State.SKIPPED)),
+        deferred={at: wait for at, wait in ledger.deferred.items() if at not in dropped},
         touched_at=now_s,
     )
 
 
 def put_off(ledger: Ledger, until: Mapping[int, float], *, now_s: float) -> Ledger:
-    """Queued deliveries that a limit of ours lets wait: untried, and no attempt is counted."""
+    """Let queued deliveries wait for a rate limit; no attempt is counted."""
     waits = {at: _put_off(ledger.deferred.get(at), late, now_s) for at, late in until.items()}
     return msgspec.structs.replace(ledger, deferred=ledger.deferred | waits, touched_at=now_s)
 
@@ -180,7 +180,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def judge(
     outcome: Outcome, before: Deferral | None, *, on_doubt: OnDoubt, rules: RetryRules, now_s: float
 ) -> Verdict:
-    """What to do after an attempt; the only place where that is decided."""
+    """Decide what an attempt means for its delivery; the only place that decides it."""
     match outcome:
         case Sent(words=words):
             return Verdict(State.SENT, words)
@@ -188,7 +188,7 @@ def judge(
             return Verdict(State.FAILED, after_doubt(words, before))
         case Untried():
             return Verdict(State.QUEUED, deferral=before)
-        case Deferred(scope=Scope.PROVIDER, reached=False):  # no attempt used up, no trace left
+        case Deferred(scope=Scope.PROVIDER, reached=False):  # no attempt is counted
             return Verdict(State.QUEUED, deferral=before)
         case Unknown(words=words) if on_doubt is OnDoubt.HOLD:
             return Verdict(State.HELD, words, _held(words, before, now_s), doubt=True)
@@ -221,12 +221,12 @@ def _held(words: str, before: Deferral | None, now_s: float) -> Deferral:
 
 
 def after_doubt(words: str, before: Deferral | None) -> str:
-    """What is said of a delivery that ends otherwise than sent, though it may have arrived."""
+    """The explanation of a delivery that did not end as sent, though it may have arrived."""
     return f"{words}; {MAYBE_DELIVERED}" if before and before.in_doubt else words
 
 
 def judged(
-    ledger: Ledger, verdicts: Mapping[int, Verdict], *, now_s: float, fruitful: bool = True
+    ledger: Ledger, verdicts: Mapping[int, Verdict], *, now_s: float, has_outcome: bool = True
 ) -> Ledger:
     """The ledger after an attempt: letters, waits and doubts."""
     deferred = {at: wait for at, wait in ledger.deferred.items() if at not in verdicts}
@@ -236,13 +236,13 @@ def judged(
         states=with_states(ledger, {at: verdict.state for at, verdict in verdicts.items()}),
         deferred=deferred,
         doubts=ledger.doubts + sum(verdict.doubt for verdict in verdicts.values()),
-        fruitless=0 if fruitful else ledger.fruitless,
+        attempts_without_outcome=0 if has_outcome else ledger.attempts_without_outcome,
         touched_at=now_s,
     )
 
 
 def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, DeliveryEnd]:
-    """What is to be archived of a slice."""
+    """The final outcomes of a slice, which are archived."""
     return {
         at: DeliveryEnd(verdict.state, verdict.words, now)
         for at, verdict in verdicts.items()
@@ -251,15 +251,15 @@ def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Deliver
 
 
 class SenderStillAlive(msgspec.Struct, frozen=True):
-    """The sender that was asked about holds its journal: it is at work on this machine."""
+    """The sender in question holds its journal: it is running on this machine."""
 
 
 class JournalEvidence(msgspec.Struct, frozen=True):
-    """What a dead sender's ack journal tells of one batch."""
+    """What a dead sender's ack journal says about one batch."""
 
     handed: frozenset[int] = frozenset()
     answered: dict[int, Outcome] = {}
-    whole: bool = False  # nothing that was handed over can be missing
+    whole: bool = False  # no hand-over is missing from the journal
 
 
 def judge_in_hindsight(
@@ -271,9 +271,9 @@ def judge_in_hindsight(
     rules: RetryRules,
     now_s: float,
 ) -> dict[int, Verdict]:
-    """What became of every announced delivery whose sender is gone.
+    """Decide on every announced delivery of a dead sender.
 
-    The archive knows, or the sender's journal does; else it is in doubt.
+    By the archive or the sender's journal; if neither knows it, it is in doubt.
     """
     verdicts: dict[int, Verdict] = {}
     for at in ledger.positions(State.SENDING):
@@ -284,7 +284,9 @@ def judge_in_hindsight(
         verdict = judge(
             _outcome_in_hindsight(at, memory), before, on_doubt=on_doubt, rules=rules, now_s=now_s
         )
-        if verdict.doubt and verdict.deferral:  # the dead sender's fault: no reason to wait
+        if (
+            verdict.doubt and verdict.deferral
+        ):  # the sender died, the server refused nothing: no need to wait
             at_once = msgspec.structs.replace(verdict.deferral, retry_at=now_s)
             verdict = msgspec.structs.replace(verdict, deferral=at_once)
         verdicts[at] = verdict
@@ -300,7 +302,7 @@ def _outcome_in_hindsight(position: int, memory: JournalEvidence | None) -> Outc
 
 
 def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
-    """A dead letter: whoever is still open waits for a person to decide."""
+    """Hold all open deliveries of a dead letter until a person decides."""
     queued, sending = ledger.positions(State.QUEUED), ledger.positions(State.SENDING)
     stuck = queued + sending
     words = words[:DEFERRAL_WORDS_CHARS_MAX]
@@ -311,22 +313,22 @@ def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
         states=with_states(ledger, dict.fromkeys(stuck, State.HELD)),
         owner="",
         deferred=ledger.deferred | whys,
-        fruitless=0,
+        attempts_without_outcome=0,
         touched_at=now_s,
     )
 
 
 def awaits(ledger: Ledger, decision: int) -> bool:
-    """Whether a decision on the failed or held is still to be followed here, which is done once.
+    """Whether a decision on failed or held deliveries is still to be carried out here.
 
-    Also where nobody is failed or held yet: who will be later was not decided on.
+    Also if none is failed or held yet: the decision does not cover those that will be later.
     """
     is_settled = not ledger.is_open and not {State.FAILED, State.HELD} & set(ledger.states)
     return ledger.decided < decision and not is_settled
 
 
 def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:
-    """Failed or held deliveries queued again, with a fresh count of attempts; doubt stays."""
+    """Queue failed or held deliveries again, with a fresh count of attempts; doubt stays."""
     doubted = {
         at: Deferral(0, now_s, now_s, wait.words, in_doubt=True)
         for at, wait in ledger.deferred.items()
@@ -338,6 +340,6 @@ def revived(ledger: Ledger, back: Sequence[int], *, now_s: float) -> Ledger:
         deferred={at: wait for at, wait in ledger.deferred.items() if at not in back} | doubted,
         revived=ledger.revived + 1,
         reviving=False,
-        fruitless=0,
+        attempts_without_outcome=0,
         touched_at=now_s,
     )

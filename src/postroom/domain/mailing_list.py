@@ -1,4 +1,4 @@
-"""A mailing list: a name that stands in URLs and keys, a description, a From address."""
+"""A mailing list: a name that is part of URLs and keys, a description, a From address."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 
-NAME_CHARS_MAX = 50  # stands in keys and in List-Id (a DNS label allows 63)
+NAME_CHARS_MAX = 50  # part of keys and of List-Id, where a DNS label has at most 63
 DESCRIPTION_CHARS_MAX = 200
 POSTAL_ADDRESS_CHARS_MAX = 300
-# Words that stand in web addresses where a list's name may stand, or soon might.
+# Words that web addresses use, or may use, in the place of a list name.
 RESERVED_NAMES = frozenset(
     {"all", "ask", "delete", "edit", "export", "import", "live", "new", "search", "upload"}
 )
@@ -28,11 +28,11 @@ class MailingList(msgspec.Struct, frozen=True, kw_only=True):
     sender: str  # a mailbox, "Name <address>" or an address alone
     created_at: datetime
     postal_address: str = ""
-    public_form: bool = False  # anybody may sign up on a page of ours
+    public_form: bool = False  # anybody can sign up on a page of this service
 
 
 def list_data(found: MailingList) -> dict[str, Any]:
-    """What programs see of a list, on the command line as in the web service."""
+    """A list as JSON, the same on the command line and in the web service."""
     return {
         "name": found.name,
         "from": found.sender,
@@ -47,7 +47,7 @@ def check_list_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadInput(
             _(
-                "“{name}” cannot be a list name: use 1 to {limit} letters, digits or "
+                "“{name}” cannot be a list name. Use 1 to {limit} letters, digits or "
                 "underscores, for example contoso1.",
                 name=name,
                 limit=NAME_CHARS_MAX,
@@ -57,16 +57,16 @@ def check_list_name(name: str) -> str:
 
 
 def check_new_list_name(name: str) -> str:
-    """Of a list that is to be made."""
+    """As `check_list_name`, for a list that is to be created."""
     if folded_name(check_list_name(name)) in RESERVED_NAMES:
         raise BadInput(
-            _("“{name}” cannot be a list name: web addresses need that word.", name=name)
+            _("“{name}” cannot be a list name, because web addresses use that word.", name=name)
         )
     return name
 
 
 def folded_name(name: str) -> str:
-    """Equal for names that differ in capitals alone: there is one list of them."""
+    """The same for names that differ only in capitals: only one of them can exist."""
     return name.lower()
 
 
@@ -82,10 +82,10 @@ def check_description(text: str) -> str:
 
 
 def check_sender(text: str) -> str:
-    """A mailbox as it was typed; BadAddress if it is none, BadInput if no mail can carry it."""
+    """The mailbox as typed; BadAddress if it is none, BadInput if some servers refuse it."""
     if parse_mailbox(text).address.needs_utf8:
         raise BadInput(
-            _("{name} needs an address in ASCII: not every server takes another.", name="From")
+            _("{name} must be an ASCII address: not every server accepts others.", name="From")
         )
     return text.strip()
 

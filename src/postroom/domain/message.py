@@ -1,4 +1,4 @@
-"""A message: what it says, when it is due, how far it got, and its books."""
+"""A message: its content, its scheduled time, its progress and its books."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
 class Status(StrEnum):
     DRAFT = "draft"
     PENDING = "pending"
-    QUEUING = "queuing"  # the scheduler is going over it: writing batches, putting work items
+    QUEUING = "queuing"  # the scheduler is writing its batches and putting their work items
     PROCESSING = "processing"  # every batch is written and has its work item
     PAUSED = "paused"
     COMPLETED = "completed"  # nothing queued, nothing being sent
@@ -40,23 +40,23 @@ STATUS_TEXTS = {
 
 
 class OnDoubt(StrEnum):
-    """What happens to a delivery when nobody can tell whether it went out."""
+    """What happens to a delivery of which nobody knows whether it was sent."""
 
     RESEND = "resend"  # never lost, rarely a second copy with the same Message-ID
     HOLD = "hold"  # never twice; a person decides
 
 
 class Revive(StrEnum):
-    """What the scheduler is to bring back while it goes over the batches."""
+    """Which deliveries the scheduler queues again while it requeues the batches."""
 
     NOTHING = ""
     FAILED = "failed"  # send them again
     HELD = "held"  # send them again
-    HELD_AS_SENT = "held-as-sent"  # somebody looked: they arrived
+    HELD_AS_SENT = "held-as-sent"  # a person found that they arrived
 
 
 class Books(msgspec.Struct, frozen=True):
-    """Where everyone of the audience is. `doubts` counts events, not people."""
+    """How many of the audience are in each state. `doubts` counts events, not people."""
 
     queued: int = 0
     sending: int = 0
@@ -90,44 +90,47 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     list_name: str
     subject: str
-    list_created_at: datetime  # tells the list from a later one of the same name
+    list_created_at: datetime  # distinguishes the list from a later one of the same name
     sender: str  # the list's From when the message was written
     status: Status
     on_doubt: OnDoubt = OnDoubt.RESEND
     created_at: datetime
     due_at: datetime | None = None
-    due_zone: str = ""  # the zone or offset it was scheduled in, for pages to show it in; "": UTC
-    queuing_at: datetime | None = None  # who left since then is skipped
-    completed_at: datetime | None = None  # the books are closed, also those of a cancelled one
+    due_zone: str = ""  # the zone or offset it was scheduled in, which pages show; "": UTC
+    queuing_at: datetime | None = None  # people who unsubscribed since then are skipped
+    completed_at: datetime | None = None  # when its books were closed; also set if it was cancelled
     has_html: bool = False
     has_text: bool = False
-    edition: str = ""  # which bodies are meant: new with every edit, so that no two ever mix
-    origin: str = ""  # the call that made it, where a call may be repeated: it knows its own
-    # Fan-out: how far it got. Saved now and then; the rows written since are found again.
+    edition: str = (
+        ""  # names its bodies: new with every edit, so that bodies of two edits never mix
+    )
+    origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
+    # Progress of the fan-out. Saved after every page; rows written since are found again.
     cursor: str = ""  # the last address key of the last batch counted below
     batches: int = 0
     audience: int = 0
-    expected: int = 0  # how many the audience would be, as counted when queuing began
+    expected: int = 0  # the size of the audience, as estimated when queuing began
     fanned_out: bool = False  # the audience is complete
-    walked: int = 0  # batches gone over (item put, revived) since queuing was last entered
-    restarts: int = 0  # how often queuing was entered again: the restart flag of its items
+    batches_requeued: int = 0  # batches with a work item (and revived) since queuing last began
+    restarts: int = 0  # how often queuing began again: sets the restart flag of its items
+    queued_by: str = ""  # the scheduler that began it, and the fence of its lease
     revive: Revive = Revive.NOTHING
-    decision: int = 0  # counts what people decided to revive: a ledger follows each one once
-    is_test: bool = False  # sent in test mode: mails counted as sent are kept in the test mailbox
-    is_expiring: bool = False  # archived and past its age: being deleted, never to come back
-    # Books of ledger groups that are closed, so that a report reads only the others.
-    folded: str = "0"  # hexadecimal bitmap of groups
-    folded_books: Books = Books()
+    decision: int = 0  # counts the decisions to revive: each ledger carries out each decision once
+    is_test: bool = False  # sent in test mode: emails counted as sent are in the test mailbox
+    is_expiring: bool = False  # archived and past its age: it is being deleted for good
+    expired_batches: int = 0  # how many of its batches are deleted
+    closed_groups: str = "0"  # hexadecimal bitmap of ledger groups that a report no longer reads
+    closed_books: Books = Books()  # the books of those groups
     books: Books = Books()  # as of the last report
 
     @property
-    def is_gone_over(self) -> bool:
-        """Every batch is counted and has had its item put."""
-        return self.fanned_out and self.walked >= self.batches
+    def is_fully_queued(self) -> bool:
+        """Whether the audience is complete and every batch has a work item."""
+        return self.fanned_out and self.batches_requeued >= self.batches
 
     @property
     def size(self) -> int:
-        """The audience, or what it is expected to be while it is being collected."""
+        """The audience, or its estimated size until it is complete."""
         is_known = self.fanned_out or self.completed_at is not None
         return self.audience if is_known else max(self.audience, self.expected)
 
@@ -137,7 +140,7 @@ GOING_OUT = frozenset({Status.QUEUING, Status.PROCESSING})
 
 
 def message_data(message: Message) -> dict[str, Any]:
-    """What programs see of a message, on the command line as in the web service."""
+    """A message as JSON, the same on the command line and in the web service."""
     return {
         "ref": message.ref,
         "status": message.status,
@@ -160,9 +163,9 @@ def ticks(now: datetime) -> int:
 
 
 def ref_of_call(call: str, begun_at: datetime) -> str:
-    """The ref of what a repeatable call writes: the same at every try, and nearly nobody else's.
+    """The ref of a message that a repeatable call creates: the same at every attempt.
 
-    Of the millisecond after it began, the call picks its own ten-thousandth.
+    The call picks one of the 10,000 ticks of the millisecond after it began.
     """
     return f"{ticks(begun_at) + zlib.crc32(call.encode()) % 10_000:018d}"
 
@@ -170,7 +173,7 @@ def ref_of_call(call: str, begun_at: datetime) -> str:
 def check_subject(subject: str) -> str:
     subject = subject.strip()
     if not subject:
-        raise BadInput(_("The subject is empty: say what the message is about."))
+        raise BadInput(_("The subject is empty. Enter what the message is about."))
     if len(subject) > SUBJECT_CHARS_MAX:
         raise BadInput(_("The subject is longer than {limit} characters.", limit=SUBJECT_CHARS_MAX))
     if not subject.isprintable():
@@ -181,21 +184,21 @@ def check_subject(subject: str) -> str:
 def check_body(text: str) -> str:
     if len(text.encode(errors="surrogatepass")) > BODY_BYTES_MAX:
         raise BadInput(
-            _("A body has at most {limit} MiB: shorten it.", limit=BODY_BYTES_MAX // 1024**2)
+            _("The body is longer than {limit} MiB. Shorten it.", limit=BODY_BYTES_MAX // 1024**2)
         )
     if "\0" in text:
-        raise BadInput(_("A body is text: this one has null characters in it."))
+        raise BadInput(_("The body contains null characters, so it is not text."))
     return text
 
 
 def unscheduled(message: Message) -> Message:
-    """A draft again, as it was. A repeated call that scheduled it does not know it any more."""
+    """The message as a draft again; a repeat of the call that scheduled it no longer finds it."""
     if message.status is Status.DRAFT:
-        raise WrongState(_("Message {ref} is a draft already.", ref=message.ref))
+        raise WrongState(_("Message {ref} is already a draft.", ref=message.ref))
     if message.status is not Status.PENDING:
         raise WrongState(
             _(
-                "Message {ref} is {status}: it is too late to unschedule it.",
+                "Message {ref} is already {status} and can no longer be unscheduled.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )
@@ -209,7 +212,7 @@ def paused(message: Message) -> Message:
     if message.status not in GOING_OUT:
         raise WrongState(
             _(
-                "Message {ref} is {status}: only a message that is being sent can be paused.",
+                "Message {ref} is {status}. Only a message that is being sent can be paused.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )
@@ -218,16 +221,16 @@ def paused(message: Message) -> Message:
 
 
 def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
-    """The scheduler goes over every batch again and puts its items anew."""
+    """The message as it is when the scheduler must put the items of all its batches again."""
     is_cancelled = message.status is Status.CANCELLED
     return msgspec.structs.replace(
         message,
         status=Status.CANCELLED if is_cancelled else Status.QUEUING,
-        walked=0,
+        batches_requeued=0,
         restarts=message.restarts + 1,
         revive=revive,
-        folded="0",
-        folded_books=Books(),
+        closed_groups="0",
+        closed_books=Books(),
         completed_at=None,
     )
 
@@ -246,14 +249,19 @@ def resumed(message: Message) -> Message:
 
 def revived(message: Message, revive: Revive) -> Message:
     if message.is_expiring:
-        raise WrongState(_("Message {ref} is past its age and is being deleted.", ref=message.ref))
-    # Held ones of a cancelled message want a decision too, or it would never be archived.
+        raise WrongState(
+            _(
+                "Message {ref} is older than the archive keeps and is being deleted.",
+                ref=message.ref,
+            )
+        )
+    # Held deliveries of a cancelled message need a decision, or it is never archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
     may_revive = message.status in (Status.COMPLETED, Status.PROCESSING)
     if not (may_revive or (is_closed and revive is not Revive.FAILED)):
         raise WrongState(
             _(
-                "Message {ref} is {status}, so nobody can be sent to again yet. Try again later.",
+                "Message {ref} is {status}, so it cannot be sent again yet. Try again later.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )
@@ -262,17 +270,17 @@ def revived(message: Message, revive: Revive) -> Message:
 
 
 def cancelled(message: Message) -> Message:
-    """Whoever is still queued will be skipped; who was sent to, was sent to."""
+    """The message cancelled: deliveries that are still queued will be skipped."""
     if message.status in (Status.COMPLETED, Status.CANCELLED):
         raise WrongState(
             _(
-                "Message {ref} is {status} already.",
+                "Message {ref} is already {status}.",
                 ref=message.ref,
                 status=STATUS_TEXTS[message.status],
             )
         )
     if message.status is Status.DRAFT:
         raise WrongState(
-            _("Message {ref} is a draft: nothing would be sent anyway.", ref=message.ref)
+            _("Message {ref} is a draft, so there is nothing to cancel.", ref=message.ref)
         )
     return msgspec.structs.replace(requeued(message), status=Status.CANCELLED)

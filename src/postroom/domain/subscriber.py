@@ -1,4 +1,4 @@
-"""A subscriber: one address on one list. Only verified ones who are not gone are mailed."""
+"""A subscriber: one address on one list. Only verified, active ones are mailed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from postroom.domain.confirmation import ConfirmationAttempts
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, pgettext
 
-ATTRIBUTES_MAX = 30  # a subscriber, so that a delivery row stays small
-ATTRIBUTE_CHARS_MAX = 500  # a value, so that a merged line stays within SMTP's 998 octets
+ATTRIBUTES_MAX = 30  # of a subscriber, so that a delivery row stays small
+ATTRIBUTE_CHARS_MAX = 500  # of a value, so that a merged line has at most the 998 octets of SMTP
 ATTRIBUTES_CHARS_MAX = 8_000  # together, as JSON: 99 deliveries of four-byte letters fit a batch
 ATTRIBUTE_NAME_CHARS_MAX = 40
 _ATTRIBUTE_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{ATTRIBUTE_NAME_CHARS_MAX - 1}}}")
@@ -22,9 +22,9 @@ _RESERVED = frozenset({"email", "unsubscribe_url"})
 
 
 class InactiveReason(StrEnum):
-    """Why somebody is no longer a subscriber."""
+    """Why somebody is no longer subscribed."""
 
-    LEFT = "left"  # by the link, by one click
+    LEFT = "left"  # unsubscribed by the link or by one click
     REMOVED = "removed"  # by an administrator
     BOUNCED = "bounced"
     COMPLAINED = "complained"
@@ -39,7 +39,7 @@ INACTIVE_TEXTS = {
 
 
 class SubscriberFilter(StrEnum):
-    """Which people of a list are meant."""
+    """Selects people of a list."""
 
     ALL = "all"
     THERE = "there"
@@ -70,46 +70,50 @@ STANDING_TEXTS = {
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
-    address: str  # the spelling typed
+    address: str  # as typed
     key: str  # identity of the address, as a storage key
-    guid: str  # stands in links; new every time somebody joins
+    guid: str  # part of links; new every time somebody joins
     verified: bool
     since: datetime
-    gone: InactiveReason | None = None  # the row stays, so that no import brings anybody back
+    gone: InactiveReason | None = None  # the row stays, so that no import re-adds them
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
-    asks: str | None = None  # the last times that administrators asked them, one after the other
-    expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
-    gone_before: InactiveReason | None = None  # why they were gone when they signed up again
-    moved_to: str | None = None  # the key of the address they changed to, if they are gone by that
-    basis: str = ""  # the name of the import that brought them, and what it declared
+    asks: str | None = (
+        None  # when administrators last asked them to confirm, one time after the other
+    )
+    expires: bool = False  # signed up themselves and have not confirmed: deleted after a while
+    gone_before: InactiveReason | None = (
+        None  # why they were not subscribed when they signed up again
+    )
+    moved_to: str | None = None  # the key of their new address, if they changed it
+    basis: str = ""  # the import that added them, and the consent it declared
     imported_at: datetime | None = None
-    confirmation: ConfirmationAttempts | None = None  # only while the email is not accepted
+    confirmation: ConfirmationAttempts | None = None  # only until the email is accepted
 
 
 def subscription(one: Subscriber) -> InactiveReason | SubscriberFilter:
-    """verified, unverified, or why they are gone: what an export says, and an import reads."""
+    """verified, unverified, or why they are inactive: as exports write and imports read it."""
     return one.gone or (SubscriberFilter.VERIFIED if one.verified else SubscriberFilter.UNVERIFIED)
 
 
 def attributes_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Attributes written as name=value, one each."""
+    """Attributes from texts such as name=value."""
     attributes: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(_("“{pair}” is not an attribute: write it as name=value.", pair=pair))
+            raise BadInput(_("“{pair}” is not an attribute. Write it as name=value.", pair=pair))
         attributes[name.strip()] = value
     return attributes
 
 
 def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Attributes as they are stored: empty values left out, names and lengths checked."""
+    """Attributes as they are stored: checked, and without empty values."""
     kept = {name: value.strip() for name, value in attributes.items() if value.strip()}
     if len(kept) > ATTRIBUTES_MAX:
         raise BadInput(
             _(
-                "{count} attributes; at most {limit} are kept.",
+                "There are {count} attributes, but a subscriber has at most {limit}.",
                 count=len(kept),
                 limit=ATTRIBUTES_MAX,
             )
@@ -119,7 +123,7 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
     if len(msgspec.json.encode(kept).decode()) > ATTRIBUTES_CHARS_MAX:
         raise BadInput(
             _(
-                "The attributes are longer than {limit} characters in all.",
+                "The attributes have more than {limit} characters in total.",
                 limit=ATTRIBUTES_CHARS_MAX,
             )
         )
@@ -130,8 +134,9 @@ def _check_attribute(name: str, value: str) -> None:
     if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
         raise BadInput(
             _(
-                "“{name}” cannot be an attribute: use at most {limit} lower-case letters, digits "
-                "and underscores, starting with a letter, and neither email nor unsubscribe_url.",
+                "“{name}” cannot be an attribute. Use at most {limit} lower-case letters, "
+                "digits and underscores, starting with a letter. The names email and "
+                "unsubscribe_url are reserved.",
                 name=name,
                 limit=ATTRIBUTE_NAME_CHARS_MAX,
             )
@@ -141,4 +146,4 @@ def _check_attribute(name: str, value: str) -> None:
             _("{name} is longer than {limit} characters.", name=name, limit=ATTRIBUTE_CHARS_MAX)
         )
     if not value.isprintable():
-        raise BadInput(_("{name} has a line break or a control character in it.", name=name))
+        raise BadInput(_("{name} contains a line break or a control character.", name=name))

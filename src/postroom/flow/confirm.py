@@ -137,11 +137,19 @@ class Confirmer:
         return [each for each in requests if each]
 
     async def _parsed(self, claim: Claim) -> ConfirmItem | None:
+        """The item, with its list looked up if it names a GUID alone; None if it was buried."""
         try:
-            return parse_confirm_item(claim.body)
+            item = parse_confirm_item(claim.body)
         except BadItem:
             await bury(self.storage.queues, claim, Reason.MALFORMED, self.clock.now())
             return None
+        if item.list_name:
+            return item
+        list_name = await subscribers.find_list_of(self.storage.tables, item.guid)
+        if list_name is None:
+            await bury(self.storage.queues, claim, Reason.NO_SUBSCRIBER, self.clock.now())
+            return None
+        return ConfirmItem(item.guid, list_name)
 
     async def _list_row(self, name: str) -> _ListRow:
         try:

@@ -43,7 +43,7 @@ from postroom.storage.port import MAIL_QUEUE, Storage
 PAGE_BATCHES = 80  # written between two counts on the message row
 
 
-async def go_on(
+async def advance(
     storage: Storage,
     message: Message,
     etag: str,
@@ -51,6 +51,7 @@ async def go_on(
     *,
     room: int = PAGE_BATCHES,
     renewals: RenewalTracker | None = None,
+    scheduler: str = "",
 ) -> Stored[Message]:
     """One bounded step of a queuing (or cancelled) message; its new row and etag.
 
@@ -58,20 +59,22 @@ async def go_on(
     The same ones if it has to wait for a sender that has a batch in hand. Conflict means that a
     person or another scheduler changed the message: look again.
     """
-    if message.walked < message.batches:
-        step = await _walk_group(storage, message, now, renewals)
+    if message.batches_requeued < message.batches:
+        step = await _requeue_group(storage, message, now, renewals)
     elif not message.fanned_out:
-        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES))
+        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES), scheduler)
     else:
         step = msgspec.structs.replace(message, status=Status.PROCESSING)
-    if step.is_gone_over:
+    if step.is_fully_queued:
         step = msgspec.structs.replace(step, revive=Revive.NOTHING)
     if step == message:
         return Stored(message, etag)
     return Stored(step, await messages.replace(storage.tables, step, etag))
 
 
-async def _next_page(storage: Storage, message: Message, now: datetime, room: int) -> Message:
+async def _next_page(
+    storage: Storage, message: Message, now: datetime, room: int, scheduler: str
+) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
     message = await _adopt(storage, message, now)
     if message.status is Status.CANCELLED or not await _list_is_there(storage, message):
@@ -79,7 +82,7 @@ async def _next_page(storage: Storage, message: Message, now: datetime, room: in
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
     )
-    message = await _write_batches(storage, message, people, now)
+    message = await _write_batches(storage, message, people, now, scheduler)
     return msgspec.structs.replace(message, fanned_out=was_last)
 
 
@@ -108,15 +111,14 @@ async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledge
 
 
 async def _write_batches(
-    storage: Storage, message: Message, people: Sequence[Recipient], now: datetime
+    storage: Storage, message: Message, people: Sequence[Recipient], now: datetime, scheduler: str
 ) -> Message:
     audience = [
         _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
         for at in range(0, len(people), BATCH_DELIVERIES_MAX)
     ]
-    headers = await batches.write_batches(
-        storage.tables, message.ref, message.batches, audience
-    )  # Commit point, of one batch after the other. A Conflict: another scheduler is at it.
+    # Commit point, of one batch after the other. Conflict: another scheduler is writing them.
+    headers = await batches.write_batches(storage.tables, message, audience)
     ledgers: list[Ledger] = []
     for header in headers:
         ledgers.append(_new_ledger(message, header, now))
@@ -124,17 +126,17 @@ async def _write_batches(
     for group in _by_group(ledgers):
         await batches.insert_ledgers(storage.tables, group)
     if ledgers:
-        restart = message.restarts > 0
+        restart = message.restarts > 0 or scheduler != message.queued_by
         items = [_item(message, ledger, restart=restart) for ledger in ledgers]
         await storage.queues.put(MAIL_QUEUE, *items)
     return message
 
 
-async def _walk_group(
+async def _requeue_group(
     storage: Storage, message: Message, now: datetime, renewals: RenewalTracker | None
 ) -> Message:
     """Put the items of one group of batches again, reviving who is to be revived."""
-    group = message.walked // GROUP_BATCHES
+    group = message.batches_requeued // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
     if any(_is_due_for(message, ledger) for ledger, _ in known):
@@ -142,8 +144,8 @@ async def _walk_group(
         return message  # wait: a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
-    walked = min((group + 1) * GROUP_BATCHES, message.batches)
-    return msgspec.structs.replace(message, walked=walked)
+    requeued = min((group + 1) * GROUP_BATCHES, message.batches)
+    return msgspec.structs.replace(message, batches_requeued=requeued)
 
 
 def _is_due_for(message: Message, ledger: Ledger) -> bool:
@@ -161,7 +163,7 @@ async def _follow(
     if ledger.owner or not _is_due_for(message, ledger):
         return Stored(ledger, etag)
     ref, batch = ledger.ref, ledger.batch
-    ledger, etag, changed = await _revive(storage, message.revive, ledger, etag, now)
+    ledger, etag, changed = await _revive(storage, message, ledger, etag, now)
     changed = msgspec.structs.replace(changed, decided=message.decision)
     rows = batches.BatchRows()
     if changed.is_final:  # read before the ledger says so: a later retry's rows are not among them
@@ -172,12 +174,13 @@ async def _follow(
 
 
 async def _revive(
-    storage: Storage, revive: Revive, ledger: Ledger, etag: str, now: datetime
+    storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
 ) -> tuple[Ledger, str, Ledger]:
     """Rows first, then the ledger: a ledger never queues somebody whose row is missing.
 
     The ledger as it stands, its etag, and what it is to become.
     """
+    revive = message.revive
     letter = State.FAILED if revive is Revive.FAILED else State.HELD
     if letter not in ledger.states:
         return ledger, etag, ledger
@@ -185,7 +188,7 @@ async def _revive(
     match revive:
         case Revive.FAILED:
             ledger, etag = await _marked(storage, ledger, etag)
-            changed = revived(ledger, await _restored(storage, ledger), now_s=now_s)
+            changed = revived(ledger, await _restored(storage, message, ledger), now_s=now_s)
         case Revive.HELD:
             changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
         case Revive.HELD_AS_SENT:
@@ -205,7 +208,7 @@ async def _marked(storage: Storage, ledger: Ledger, etag: str) -> Stored[Ledger]
     return Stored(ledger, await batches.replace_ledger(storage.tables, ledger, etag))
 
 
-async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
+async def _restored(storage: Storage, message: Message, ledger: Ledger) -> list[int]:
     """Positions of the failed whose rows could be brought back."""
     failed = set(ledger.positions(State.FAILED))
     deliveries = [
@@ -213,7 +216,7 @@ async def _restored(storage: Storage, ledger: Ledger) -> list[int]:
         async for old in archive.load(storage.tables, ledger.ref, ledger.batch)
         if old.ended.state is State.FAILED and old.delivery.position in failed
     ]
-    await batches.restore_deliveries(storage.tables, ledger, deliveries)
+    await batches.restore_deliveries(storage.tables, message, ledger, deliveries)
     return [delivery.position for delivery in deliveries]
 
 
@@ -280,7 +283,7 @@ def _counted(message: Message, ledger: Ledger) -> Message:
         message,
         cursor=ledger.last,
         batches=message.batches + 1,
-        walked=message.batches + 1,
+        batches_requeued=message.batches + 1,
         audience=message.audience + len(ledger.states),
     )
 

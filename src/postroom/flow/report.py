@@ -21,32 +21,37 @@ from postroom.storage.port import Tables
 
 
 async def books_of(tables: Tables, message: Message) -> Message:
-    """The message with its books as of now, closed groups folded so that they are read once.
+    """The message with its books as of now, with closed groups added up so that they are read once.
 
     Only batches that fan-out has counted: so the books balance with the audience at any moment.
     Closed books stay as they are.
     """
     if message.completed_at:
         return message
-    folded, folded_books, books = int(message.folded, 16), message.folded_books, Books()
+    closed_groups = int(message.closed_groups, 16)
+    closed_books = message.closed_books
+    books = Books()
     for group in batches.groups(message.batches):
-        if folded >> group & 1:
+        if closed_groups >> group & 1:
             continue
         counted, is_closed = await _group_books(tables, message, group)
         if is_closed:
-            folded |= 1 << group
-            folded_books += counted
+            closed_groups |= 1 << group
+            closed_books += counted
         else:
             books += counted
     return msgspec.structs.replace(
-        message, folded=f"{folded:x}", folded_books=folded_books, books=folded_books + books
+        message,
+        closed_groups=f"{closed_groups:x}",
+        closed_books=closed_books,
+        books=closed_books + books,
     )
 
 
 async def report(tables: Tables, message: Message, etag: str, now: datetime) -> Stored[Message]:
     """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
-    is_counted = counted.is_gone_over and counted.books.total == counted.audience
+    is_counted = counted.is_fully_queued and counted.books.total == counted.audience
     if is_counted and not counted.books.open:
         is_cancelled = message.status is Status.CANCELLED
         status = Status.CANCELLED if is_cancelled else Status.COMPLETED

@@ -47,10 +47,10 @@ async def look(tables: Tables, now: datetime) -> Agenda:
     due: list[DueEntry] = []
     later: list[float] = []
     async for entry in messages.due_entries(tables, now):
-        if entry.is_due or entry.due_at <= now.timestamp():
+        if entry.is_due or entry.due_at <= now:
             due.append(entry)
         else:
-            later.append(entry.due_at)
+            later.append(entry.due_at.timestamp())
     glanced = await messages.glance(tables, [entry.ref for entry in due])
     return Agenda(due, min(later, default=None), glanced)
 
@@ -87,7 +87,13 @@ async def due_message(
 
 
 async def start(
-    tables: Tables, message: Message, etag: str, now: datetime, *, is_test: bool = False
+    tables: Tables,
+    message: Message,
+    etag: str,
+    now: datetime,
+    *,
+    scheduler: str = "",
+    is_test: bool = False,
 ) -> None:
     """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile.
 
@@ -97,7 +103,12 @@ async def start(
     await subscribers.mark_message_start(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
     started = msgspec.structs.replace(
-        message, status=Status.QUEUING, queuing_at=now, expected=expected, is_test=is_test
+        message,
+        status=Status.QUEUING,
+        queuing_at=now,
+        queued_by=scheduler,
+        expected=expected,
+        is_test=is_test,
     )
     await messages.replace(tables, started, etag)
 
@@ -111,7 +122,7 @@ async def _expected(tables: Tables, list_name: str) -> int:
 
 
 def _moved(message: Message, entry: DueEntry) -> bool:
-    return message.due_at is None or message.due_at.timestamp() != entry.due_at
+    return message.due_at != entry.due_at
 
 
 async def _clear_away(tables: Tables, entry: DueEntry, leftovers: Leftovers) -> None:

@@ -26,11 +26,12 @@ from enum import Enum
 from typing import Protocol
 
 import msgspec
+import structlog
 
 from postroom.clock import Clock
 from postroom.domain.dead_letter import Reason
 from postroom.domain.delivery import (
-    FRUITLESS_TAKES_MAX,
+    ATTEMPTS_WITHOUT_OUTCOME_MAX,
     Delivery,
     DeliveryEnd,
     JournalEvidence,
@@ -51,7 +52,7 @@ from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
 from postroom.domain.outcome import Outcome, clip, is_fault
 from postroom.domain.retry import RetryRules
-from postroom.domain.work_item import BadItem, BatchItem, parse_batch_item
+from postroom.domain.work_item import BadItem, BatchItem, RecipientItem, parse_mail_item
 from postroom.flow.render import CompiledMessage, Renderer
 from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import DepartureCache
@@ -63,6 +64,7 @@ from postroom.records.turns import Turns
 from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
+log = structlog.get_logger("send")
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
 OWN_DELAY_S = 60.0  # another lane of ours is still at it, its claim has lapsed: it will be done
 UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
@@ -146,9 +148,16 @@ class Sender:
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
         """All the steps of one work item."""
         try:
-            item = parse_batch_item(claim.body)
+            item = parse_mail_item(claim.body)
         except BadItem:
             return await self._bury(claim, Reason.MALFORMED)
+        if isinstance(item, RecipientItem):
+            found = await self._find_batch(claim, item)
+            if isinstance(found, Handled):
+                return found
+            item = found
+        if item.restart:
+            log.info("item_after_restart", ref=item.ref, batch=item.batch)
         journal.begin(item.ref, item.batch)  # from here on our successor knows what we had in hand
         if self.turns:
             await self.turns.ask()
@@ -179,7 +188,7 @@ class Sender:
             is_ours = batch.ledger.owner == self.right.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
             return await self._give_back(claim, delay_s, Handled.BUSY)
-        if batch.ledger.fruitless >= FRUITLESS_TAKES_MAX:
+        if batch.ledger.attempts_without_outcome >= ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._hold_for_people(claim, batch, Reason.SENDERS_STOPPED)
         if batch.ledger.is_open:
             try:
@@ -223,8 +232,8 @@ class Sender:
             await batches.delete_deliveries(self.storage.tables, item.ref, item.batch, rows)
 
     def _in_hand(self, message: Message, found: Stored[Ledger]) -> InHand:
-        take = f"{self.right.owner}/{next(self._takes)}"
-        return InHand(self.storage.tables, self.clock, take, message, found[0], *found)
+        write_id = f"{self.right.owner}/{next(self._takes)}"
+        return InHand(self.storage.tables, self.clock, write_id, message, found[0], *found)
 
     async def _message_going_out(self, ref: str) -> Message | None:
         """None also while paused: the item may go, resuming puts it again."""
@@ -269,7 +278,7 @@ class Sender:
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
         await batch.write_settled(ends_of(new, now))
         headway = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
-        settled = judged(ledger, verdicts, now_s=now.timestamp(), fruitful=headway)
+        settled = judged(ledger, verdicts, now_s=now.timestamp(), has_outcome=headway)
         await batch.record(msgspec.structs.replace(settled, owner=""))
 
     async def _send_slices(
@@ -387,15 +396,33 @@ class Sender:
         handled = Handled.LATER if batch.is_tried else Handled.IDLE
         return await self._give_back(claim, max(0.0, wait_s), handled)
 
+    async def _find_batch(self, claim: Claim, item: RecipientItem) -> BatchItem | Handled:
+        """The item of the batch with a recipient's delivery; handled if there is none, or not yet.
+
+        Only items that another program put name a recipient.
+        """
+        tables = self.storage.tables
+        try:
+            message = await messages.find(tables, item.ref)
+            batch = await batches.find_batch_of(tables, message, item.key) if message else None
+        except Unreadable:
+            return await self._set_aside(claim)
+        if batch is not None:
+            return BatchItem(item.date, item.ref, item.key, item.restart, batch)
+        may_come = message is not None and not message.fanned_out
+        if may_come and claim.taken <= ATTEMPTS_WITHOUT_OUTCOME_MAX:
+            return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
+        return await self._bury(claim, Reason.NO_DELIVERY)
+
     async def _without_ledger(self, claim: Claim) -> Handled:
         """An item is put after its ledger, so this is a stray one, or storage that lags."""
-        if claim.taken > FRUITLESS_TAKES_MAX:
+        if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._bury(claim, Reason.NO_BATCH)
         return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
 
     async def _set_aside(self, claim: Claim) -> Handled:
         """A row of a newer version, or a spoilt one: others go on; the sweep puts it again."""
-        if claim.taken > FRUITLESS_TAKES_MAX:
+        if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._bury(claim, Reason.UNREADABLE)
         return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
 

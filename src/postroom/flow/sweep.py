@@ -140,24 +140,24 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
         message, etag = await _marked(tables, *found)
     except Conflict:  # somebody revives it at this moment
         return 1
-    last = min(message.walked + room, message.batches)
-    for batch in range(message.walked, last):
+    last = min(message.expired_batches + room, message.batches)
+    for batch in range(message.expired_batches, last):
         await archive.delete_batch(tables, ref, batch)
         await batches.delete_batch(tables, ref, batch)
     if last < message.batches:
-        swept = msgspec.structs.replace(message, walked=last)
+        swept = msgspec.structs.replace(message, expired_batches=last)
         await messages.replace_archived(tables, swept, etag)
     else:
         await _expire_message(storage, message)
         await messages.delete_archive_entry(tables, date, ref)
-    return last - message.walked + 1
+    return last - message.expired_batches + 1
 
 
 async def _marked(tables: Tables, message: Message, etag: str) -> Stored[Message]:
     """From this write on nobody can revive it; Conflict if somebody was faster."""
     if message.is_expiring:
         return Stored(message, etag)
-    marked = msgspec.structs.replace(message, is_expiring=True, walked=0)
+    marked = msgspec.structs.replace(message, is_expiring=True)
     return Stored(marked, await messages.replace_archived(tables, marked, etag))
 
 

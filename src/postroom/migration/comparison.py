@@ -1,4 +1,4 @@
-"""Two storages compared: every row, every blob, and of queues what can be seen from outside."""
+"""Compare two storages: all rows, all blobs, and the visible items of queues."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TOLD_EVERY = 1000
 _BLOBS_AT_ONCE = 4  # each may have 64 MiB, twice
 
 Tell = Callable[[str, int], None]
-"""Called now and then with what is being compared and how much of it is done."""
+"""Called regularly with what is being compared and how much of it is done."""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, one queue or all blobs. A queue has a checksum only if all of it shows."""
+    """One table, one queue or all blobs. A queue has a checksum if all its items are visible."""
 
     name: str
     source: int
@@ -35,10 +35,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 async def compare(
     source: Storage, target: Storage, tell: Tell, *, carried: Mapping[str, int] | None = None
 ) -> list[Compared]:
-    """All of both storages, read from beginning to end; nothing is changed.
+    """Read both storages completely; nothing is changed.
 
-    `carried` is how many items were put into each queue of the target; without it the source is
-    asked, where more may be hidden than could be carried.
+    `carried` is how many items were put into each queue of the target; without it the length of the
+    source's queue counts, where more may be hidden than could be copied.
     """
     tables = [await compare_table(source, target, table, tell) for table in TABLES]
     blobs = await compare_blobs(source.blobs, target.blobs, tell)
@@ -47,7 +47,7 @@ async def compare(
 
 
 class _Tally:
-    """What is found while walking."""
+    """Counts and checksums while two storages are read."""
 
     def __init__(self, name: str, tell: Tell) -> None:
         self._name = name
@@ -103,7 +103,7 @@ async def compare_blobs(source: Blobs, target: Blobs, tell: Tell) -> Compared:
 
 
 async def _add_blobs(tally: _Tally, source: Blobs, target: Blobs, names: list[str]) -> None:
-    """They are read together, and added in their order."""
+    """Read several blobs at once, and add them in order."""
     contents: dict[tuple[str, Blobs], bytes | None] = {}
 
     async def read(name: str, blobs: Blobs) -> None:
@@ -121,9 +121,9 @@ async def _add_blobs(tally: _Tally, source: Blobs, target: Blobs, names: list[st
 async def _compare_queue(
     source: Storage, target: Storage, queue: str, carried: Mapping[str, int] | None
 ) -> Compared:
-    """An item too many in the target may be the engine's count; one too few is missing.
+    """Too many items in the target may be an inexact count; too few are missing.
 
-    Only of the mail queue may some stay behind: what is delayed there is put again by the ledgers.
+    Only the mail queue may lack some: delayed items are put again by the ledgers.
     """
     here, there = await source.queues.length(queue), await target.queues.length(queue)
     expected = here if carried is None else carried[queue]
@@ -143,7 +143,7 @@ async def _compare_queue(
 
 
 async def _sum_of_items(storage: Storage, queue: str) -> str:
-    """Whatever their order; empty if there are more than can be seen."""
+    """A checksum in any order; empty if not all items are visible."""
     bodies = await bodies_that_show(storage.queues, queue)
     if bodies is None:
         return ""

@@ -1,11 +1,11 @@
-"""Work items carried from one storage into another, and left where they were.
+"""Copy work items from one storage to another.
 
-A queue can only be read by taking from it. So every item that shows is claimed, put into the
-target, and given back to the source when all are through: the source stays whole, but for one take
-more on every item.
-Dies half-way: the target has some of the items, and those that were claimed show again within a
-minute. Carried again, the target's queue is emptied first, so that no item is in it twice.
-Hidden items, delayed or in somebody's hand, cannot be read at all until they show.
+A queue can only be read by claiming its items. So every visible item is claimed, put into the
+target, and released in the source when all are copied: the source keeps all items, each with one
+more attempt counted.
+Dies half-way: the target has some of the items, and those that were claimed are visible again
+within a minute. Copied again, the target's queue is emptied first, so that no item is in it twice.
+Hidden items, delayed or claimed, cannot be read until they are visible.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import TypeVar
 from postroom.clock import Clock
 from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues, StorageError
 
-CLAIM_S = 60.0  # an item that comes round again meanwhile is known by its id
-KEEP_EVERY = timedelta(seconds=CLAIM_S / 3)  # claims are extended: each take counts against an item
-EMPTIED_WITHIN_S = CLAIM_S + 10.0  # what an earlier run had claimed shows again by then
+CLAIM_S = 60.0  # an item that appears again meanwhile is recognised by its id
+KEEP_EVERY = timedelta(seconds=CLAIM_S / 3)  # extended, because each claim counts as an attempt
+EMPTIED_WITHIN_S = CLAIM_S + 10.0  # items that an earlier run claimed are visible by then
 LOOK_EVERY_S = 1.0
 _AT_ONCE = 16  # calls for claims
 
@@ -39,10 +39,10 @@ async def carry(
     may_go_on: Callable[[int], bool],
     may_write: Callable[[], Awaitable[None]],
 ) -> int:
-    """Every item that shows, or comes to within `wait_s`; how many.
+    """Copy all items that are visible now or within `wait_s`; how many.
 
-    `may_go_on` is asked with how many are through; after a no the rest stays behind. `may_write`
-    is awaited before the target is changed, and raises if it is another's by now.
+    `may_go_on` gets how many are copied; if it says no, the rest is not copied. `may_write` is
+    awaited before the target is changed, and raises if another process fills it now.
     """
     await _empty(target, queue, clock, may_write)
     until = clock.now() + timedelta(seconds=wait_s)
@@ -69,7 +69,7 @@ async def carry(
 
 
 async def bodies_that_show(queues: Queues, queue: str) -> list[str] | None:
-    """What can be read without taking anything; None if there is more."""
+    """All items, if they can be read without claiming them; None if there are more."""
     items = await queues.peek(queue, limit=CLAIM_ITEMS_MAX)
     if len(items) < await queues.length(queue):
         return None
@@ -79,7 +79,7 @@ async def bodies_that_show(queues: Queues, queue: str) -> list[str] | None:
 async def _empty(
     queues: Queues, queue: str, clock: Clock, may_write: Callable[[], Awaitable[None]]
 ) -> None:
-    """Nobody else works with the target: whatever is in it was put there by an earlier run."""
+    """Delete what an earlier run put into the target, which nothing else uses."""
     patience = timedelta(seconds=EMPTIED_WITHIN_S)
     until = clock.now() + patience
     while await queues.length(queue):
@@ -92,24 +92,24 @@ async def _empty(
         if claims:
             until = clock.now() + patience
         elif clock.now() >= until:
-            return  # only the engine's count is behind
+            return  # only the count of the engine is late
         else:
             await clock.sleep(LOOK_EVERY_S)
 
 
 async def _kept(queues: Queues, claims: list[Claim]) -> dict[str, Claim]:
-    """The claims with a new lease, by item; one that is lost shows, and is taken once more."""
+    """The claims extended, by item; one that is lost becomes visible, and is claimed again."""
     kept = await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
     return {claim.item: claim for claim in kept}
 
 
 async def _give_back(queues: Queues, claims: list[Claim]) -> None:
-    """What storage does not take back shows again by itself."""
+    """Release the claims; one that fails becomes visible again by itself."""
     await _each(queues.release, claims)
 
 
 async def _each(call: Callable[[Claim], Awaitable[T]], claims: list[Claim]) -> list[T]:
-    """A few at once; the answers, without those of calls that storage did not do."""
+    """Make a few calls at once; the answers, without those of calls that failed."""
     answers: list[T] = []
     for start in range(0, len(claims), _AT_ONCE):
         some = claims[start : start + _AT_ONCE]

@@ -1,6 +1,6 @@
-"""Two storages walked together in key order, a page or two of each in memory.
+"""Read two storages together in key order, with a page or two of each in memory.
 
-Leases and the row of the migration belong to their storage alone: they are passed over.
+Leases and the row of the migration belong to one storage alone: they are skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from postroom.storage.port import (
 )
 
 _STAY = {("service", "lease"), (state.TABLE, state.PARTITION)}
-_LOWEST = " "  # of all characters in a key: a key and this come next after the key
+_LOWEST = " "  # of all characters in a key: a key with this added is the next possible key
 
 T = TypeVar("T")
 Place = tuple[str, str]  # partition, key
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Pair(NamedTuple):
-    """What stands at one place of a table, here and there."""
+    """The rows with one partition and key in both storages."""
 
     source: Row | None
     target: Row | None
@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 
 class Checksum:
-    """Of rows or blobs in their order: how many, and a SHA-256 over all of them."""
+    """A count and a SHA-256 of rows or blobs in their order."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -77,7 +77,7 @@ def as_bytes(row: Row) -> bytes:
 async def row_pairs(
     source: Tables, target: Tables, table: str, after: Place | None = None
 ) -> AsyncGenerator[Pair, None]:
-    """Every place of the table behind `after` that has a row on either side."""
+    """All places of the table after `after` that have a row in either storage."""
     async with (
         aclosing(_rows(source, table, after)) as here,
         aclosing(_rows(target, table, after)) as there,
@@ -88,7 +88,7 @@ async def row_pairs(
 
 
 async def blob_names(source: Blobs, target: Blobs) -> AsyncGenerator[tuple[str, bool, bool], None]:
-    """Every name on either side, and whether it is here and there."""
+    """All names in either storage, and whether each is in the source and in the target."""
     async with (
         aclosing(_each(lambda after: source.list(after=after))) as here,
         aclosing(_each(lambda after: target.list(after=after))) as there,
@@ -111,7 +111,7 @@ async def is_empty(storage: Storage, tables: tuple[str, ...], queues: tuple[str,
 
 
 async def _rows(tables: Tables, table: str, after: Place | None) -> AsyncGenerator[Row, None]:
-    """The rows of a table that belong to more than this one storage."""
+    """The rows of a table, without those that belong to one storage alone."""
     for keys in _behind(after):
         async with aclosing(_each(_pages(tables, table, keys, after))) as rows:
             async for row in rows:
@@ -119,7 +119,7 @@ async def _rows(tables: Tables, table: str, after: Place | None) -> AsyncGenerat
 
 
 def _behind(after: Place | None) -> list[Keys]:
-    """Ranges that hold all that comes behind the place, and hardly more."""
+    """Ranges with everything after a place, and hardly more."""
     if after is None:
         return [KeysAcross()]
     partition, key = after
@@ -141,7 +141,7 @@ def _pages(tables: Tables, table: str, keys: Keys, after: Place | None) -> Pages
 
 
 async def _each(pages: Pages[T]) -> AsyncGenerator[T, None]:
-    """One by one; the next page is under way while this one is gone through."""
+    """One after the other; the next page is read while this one is used."""
     coming: asyncio.Task[tuple[list[T], str | None]] | None = _begun(pages, None)
     try:
         while coming:
@@ -165,7 +165,7 @@ def _begun(pages: Pages[T], after: str | None) -> asyncio.Task[tuple[list[T], st
 async def _merged(
     here: AsyncIterator[T], there: AsyncIterator[T], key: Callable[[Any], Any]
 ) -> AsyncGenerator[tuple[T | None, T | None], None]:
-    """Both in their common order, side by side where the keys are the same."""
+    """Both in their common order, as pairs where the keys are equal."""
     left, right = await anext(here, None), await anext(there, None)
     while left is not None or right is not None:
         if right is None or (left is not None and key(left) < key(right)):

@@ -1,7 +1,8 @@
-"""What a migration leaves in each of its two storages: one row, `service` / `migration` / `state`.
+"""The state of a migration, in each of its two storages: `service` / `migration` / `state`.
 
-In the source it says that the storage is closed, so that nothing starts there; in the target that
-it is being filled, and how far. A storage without the row, or with one that says open, is as ever.
+In the source the row says that the storage is closed, so that nothing starts there; in the target
+that it is being filled, and how far. A storage without the row, or with one that says open, may be
+used.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ _KEY = "state"
 
 class Standing(StrEnum):
     CLOSED = "closed"  # a source that is being copied
-    MOVED = "moved"  # a source that was copied, and is not to be worked with any more
-    OPEN = "open"  # a source that somebody opened again
+    MOVED = "moved"  # a source that was copied and must no longer be used
+    OPEN = "open"  # a source that was opened again
     FILLING = "filling"  # a target
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of it. `id` tells the source from every other, on both sides."""
+    """One side of a migration. `id` identifies the source, on both sides."""
 
     id: str
     standing: Standing
-    closing: str  # of the source: a new one, and all must be gone over again
-    other: str  # the storage on the other side, in words
-    # Only in a target: who fills it, and how far everything is surely in.
+    closing: str  # names one closing of the source: after a new one all is compared again
+    other: str  # describes the storage on the other side
+    # Only in a target: the process that fills it, and up to where all is copied.
     run: str = ""
     stage: str = ""
     partition: str = ""
@@ -42,7 +43,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenOver(Exception):
-    """Another process fills the same target since."""
+    """Another process fills the target now."""
 
 
 async def find(tables: Tables) -> Stored[Migration] | None:
@@ -51,12 +52,12 @@ async def find(tables: Tables) -> Stored[Migration] | None:
 
 
 async def write(tables: Tables, migration: Migration) -> str:
-    """Whatever stands there; the etag."""
+    """Write the row, whatever it says now; the etag."""
     return await tables.upsert(TABLE, PARTITION, _KEY, to_properties(migration))
 
 
 async def take(tables: Tables, migration: Migration, etag: str | None) -> str:
-    """The new etag; Conflict unless the row is still the one that was seen, or still absent."""
+    """The new etag; Conflict if the row changed, or exists and no etag is given."""
     properties = to_properties(migration)
     if etag is None:
         return await tables.insert(TABLE, PARTITION, _KEY, properties)
@@ -64,14 +65,14 @@ async def take(tables: Tables, migration: Migration, etag: str | None) -> str:
 
 
 async def check_run(tables: Tables, run: str) -> None:
-    """TakenOver if the target is another's, or filled already."""
+    """TakenOver if another process fills the target, or if it is filled already."""
     found = await find(tables)
     if found is None or found.value.run != run:
         raise TakenOver
 
 
 async def replace(tables: Tables, migration: Migration, etag: str) -> str:
-    """The new etag, also if an earlier try took effect; TakenOver if the target is another's."""
+    """The new etag, also of an earlier attempt; TakenOver if another process fills the target."""
     properties = to_properties(migration)
     with contextlib.suppress(Conflict):
         return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
@@ -82,7 +83,7 @@ async def replace(tables: Tables, migration: Migration, etag: str) -> str:
 
 
 async def forget(tables: Tables, migration: Migration) -> None:
-    """The target is filled; TakenOver if it is another's. Forgotten twice is forgotten."""
+    """Delete the row of a filled target; TakenOver if another process fills it."""
     found = await find(tables)
     if found is None:
         return
@@ -95,7 +96,7 @@ async def forget(tables: Tables, migration: Migration) -> None:
 
 
 async def why_closed(tables: Tables) -> str:
-    """Why nobody may work with this storage, in a sentence; empty if everybody may."""
+    """Why this storage must not be used, as a sentence; empty if it may be."""
     found = await find(tables)
     if found is None:
         return ""
@@ -105,11 +106,11 @@ async def why_closed(tables: Tables) -> str:
             return ""
         case Standing.FILLING:
             return (
-                f"This storage is being filled from {migration.other}, and not all is in it yet: "
-                "run the same “postroom migrate” again to finish."
+                f"This storage is being filled from {migration.other} and is not complete yet. "
+                "Run the same “postroom migrate” again to finish."
             )
         case Standing.CLOSED:
-            said = f"is being copied to {migration.other}: finish “postroom migrate”"
+            said = f"is being copied to {migration.other}. Finish “postroom migrate”"
         case Standing.MOVED:
-            said = f"was moved to {migration.other}: set POSTROOM_STORAGE to that one"
-    return f"This storage {said}, or work on here after all with “postroom migrate --reopen”."
+            said = f"was moved to {migration.other}. Set POSTROOM_STORAGE to that one"
+    return f"This storage {said}, or use this one again with “postroom migrate --reopen”."

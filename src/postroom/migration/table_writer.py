@@ -1,4 +1,4 @@
-"""A table of one storage made like that of another: batches in flight, and calls tried again."""
+"""Make a table of one storage equal to that of another, by concurrent batches with retries."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from postroom.storage.port import (
     Upsert,
 )
 
-# Engines spell a row in different ways: what is a quarter of the limit here fits everywhere.
+# Engines encode a row differently: a quarter of the limit here fits everywhere.
 BATCH_BYTES = BATCH_BYTES_MAX // 4
-_ROW_BYTES = 1024  # what a row costs beside its text
+_ROW_BYTES = 1024  # of a row, besides its text
 _PROPERTY_BYTES = 64
-PAUSES_S = (1.0, 2.0, 4.0, 8.0)  # between tries of a call that storage did not answer
+PAUSES_S = (1.0, 2.0, 4.0, 8.0)  # between attempts of a call that storage did not answer
 
 T = TypeVar("T")
 
 
 async def surely(call: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """A few tries; only for calls that may be repeated, since each may have taken effect."""
+    """Repeat a call a few times; only for calls that may be repeated, as each may take effect."""
     for pause_s in PAUSES_S:
         try:
             return await call()
@@ -40,9 +40,9 @@ async def surely(call: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 @dataclass
 class Flight:
-    """So many calls under way at once; the first that fails ends all.
+    """At most `limit` concurrent calls; the first failure ends all.
 
-    Left in good order, all are waited for; left by a failure, those under way are let go.
+    At the end of the block all are awaited; after a failure the running ones are cancelled.
     """
 
     limit: int
@@ -78,9 +78,9 @@ class Flight:
 
 
 class Writer:
-    """Makes a table like its source's, in batches of one partition each.
+    """Makes a table equal to its source, in batches of one partition each.
 
-    `may_write` is awaited before every write, and raises if the table is another's by now.
+    `may_write` is awaited before every write, and raises if another process fills the table now.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Writer:
         self._bytes = 0
 
     async def mend(self, pair: Pair) -> None:
-        """Nothing to do if the two are equal."""
+        """Make the target equal to the source; nothing if it is."""
         if pair.source is None:
             await self._flight.start(self._delete(*pair.place))
         elif not pair.is_equal:
             await self._add(pair.source)
 
     async def finish(self) -> None:
-        """Everything is written."""
+        """Write what is left, and wait for all of it."""
         await self._send()
         await self._flight.finish()
 
@@ -134,10 +134,10 @@ class Writer:
         try:
             await surely(write, self._clock)
         except ValueError as error:
-            raise BadInput(f"The target cannot keep a row of {self._table}: {error}.") from error
+            raise BadInput(f"The target cannot store a row of {self._table}: {error}.") from error
 
     async def _delete(self, partition: str, key: str) -> None:
-        """One by one: in a batch, a row that is gone already would be a conflict."""
+        """Not in a batch: there a row that is already deleted would be a conflict."""
 
         async def delete() -> None:
             await self._may_write()

@@ -1,7 +1,11 @@
-"""Finished deliveries as rows: `messagearchive`, the partition of their batch, row `to:<key>`."""
+"""Finished deliveries as rows.
+
+messagearchive / b<hh>-<ref>-<batch> / to:<key>    a delivery and its outcome
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 
@@ -30,7 +34,7 @@ _STATE = {word: state for state, word in _WORD.items()}
 
 
 class ArchivedDelivery(msgspec.Struct, frozen=True):
-    """One person's fate, with what is needed to try again."""
+    """A finished delivery, with what is needed to try it again."""
 
     delivery: Delivery
     ended: DeliveryEnd
@@ -43,7 +47,7 @@ async def write(
     deliveries: Mapping[int, Delivery],
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
-    """In one write, before the ledger says so: a ledger never claims what is not here."""
+    """Write the outcomes at once, before the ledger: what a ledger says is always archived."""
     rows: list[Change] = [
         Upsert(TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived))
         for at, ended in ends.items()
@@ -58,17 +62,18 @@ async def write_settled(
     deliveries: Mapping[int, Delivery],
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
-    """As `write`, but Conflict where somebody wrote an end of this round meanwhile.
+    """As `write`, but raise Conflict if an outcome of this round was written meanwhile.
 
-    Two survivors may settle the same batch with different knowledge: the first one's rows stand.
+    Two senders may settle the same batch with different knowledge: the rows of the first count.
     """
     where = partition(ledger.ref, ledger.batch)
     known = {row.key: row async for row in all_rows(tables, TABLE, KeysWithin(where))}
     rows: list[Change] = []
     for at, ended in ends.items():
-        key, row = TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived)
+        key = TO + deliveries[at].key
+        row = _row(deliveries[at], ended, ledger.revived)
         old = known.get(key)
-        if old and int(old.properties["revived"]) == ledger.revived:
+        if old and int(old.properties.get("Revived", 0)) == ledger.revived:
             raise Conflict(f"batch {ledger.batch} is being settled by another sender")
         rows.append(Replace(key, row, old.etag) if old else Insert(key, row))
     if rows:
@@ -81,7 +86,7 @@ async def load(tables: Tables, ref: str, batch: int) -> AsyncIterator[ArchivedDe
 
 
 async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, DeliveryEnd]:
-    """Ends written since the batch was last revived, by position."""
+    """Outcomes written since the batch was last revived, by position."""
     return {
         archived.delivery.position: archived.ended
         async for archived in load(tables, ledger.ref, ledger.batch)
@@ -96,14 +101,20 @@ async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
         await tables.batch(TABLE, where, [Delete(key) for key in keys])
 
 
+@functools.lru_cache(maxsize=16)  # a whole slice ends at one time
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Value]:
-    # Attributes are kept only for those who may be tried again.
+    # Attributes are kept only of deliveries that may be tried again.
     row = to_row(delivery, with_attributes=ended.state is State.FAILED)
-    row["outcome"] = _WORD[ended.state]
+    row["Outcome"] = _WORD[ended.state]
     row["EmailSent"] = ended.state is State.SENT
-    row["words"] = ended.words
-    row["ended_at"] = ended.ended_at.timestamp()
-    row["revived"] = revived
+    row["Details"] = ended.words
+    row["EndedAt"] = _iso(ended.ended_at)
+    if revived:
+        row["Revived"] = revived
     return row
 
 
@@ -111,10 +122,10 @@ def _archived(row: Row) -> ArchivedDelivery:
     properties = row.properties
     try:
         ended = DeliveryEnd(
-            _STATE[str(properties["outcome"])],
-            str(properties["words"]),
-            datetime.fromtimestamp(float(properties["ended_at"]), UTC),
+            _STATE[str(properties["Outcome"])],
+            str(properties["Details"]),
+            datetime.fromisoformat(str(properties["EndedAt"])),
         )
-        return ArchivedDelivery(of_row(row), ended, int(properties["revived"]))
-    except (KeyError, ValueError, OverflowError) as error:
-        raise Unreadable(f"A row is not a whole end: {error}.") from error
+        return ArchivedDelivery(of_row(row), ended, int(properties.get("Revived", 0)))
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"A row is not a complete outcome: {error}.") from error

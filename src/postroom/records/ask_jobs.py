@@ -1,6 +1,6 @@
-"""Runs that ask a whole list, as a row of the list's partition: it goes when the list does.
+"""Runs that ask all of a list to confirm, as a row of the list's partition: deleted with the list.
 
-unconfirmed    the last run, or the one under way
+unconfirmed    the last run, or the current one
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from postroom.records.stored import Stored
 from postroom.storage.port import Tables
 
 _TABLE = "mailinglist"
-_KEY = "unconfirmed"  # stands behind the row of the list: no range of people reads it
+_KEY = "unconfirmed"  # sorts after the row of the list: no range of subscribers reads it
 
 
 async def find(tables: Tables, list_name: str) -> Stored[AskJob] | None:
@@ -21,7 +21,7 @@ async def find(tables: Tables, list_name: str) -> Stored[AskJob] | None:
 
 
 async def put(tables: Tables, job: AskJob, etag: str | None) -> str:
-    """The new etag; Conflict if the row changed, or is there without an etag being given."""
+    """The new etag; Conflict if the row changed, or if it exists and no etag is given."""
     properties = to_properties(job)
     if etag is None:
         return await tables.insert(_TABLE, job.list_name, _KEY, properties)

@@ -1,12 +1,14 @@
 """Batches as rows.
 
-    message / b<hh>-<ref>-<batch> / batch          header: fixes who is in the batch, for good
-    message / b<hh>-<ref>-<batch> / to:<key>       a delivery. Never changed, deleted when final
-    message / l<hh>-<ref>-<group> / ledger<batch>  where each delivery of a batch stands
+    message / b<hh>-<ref>-<batch> / batch          header: fixes who is in the batch, for good; says
+                                                   once what its deliveries have in common
+    message / b<hh>-<ref>-<batch> / to:<key>       a delivery: never changed, deleted when final
+    message / l<hh>-<ref>-<group> / ledger<batch>  the state of each delivery of a batch
 
-<hh> spreads partitions over storage servers. Ledgers stand by the hundred in a partition of their
-own, so that the books of a million recipients are read in a hundred calls. Headers and ledgers stay
-until the message expires: whoever comes late finds that the number of a batch is taken.
+<hh> spreads partitions over storage servers. A hundred ledgers share a partition of their own, so
+that the books of a million recipients are read in a hundred calls. Headers and ledgers stay until
+the message expires, so that the number of a batch is never used twice.
+Batches are written in the order of address keys, so that a few headers lead to any address.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
 
 import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
+from postroom.domain.message import Message
 from postroom.records.deliveries import TO, of_row, to_row
 from postroom.records.rows import all_rows, from_properties, readable_rows, stored, to_properties
 from postroom.records.stored import Stored
@@ -33,27 +37,48 @@ from postroom.storage.port import (
 )
 
 LIVE = "message"
+ARCHIVE = "messagearchive"
 _HEADER, _LEDGER = "batch", "ledger"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The composition of a batch is what was written first, whatever the audience is now."""
+    """The recipients of a batch, as they were first written, and what their deliveries share."""
 
     size: int
-    first: str
+    first: str  # address key
     last: str
+    ref: str
+    subject: str
+    list_name: str
+    sender: str
+    due_at: datetime | None = None
+
+
+def header_of(message: Message, *, size: int, first: str, last: str) -> Header:
+    return Header(
+        size,
+        first,
+        last,
+        message.ref,
+        message.subject,
+        message.list_name,
+        message.sender,
+        message.due_at,
+    )
 
 
 async def write_batches(
-    tables: Tables, ref: str, first: int, batches: Sequence[Sequence[Delivery]]
+    tables: Tables, message: Message, batches: Sequence[Sequence[Delivery]]
 ) -> list[Header]:
-    """All rows of each batch or none, from number `first` on, and none without those before it.
+    """Write the next batches of a message: all rows of each or none, each after the one before it.
 
-    Conflict if one was written before.
+    Conflict if one of them exists.
     """
-    headers = [Header(len(each), each[0].key, each[-1].key) for each in batches]
+    headers = [
+        header_of(message, size=len(each), first=each[0].key, last=each[-1].key) for each in batches
+    ]
     rows = [
-        (partition(ref, first + number), _rows_of(header, deliveries))
+        (partition(message.ref, message.batches + number), _rows_of(header, deliveries))
         for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True))
     ]
     await tables.batches(LIVE, rows)
@@ -71,8 +96,35 @@ async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:
     return from_properties(row.properties, Header) if row else None
 
 
+async def find_batch_of(tables: Tables, message: Message, key: str) -> int | None:
+    """The batch with the delivery for an address key; None if it is in no batch that is counted.
+
+    A binary search over headers: 14 reads for a million recipients.
+    """
+    low = 0
+    high = message.batches
+    while low < high:
+        middle = (low + high) // 2
+        header = await find_header(tables, message.ref, middle)
+        if header is None or header.last < key:  # without a header, the batch has expired
+            low = middle + 1
+        elif key < header.first:
+            high = middle
+        else:
+            return middle if await _has_delivery(tables, message.ref, middle, key) else None
+    return None
+
+
+async def _has_delivery(tables: Tables, ref: str, batch: int, key: str) -> bool:
+    """Whether there is a row, live or archived, for exactly this address."""
+    for table in (LIVE, ARCHIVE):
+        if await tables.get(table, partition(ref, batch), TO + key):
+            return True
+    return False
+
+
 class BatchRows(msgspec.Struct, frozen=True):
-    """What stands in a batch's partition. The header's etag guards what was read with it."""
+    """The partition of a batch. The header's etag guards the rows that were read with it."""
 
     header: Header | None = None
     etag: str = ""
@@ -96,21 +148,21 @@ async def load_deliveries(tables: Tables, ref: str, batch: int) -> dict[int, Del
 
 
 async def restore_deliveries(
-    tables: Tables, ledger: Ledger, deliveries: Sequence[Delivery]
+    tables: Tables, message: Message, ledger: Ledger, deliveries: Sequence[Delivery]
 ) -> None:
-    """Bring back rows that were deleted when they were final.
+    """Restore rows that were deleted when they were final.
 
-    The header is written anew with them, so that a sender that is late in deleting cannot.
+    The header is written again with them, so that a sender that is late cannot delete them.
     """
     if deliveries:
-        header = Header(len(ledger.states), ledger.first, ledger.last)
+        header = header_of(message, size=len(ledger.states), first=ledger.first, last=ledger.last)
         rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
         rows.append(Upsert(_HEADER, to_properties(header)))
         await tables.batch(LIVE, partition(ledger.ref, ledger.batch), rows)
 
 
 async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRows) -> None:
-    """In one write, unless somebody was faster or brought them back since they were read.
+    """Delete them in one write, unless they were deleted or restored since they were read.
 
     The header stays as long as the message: the number of a batch is never used again.
     """
@@ -122,7 +174,7 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
 
 
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
-    """All that is left of an expired batch: its header, and rows that a dead sender left."""
+    """Delete what is left of an expired batch: its header, and rows that a dead sender left."""
     where = partition(ref, batch)
     keys = [row.key async for row in all_rows(tables, LIVE, KeysWithin(where))]
     if keys:
@@ -130,7 +182,7 @@ async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
 
 
 async def insert_ledgers(tables: Tables, ledgers: Sequence[Ledger]) -> None:
-    """If absent: a ledger that is there already knows more. All of one group in one write."""
+    """Insert the ledgers of one group in one write; those that exist already know more and stay."""
     where = _group_partition(ledgers[0].ref, ledgers[0].batch // GROUP_BATCHES)
     rows = [Insert(_ledger_key(ledger.batch), to_properties(ledger)) for ledger in ledgers]
     try:
@@ -153,7 +205,7 @@ async def find_ledger(tables: Tables, ref: str, batch: int) -> Stored[Ledger] | 
 
 
 async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
-    """The new etag; Conflict if another sender has taken the batch."""
+    """The new etag; Conflict if another sender changed the ledger."""
     keys = _ledger_keys(ledger.ref, ledger.batch)
     return await tables.replace(LIVE, *keys, to_properties(ledger), etag)
 
@@ -165,7 +217,7 @@ async def load_group(tables: Tables, ref: str, group: int) -> list[Stored[Ledger
 
 
 async def readable_ledgers(tables: Tables, ref: str, group: int) -> AsyncIterator[Stored[Ledger]]:
-    """As `load_group`, but for who can do without those that cannot be read."""
+    """As `load_group`, but without ledgers that cannot be read."""
     where = KeysWithin(_group_partition(ref, group))
     async for ledger, row in readable_rows(tables, LIVE, where, Ledger):
         yield Stored(ledger, row.etag)

@@ -1,11 +1,11 @@
 """The bodies of a message as blobs.
 
-    <ref>.htm            <ref>.txt              as it was first written
-    <ref>-<edition>.htm  <ref>-<edition>.txt    as it was edited
-    <ref>.md             <ref>-<edition>.md     the Markdown its HTML was made from, if it was
+    <ref>.htm            <ref>.txt              as first written
+    <ref>-<edition>.htm  <ref>-<edition>.txt    after an edit
+    <ref>.md             <ref>-<edition>.md     the Markdown that its HTML was made from, if any
 
-An edit writes beside what stands there, and the message's row says which edition counts: whoever
-dies half-way, or is too late, has changed nothing.
+An edit writes new blobs beside the old ones, and the message's row says which edition counts: an
+edit that dies half-way, or comes too late, has changed nothing.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ async def put(
 
 
 async def load(blobs: Blobs, message: Message) -> tuple[str | None, str | None]:
-    """HTML and text, each None if the message goes without."""
+    """HTML and text, each None if the message has none."""
     html = await _load(blobs, message, HTML) if message.has_html else None
     text = await _load(blobs, message, TEXT) if message.has_text else None
     return html, text
 
 
 async def load_markdown(blobs: Blobs, message: Message) -> str | None:
-    """What a person wrote instead of HTML; nothing that is sent depends on it."""
+    """The Markdown that a person wrote; nothing that is sent depends on it."""
     content = await blobs.get(_name(message, MARKDOWN))
     return None if content is None else content.decode(errors="replace")
 
 
 async def delete(blobs: Blobs, message: Message) -> None:
-    """This edition of them."""
+    """Delete the bodies of this edition."""
     for ending in (HTML, TEXT, MARKDOWN):
         await blobs.delete(_name(message, ending))
 
 
 async def delete_all(blobs: Blobs, ref: str) -> None:
-    """Every edition, also those of edits that died half-way; a handful at most."""
+    """Delete all editions, also those of edits that died half-way; there are only a few."""
     after: str | None = None
     while True:
         names, after = await blobs.list(ref, after=after)

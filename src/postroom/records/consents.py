@@ -1,11 +1,11 @@
 """The consent record as rows of the list's partition.
 
-consent:<address key>:<falling time>-<nonce>    one event; never changed, goes with its list only
+consent:<address key>:<falling time>-<nonce>    one event; never changed, deleted with its list
 
-The latest comes first: somebody may be asked again and again for years, and a look at them must
-cost no more than a page. An event is written in the batch of the change it records, so that neither
-is there without the other. Nothing that mails people reads these rows. An import writes none: that
-would be one more row for each of a million people, so its declared basis stands on the subscriber's
+The latest comes first: somebody may be asked again and again for years, and showing them must cost
+no more than a page. An event is written in the batch of the change it records, so that neither
+exists without the other. Nothing that sends emails reads these rows. An import writes none, because
+that would be one more row for each of a million people: its declared basis is on the subscriber's
 own row.
 """
 
@@ -22,7 +22,7 @@ from postroom.records.rows import first_rows, from_properties, to_properties
 from postroom.records.sortable_time import sortable_newest_first
 from postroom.storage.port import Insert, KeysWithin, Tables
 
-EVENTS_SHOWN_MAX = 1000  # the latest; nobody reads more of them on a page
+EVENTS_SHOWN_MAX = 1000  # the latest: more than anybody reads on a page
 _TABLE = "mailinglist"
 _CONSENT, _EMAIL = "consent:", "email:"
 _END = "~"
@@ -33,7 +33,7 @@ class ConsentHistory(msgspec.Struct, frozen=True):
     """The latest events of one address on one list, oldest first."""
 
     events: list[Consent]
-    has_older: bool  # which are on record, too
+    has_older: bool  # there are more on record
 
 
 def noted(key: str, consent: Consent) -> Insert:
@@ -47,13 +47,13 @@ def noted(key: str, consent: Consent) -> Insert:
 async def note_for_all(
     tables: Tables, list_name: str, keys: Sequence[str], consent: Consent
 ) -> None:
-    """For an event that changes nothing else, of up to a hundred addresses."""
+    """Record an event that changes nothing else, for up to a hundred addresses."""
     if keys:
         await tables.batch(_TABLE, list_name, [noted(key, consent) for key in keys])
 
 
 async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
-    """What is known of one address on one list, whether they are there or gone."""
+    """The history of one address on one list, subscribed or not."""
     keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]
@@ -63,7 +63,7 @@ async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
 
 
 async def _imported(tables: Tables, list_name: str, key: str) -> list[Consent]:
-    """What the subscriber's own row tells of an import."""
+    """The event of an import, from the subscriber's own row."""
     row = await tables.get(_TABLE, list_name, _EMAIL + key)
     known = from_properties(row.properties, Subscriber) if row else None
     if known is None or known.imported_at is None:

@@ -1,12 +1,12 @@
-"""How many people a list has, kept so that no page ever counts them.
+"""How many people a list has, stored so that no page ever counts them.
 
 delta:<time>-<nonce>    a change of the counts, written in the batch that changes the people
 count                   all deltas folded so far
 day:<yyyy-mm-dd>        joined and left that day, of the deltas folded so far
 
-A delta is there if and only if the change is. Folding adds deltas to `count` and `day` and deletes
-them by one write, guarded by the etag of `count`: whatever dies when, each is counted once. Two
-that fold at once meet in `count`, and one of them gets Conflict.
+A delta exists if and only if the change does. Folding adds deltas to `count` and `day` and deletes
+them by one write, guarded by the etag of `count`: whatever dies when, each is counted once. If two
+processes fold at once, one of them gets a Conflict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from postroom.storage.port import (
 )
 
 TABLE = "mailinglist"
-DELTAS_READ_MAX = 1000  # a page that shows counts adds up so many that are not folded yet
+DELTAS_READ_MAX = 1000  # not folded yet, which a page that shows counts adds up
 DELTAS_A_FOLD = 50_000  # an import of two million people; about a second
 FOLD_CHANGES_MAX = BATCH_CHANGES_MAX
 _LOOKS_MAX = 3
@@ -45,7 +45,7 @@ _NONCE_BYTES = 8  # an import writes thousands of deltas with one time
 
 
 class ListCounts(msgspec.Struct, frozen=True):
-    """People of a list by their standing."""
+    """How many people of a list are verified, unverified and inactive."""
 
     verified: int = 0
     unverified: int = 0
@@ -53,12 +53,12 @@ class ListCounts(msgspec.Struct, frozen=True):
 
     @property
     def people(self) -> int:
-        """Who is there."""
+        """How many are subscribed, verified or not."""
         return self.verified + self.unverified
 
 
 class Delta(ListCounts, frozen=True):
-    """A change of the counts. Who joins or leaves is who starts or stops being mailed."""
+    """A change of the counts. People join or leave when they start or stop being mailed."""
 
     joined: int = 0
     left: int = 0
@@ -76,14 +76,14 @@ NOBODY = ListCounts()
 
 
 def change(before: Subscriber | None, after: Subscriber | None, at: datetime) -> list[Change]:
-    """The delta of one person's change, for its batch; nothing if their standing is the same."""
+    """The delta of one person's change, for its batch; empty if no count changes."""
     return changes([(before, after)], at)
 
 
 def changes(
     people: Iterable[tuple[Subscriber | None, Subscriber | None]], at: datetime
 ) -> list[Change]:
-    """One delta for the changes of several people, before and after; nothing if none counts."""
+    """One delta for the changes of several people, before and after; empty if no count changes."""
     verified = unverified = gone = joined = left = 0
     for before, after in people:
         was, is_ = _standing(before), _standing(after)
@@ -97,7 +97,7 @@ def changes(
 
 
 def newcomers(people: Sequence[Subscriber], at: datetime) -> Change:
-    """The delta of many who join, or are marked as gone, by one batch."""
+    """The delta of people who are added in one batch, as subscribed or as inactive."""
     gone = sum(one.gone is not None for one in people)
     verified = sum(one.verified for one in people)
     unverified = len(people) - verified - gone
@@ -121,21 +121,21 @@ def _noted(delta: Delta, at: datetime) -> Insert:
 
 
 async def read(tables: Tables, list_name: str) -> ListCounts:
-    """The counts of this moment; while over 1000 deltas wait to be folded, a little late."""
+    """The current counts; a little late while over 1000 deltas are not folded."""
     kept = await tables.get(TABLE, list_name, _COUNT)
     for _ in range(_LOOKS_MAX):
         deltas = await _waiting(tables, list_name)
         again = await tables.get(TABLE, list_name, _COUNT)
         if _etag(again) == _etag(kept):
             return _sum(_counts(kept), (each.delta for each in deltas))
-        kept = again  # folded meanwhile: some of these deltas are in it, others were missed
+        kept = again  # folded meanwhile: it has some of these deltas, and others were missed
     return _counts(kept)
 
 
 async def growth(
     tables: Tables, list_name: str, now: datetime, days: int = 30
 ) -> list[tuple[date, int, int]]:
-    """(day, joined, left) of the last days, today included, as far as they are folded."""
+    """(day, joined, left) of the last days with today, as far as they are folded."""
     today = now.astimezone(UTC).date()
     shown = [today - timedelta(days=ago) for ago in reversed(range(days))]
     keys = KeysWithin(list_name, f"{_DAY}{shown[0]}", f"{_DAY}{shown[-1]}{_END}")
@@ -148,7 +148,7 @@ async def growth(
 
 
 async def _waiting(tables: Tables, list_name: str) -> list[_Waiting]:
-    """The oldest deltas that are not folded, so many as a page may read."""
+    """The oldest deltas that are not folded, at most DELTAS_READ_MAX."""
     deltas: list[_Waiting] = []
     after: str | None = None
     while len(deltas) < DELTAS_READ_MAX:
@@ -178,9 +178,9 @@ def _read_delta(row: Row) -> _Waiting:
 
 
 async def fold(tables: Tables, list_name: str) -> int:
-    """Count the deltas that wait, at most so many at a time; how many.
+    """Fold deltas, about DELTAS_A_FOLD at most; how many.
 
-    Conflict if another process folds, or deletes the list: what was not folded still waits.
+    Conflict if another process folds, or deletes the list: what was not folded stays.
     """
     tally: _Tally | None = None
     after: str | None = None
@@ -202,12 +202,12 @@ async def _open_tally(tables: Tables, list_name: str) -> _Tally:
 
 @dataclass
 class _Tally:
-    """The kept counts of a list, while deltas are added to them."""
+    """The stored counts of a list, while deltas are added to them."""
 
     tables: Tables
     list_name: str
     counts: ListCounts
-    etag: str | None  # of the row; None: there is none yet
+    etag: str | None  # of the row; None: it does not exist yet
     days: dict[str, DailyGrowth] = field(default_factory=dict)
     folded: int = 0
 
@@ -240,7 +240,7 @@ class _Tally:
         return Replace(_COUNT, to_properties(counts), self.etag)
 
     async def _day(self, day: str) -> DailyGrowth:
-        """Only a fold writes these rows, so what the tally knows of one stays true."""
+        """Read once: only a fold writes these rows."""
         if day not in self.days:
             row = await self.tables.get(TABLE, self.list_name, _DAY + day)
             self.days[day] = from_properties(row.properties, DailyGrowth) if row else DailyGrowth()
@@ -248,7 +248,7 @@ class _Tally:
 
 
 def _batches(deltas: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
-    """As many deltas as fit into a write with the count and the days they are of."""
+    """As many deltas as fit into one write with the count and their days."""
     batch: list[_Waiting] = []
     days: set[str] = set()
     for each in deltas:

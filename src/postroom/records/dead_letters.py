@@ -1,8 +1,8 @@
-"""The queue of dead letters: put aside, looked at, cleared away, put back.
+"""The queue of dead letters: bury items, show them, delete them, put them back.
 
-Dies half-way: an item is among the dead letters before it leaves its queue, and back on its queue
-before the letter goes. So it may be in both places, never in none; for a batch its ledger decides
-whether anything is still to be sent.
+Dies half-way: an item is among the dead letters before it is deleted from its queue, and back on
+its queue before the letter is deleted. So it may be in both places, but never in none; the ledger
+of a batch decides whether anything is still to be sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLAIM_S = 60.0  # for one round of at most 32
 
 
 async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> None:
-    """Set an item aside for people. ClaimLost if another sender has it: then it is there twice."""
+    """Move an item to the dead letters. ClaimLost if another sender has it: then it is in both."""
     log.error("item_buried", reason=reason.value, taken=claim.taken, **names_of(claim.body))
     letter = dead_letter(claim.queue, claim.body, reason, now)
     await queues.put(DEAD_LETTERS, msgspec.json.encode(letter).decode())
@@ -43,13 +43,13 @@ async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> N
 
 
 async def look(queues: Queues) -> list[DeadLetter]:
-    """The oldest 32."""
+    """The oldest 32 dead letters."""
     items = await queues.peek(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX)
     return [parse_dead_letter(item.body) for item in items]
 
 
 async def clear(queues: Queues) -> int:
-    """Delete all that are there now; how many."""
+    """Delete all dead letters; how many."""
     cleared = 0
     while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
@@ -60,9 +60,9 @@ async def clear(queues: Queues) -> int:
 
 
 async def put_back(queues: Queues) -> tuple[int, int]:
-    """Put every item that a sender understands back on its queue; how many, and how many stay."""
+    """Put all items that a sender understands back on their queues; how many, and how many stay."""
     back = 0
-    kept: dict[str, Claim] = {}  # by item: one that shows again meanwhile is counted once
+    kept: dict[str, Claim] = {}  # by item: one that appears again meanwhile is counted once
     while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
             letter = parse_dead_letter(claim.body)

@@ -1,11 +1,15 @@
-"""A delivery as properties: the same in the batch and in the archive. By hand, for a million."""
+"""A delivery as properties, in its batch and in the archive.
+
+Written by hand rather than by rows.py, because a large message has a million of them. They
+have the format of their message.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from postroom.domain.delivery import Delivery
-from postroom.records.rows import FORMAT, Unreadable, check_format
+from postroom.records.rows import Unreadable, check_format
 from postroom.storage.port import Row, Value
 
 TO = "to:"  # row key prefix, followed by the address key
@@ -14,27 +18,26 @@ _attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 def to_row(delivery: Delivery, *, with_attributes: bool = True) -> dict[str, Value]:
     row: dict[str, Value] = {
-        "v": FORMAT,
-        "position": delivery.position,
-        "address": delivery.address,
-        "guid": delivery.guid,
+        "Position": delivery.position,
+        "EmailAddress": delivery.address,
+        "SubscriberGUID": delivery.guid,
     }
     if delivery.attributes and with_attributes:
-        row["attributes"] = msgspec.json.encode(delivery.attributes).decode()
+        row["Attributes"] = msgspec.json.encode(delivery.attributes).decode()
     return row
 
 
 def of_row(row: Row) -> Delivery:
     properties = row.properties
     check_format(properties)
-    attributes = properties.get("attributes")
+    attributes = properties.get("Attributes")
     try:
         return Delivery(
-            int(properties["position"]),
+            int(properties["Position"]),
             row.key[len(TO) :],
-            str(properties["address"]),
-            str(properties["guid"]),
+            str(properties["EmailAddress"]),
+            str(properties["SubscriberGUID"]),
             _attributes(attributes) if isinstance(attributes, str) else {},
         )
     except (KeyError, ValueError) as error:
-        raise Unreadable(f"A row is not a whole Delivery: {error}.") from error
+        raise Unreadable(f"A row is not a complete Delivery: {error}.") from error

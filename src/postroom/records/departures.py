@@ -1,4 +1,4 @@
-"""Who left since a message was queued, and whether its list is still there: one query a slice."""
+"""Departures since a message was queued, and whether its list still exists: one query a slice."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from postroom.records import subscribers
 from postroom.storage.port import Tables
 
 # Departures are a log (subscribers.py): no row has a much earlier time than the rows before it or
-# the start of a message. So the first look goes back to shortly before the message, and later ones
-# to shortly before the newest row seen, or before now if that row is ahead of us. Reading somebody
-# twice is harmless: GUIDs tell memberships apart.
+# the start of a message. So the first query begins shortly before the message, and later ones
+# shortly before the newest row seen, or before now if that row is ahead of our clock. Reading a row
+# twice is harmless: every subscription has a GUID of its own.
 FIRST_SKEW = timedelta(hours=1)
 SKEW = subscribers.LOG_SKEW
-LISTS_WATCHED_MAX = 100  # kept in memory; of a list that falls out they are read again
+LISTS_WATCHED_MAX = 100  # in memory; the departures of other lists are read again
 
 
 class Departures:
-    """Who left one list since a moment; grows with departures, not with the list."""
+    """Departures from one list since a time; grows with departures, not with the list."""
 
     def __init__(self, list_name: str, since: datetime) -> None:
         self._list_name = list_name
@@ -28,11 +28,11 @@ class Departures:
         self._who: set[tuple[str, str]] = set()  # (GUID, address key)
 
     async def refresh(self, tables: Tables, now: datetime) -> MailingList | None:
-        """Learn who left since the last look; the list, unless it was deleted."""
+        """Read the departures since the last query; the list, or None if it was deleted."""
         left = await subscribers.left_since(tables, self._list_name, self._look_from)
         for left_at, who in left.departures:
             self._who.add(who)
-            at = min(left_at, now) - SKEW  # a clock ahead hides nobody
+            at = min(left_at, now) - SKEW  # a clock that is ahead hides no departure
             self._look_from = max(self._look_from, at)
         return left.mailing_list
 

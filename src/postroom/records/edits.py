@@ -1,8 +1,7 @@
-"""Several subscribers of one list read, or changed, together.
+"""Changes of several subscribers of one list in one write.
 
-The batch that changes them also carries the change of the counts (counts.py), the events for the
-consent record (consents.py) and the entries of sign-ups (sign_ups.py), as subscribers.py does for
-one.
+As in subscribers.py, the batch also carries the change of the counts (counts.py), the events for
+the consent record (consents.py) and the entries of sign-ups (sign_ups.py).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _EMAIL, _END = "email:", "~~~~"
 
 
 class KnownSubscriber(NamedTuple):
-    """Somebody as they stand in storage."""
+    """A subscriber as stored."""
 
     one: Subscriber
     etag: str
@@ -39,7 +38,7 @@ class SubscriberEdit(NamedTuple):
 async def replace_together(
     tables: Tables, list_name: str, edits: Sequence[SubscriberEdit], at: datetime
 ) -> None:
-    """At most EDITS_MAX at once. Conflict, and nobody changes, if one of them changed meanwhile."""
+    """Replace at most EDITS_MAX. Conflict, and none is replaced, if one changed meanwhile."""
     changes: list[Change] = []
     for edit in edits:
         changes.append(Replace(_EMAIL + edit.after.key, to_properties(edit.after), edit.etag))
@@ -52,11 +51,11 @@ async def replace_together(
 async def unverified_page(
     tables: Tables, list_name: str, after: str | None, *, limit: int
 ) -> tuple[list[KnownSubscriber], str | None]:
-    """People who have not confirmed, in key order, and where the next page begins (None: nowhere).
+    """People who have not confirmed, in key order, and where the next page begins, if there is one.
 
-    A page may be short, even empty, and still have a next: rows of people who left are read, too.
+    A page may be short, even empty, and not be the last: it skips people who unsubscribed.
     """
     keys = KeysWithin(list_name, _EMAIL, _EMAIL + _END)
-    page = await tables.scan(TABLE, keys, where={"verified": False}, limit=limit, after=after)
+    page = await tables.scan(TABLE, keys, where={"Verified": False}, limit=limit, after=after)
     found = [KnownSubscriber(subscriber_of(row), row.etag) for row in page.rows]
     return [each for each in found if not each.one.gone], page.next

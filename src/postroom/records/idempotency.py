@@ -1,12 +1,12 @@
-"""Notes on calls that create something, so that a call made twice creates once.
+"""Notes on API calls that create something, so that a repeated call creates it once.
 
     service / idempotency-<key id>  / <sha256>                    the note
     service / idempotency-times     / <time>:<key id>:<sha256>    by age, for the sweep to find it
 
-The note is written before anything is created, and once more, with the answer, after it. A call
-whose note says only that it was begun is under way, or its process died: whoever repeats it late
-enough takes it over. The note's time is that of the first try, also then: what is created carries
-it, and by it a later try knows its own.
+The note is written before anything is created, and again, with the answer, after it. A call whose
+note only says that it began is running, or its process died: repeated late enough, it is taken
+over. The note keeps the time of the first attempt: what is created carries it, and by it a later
+attempt finds what an earlier one created.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.records.rows import FORMAT, from_properties, to_properties
+from postroom.records.rows import FORMAT_ONLY, from_properties, to_properties
 from postroom.records.sortable_time import sortable
 from postroom.storage.port import Conflict, KeysWithin, Tables
 
 KEPT_FOR = timedelta(hours=24)
-TAKEN_FOR = timedelta(seconds=60)  # longer than any call is at work
+TAKEN_FOR = timedelta(seconds=60)  # longer than any call takes
 FORGOTTEN_A_SWEEP = 500
 _TABLE = "service"
 _BY_TIME = "idempotency-times"
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller was told."""
+    """The answer that the caller got."""
 
     status: int = 0  # no answer yet
     body: str = ""
@@ -45,7 +45,7 @@ class CallNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallBegun(msgspec.Struct, frozen=True):
-    """Ours to do; the etag guards the note against whoever takes over."""
+    """The call is ours; the etag guards the note against a process that takes over."""
 
     key_id: str
     hashed: str
@@ -54,17 +54,17 @@ class CallBegun(msgspec.Struct, frozen=True):
 
     @property
     def call(self) -> str:
-        """Tells this call from every other."""
+        """Identifies this call."""
         return f"{self.key_id}-{self.hashed}"
 
     @property
     def is_again(self) -> bool:
-        """An earlier try began it, and may have got anywhere."""
+        """An earlier attempt began it, and may have done any part of it."""
         return self.note.begun_at < self.note.taken_at
 
 
 class CallInProgress(msgspec.Struct, frozen=True):
-    """Somebody is at it; when to look again."""
+    """Another process is working on it; when to try again."""
 
     wait: timedelta
 
@@ -82,9 +82,9 @@ async def begin(
     *,
     taken_for: timedelta = TAKEN_FOR,
 ) -> CallBegun | StoredAnswer | CallInProgress | KeyReused:
-    """Note that the call begins; or what is known of it already.
+    """Note that the call begins, or find what is known of it.
 
-    `taken_for` is how long a call of this kind can be at work, before it may be taken over.
+    `taken_for` is how long a call of this kind may take before it can be taken over.
     """
     hashed = hashlib.sha256(key.encode()).hexdigest()
     row = await tables.get(_TABLE, _partition(key_id), hashed)
@@ -107,8 +107,8 @@ async def begin(
 async def _write(
     tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None, now: datetime
 ) -> CallBegun | CallInProgress:
-    """By age first: a note that the sweep cannot find would stay for good."""
-    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), {"v": FORMAT})
+    """Write the entry by age first: a note that the sweep cannot find would stay for good."""
+    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), FORMAT_ONLY)
     where, properties = _partition(key_id), to_properties(note)
     try:
         if etag is None:
@@ -121,7 +121,7 @@ async def _write(
 
 
 async def finish(tables: Tables, begun: CallBegun, answer: StoredAnswer) -> None:
-    """Whoever took over meanwhile notes the same."""
+    """Note the answer, unless another process took over, which notes the same."""
     done = msgspec.structs.replace(begun.note, answer=answer)
     with contextlib.suppress(Conflict):
         where = _partition(begun.key_id)
@@ -129,7 +129,7 @@ async def finish(tables: Tables, begun: CallBegun, answer: StoredAnswer) -> None
 
 
 async def release(tables: Tables, begun: CallBegun) -> None:
-    """It failed, and nobody knows how far it came: whoever repeats it takes it over at once."""
+    """The call failed at an unknown point: a repeated call may take it over at once."""
     over = msgspec.structs.replace(begun.note, taken_at=begun.note.begun_at - TAKEN_FOR)
     with contextlib.suppress(Conflict):
         where = _partition(begun.key_id)
@@ -137,13 +137,13 @@ async def release(tables: Tables, begun: CallBegun) -> None:
 
 
 async def forget(tables: Tables, begun: CallBegun) -> None:
-    """Nothing was created: the key may be used again, with a better request."""
+    """Nothing was created: the key may be used again with a corrected request."""
     with contextlib.suppress(Conflict):
         await tables.delete(_TABLE, _partition(begun.key_id), begun.hashed, begun.etag)
 
 
 async def forget_old(tables: Tables, now: datetime) -> int:
-    """Delete notes past their age, oldest first, so many at a time; how many."""
+    """Delete expired notes, oldest first, at most FORGOTTEN_A_SWEEP; how many."""
     before = now - KEPT_FOR
     page = await tables.scan(
         _TABLE, KeysWithin(_BY_TIME, stop=sortable(before)), limit=FORGOTTEN_A_SWEEP
@@ -156,7 +156,7 @@ async def forget_old(tables: Tables, now: datetime) -> int:
 
 
 async def _forget_one(tables: Tables, key_id: str, hashed: str, before: datetime) -> None:
-    """Unless the key was used again since: that note has an entry of its own."""
+    """Delete a note, unless its key was used again since: that note has an entry of its own."""
     row = await tables.get(_TABLE, _partition(key_id), hashed)
     if row and from_properties(row.properties, CallNote).begun_at <= before:
         with contextlib.suppress(Conflict):

@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 
 def new_id(now: datetime) -> str:
-    """The newest comes first; the rest nobody guesses."""
+    """An id that sorts the newest first and cannot be guessed."""
     return f"{sortable_newest_first(now)}-{secrets.token_hex(_NONCE_BYTES)}"
 
 
@@ -39,20 +39,20 @@ async def find(tables: Tables, id_: str) -> Stored[ImportJob] | None:
 
 
 async def read(tables: Tables, id_: str) -> Stored[ImportJob]:
-    """The job and its row's etag; also for an id that storage could not even look for."""
+    """The job and its row's etag; NotFound also if the id is none."""
     found = await find(tables, id_) if _ID.fullmatch(id_) else None
     if found is None:
-        raise NotFound(_("There is no such import, or not any more."))
+        raise NotFound(_("There is no such import, or it was deleted."))
     return found
 
 
 async def is_deleted(tables: Tables, id_: str) -> bool:
-    """Whether an import of this id has no row any more; a row that cannot be read is one."""
+    """Whether the row of an import was deleted; one that cannot be read was not."""
     return bool(_ID.fullmatch(id_)) and await tables.get(_TABLE, _PARTITION, id_) is None
 
 
 async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
-    """The new etag; Conflict if somebody else changed the job meanwhile."""
+    """The new etag; Conflict if the job changed meanwhile."""
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
 
 
@@ -66,13 +66,13 @@ async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
 
 
 async def unfinished(tables: Tables, list_name: str, now: datetime) -> list[ImportJob]:
-    """Imports into a list that wait for a person or are running; among the newest of all lists."""
+    """Imports into a list that are waiting or running, among the newest of all lists."""
     jobs = [job.as_of(now) for job in await newest(tables, limit=LOOKED_AT_MAX)]
     return [job for job in jobs if job.list_name == list_name and not job.is_finished]
 
 
 async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:
-    """Delete the rows of imports that were made earlier, at most so many; how many."""
+    """Delete the rows of imports created before a time, at most `limit`; how many."""
     page = await tables.scan(
         _TABLE, KeysWithin(_PARTITION, sortable_newest_first(before)), limit=limit
     )
@@ -85,4 +85,4 @@ def _readable(row: Row) -> ImportJob | None:
     try:
         return from_properties(row.properties, ImportJob)
     except Unreadable:
-        return None  # of a newer version: it shows it
+        return None  # written by a newer version, which shows it

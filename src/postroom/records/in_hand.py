@@ -1,7 +1,7 @@
-"""A batch in hand: its ledger as it should be and as it was last written, its delivery rows.
+"""A batch that a sender works on: its ledger, as it is and as it was last written, and its rows.
 
 While a sender owns a batch it must not give up on it: writes are repeated until storage answers.
-Whoever else took the batch meanwhile has changed the ledger, and our next write is Lost.
+If another sender took the batch over, it has changed the ledger, and our next write is Lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Lost(Exception):
 class InHand:
     tables: Tables
     clock: Clock
-    take: str  # a name for this taking of the batch, unique for good
+    write_id: str  # names this claim of the batch, unique for good
     message: Message
     ledger: Ledger
     written: Ledger
@@ -78,7 +78,7 @@ class InHand:
     async def record(self, ledger: Ledger) -> None:
         """Commit point: write the ledger, and be sure of it."""
         if ledger != self.written:
-            ledger = msgspec.structs.replace(ledger, take=self.take)
+            ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
             self.etag = await self.surely(lambda: self._replace(ledger))
         self.ledger = self.written = ledger
 

@@ -38,7 +38,7 @@ async def create(
     now: datetime,
     rights: tuple[Right, ...] = SAFE_RIGHTS,
 ) -> tuple[str, AccessKey]:
-    """The key, which nobody can show again, and what is kept of it."""
+    """The key, which cannot be shown again, and what is stored of it."""
     key = new_key()
     hashed = key_hash(key)
     kept = AccessKey(id=key_id(hashed), name=name, lists=lists, rights=rights, created_at=now)
@@ -52,7 +52,7 @@ async def find(tables: Tables, key: str) -> AccessKey | None:
 
 
 async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
-    """One that cannot be read hides no other."""
+    """All keys; rows that cannot be read are logged and skipped."""
     async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION)):
         try:
             yield _access_key(row)
@@ -61,7 +61,7 @@ async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
 
 
 async def revoke(tables: Tables, id_: str) -> AccessKey:
-    """Gone for good. Should two keys ever share an id, both go: that is the safe side."""
+    """Delete a key for good. If two keys ever have the same id, both are deleted, to be safe."""
     revoked = None
     if is_key_id(id_):
         async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION, id_, id_ + _AFTER_HEX)):
@@ -73,7 +73,7 @@ async def revoke(tables: Tables, id_: str) -> AccessKey:
 
 
 async def note_use(tables: Tables, key: str, now: datetime) -> None:
-    """At most once an hour. Guarded: a key revoked meanwhile does not come back."""
+    """Note it at most once an hour. Guarded, so that a key revoked meanwhile stays revoked."""
     row = await tables.get(_TABLE, _PARTITION, key_hash(key))
     if row is None:
         return
@@ -86,17 +86,17 @@ async def note_use(tables: Tables, key: str, now: datetime) -> None:
 
 
 def _properties(key: AccessKey) -> dict[str, Value]:
-    """Properties are flat, and neither a list's name nor a right has a blank."""
-    return to_properties(key) | {"lists": " ".join(key.lists), "rights": " ".join(key.rights)}
+    """Tuples as text: neither the name of a list nor a right contains a space."""
+    return to_properties(key) | {"Lists": " ".join(key.lists), "Rights": " ".join(key.rights)}
 
 
 def _access_key(row: Row) -> AccessKey:
-    """A row without lists would be a key for every list: better none. The same with rights."""
+    """A row without lists would be a key for all lists, so it is not read; the same with rights."""
     flat = dict(row.properties)
     try:
-        lists, rights = str(flat.pop("lists")).split(), str(flat.pop("rights")).split()
-        known = tuple(map(Right, rights))
+        lists = str(flat.pop("Lists")).split()
+        rights = tuple(map(Right, str(flat.pop("Rights")).split()))
     except (KeyError, ValueError) as error:
-        raise Unreadable(f"The row of a key has no lists or rights to read: {error}.") from error
+        raise Unreadable(f"The row of a key has no readable lists or rights: {error}.") from error
     kept = from_properties(flat, AccessKey)
-    return msgspec.structs.replace(kept, lists=tuple(lists), rights=known)
+    return msgspec.structs.replace(kept, lists=tuple(lists), rights=rights)

@@ -1,9 +1,9 @@
-"""Leases: a named exclusive right, as a guarded row with owner, fence and expiry.
+"""Leases: named exclusive rights, each a guarded row with owner, fence and expiry.
 
 Built on tables alone, so they are the same on every engine. A holder that stalls past its expiry
-may wake up and write: the fence, and the etags of whatever it writes, keep that harmless.
+may wake up and write: the fence, and the etags of the rows it writes, make that harmless.
 
-The expiry is wall-clock time, and clocks drift and get set. So nobody relies on it alone: a holder
+The expiry is wall-clock time, and clocks drift and are set. So nothing relies on it alone: a holder
 times its own lease with the monotonic clock (Right), and a lease that was not renewed for its whole
 duration counts as expired, whatever its expiry says (RenewalTracker).
 """
@@ -32,15 +32,15 @@ _SENDER, _SENDERS_END = "sender-", "sender."
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     owner: str
-    fence: int  # grows by one whenever the right changes hands
+    fence: int  # grows by one with every change of the owner
     expires_at: datetime
     lasts_s: float = 0.0  # from its last renewal
-    troubles: Troubles = NO_TROUBLES  # of its holder with storage, for people to see
-    mail_trouble: Trouble | None = None  # what keeps a sender from sending, for people to see
-    etag: str = ""  # as it stands in storage
+    troubles: Troubles = NO_TROUBLES  # its holder has with storage, shown to people
+    mail_trouble: Trouble | None = None  # what keeps a sender from sending, shown to people
+    etag: str = ""  # of its row
 
     def is_held(self, now: datetime) -> bool:
-        """One that ends further away than any lease is long was written by a wrong clock."""
+        """False also if it ends later than any lease can: then a wrong clock wrote it."""
         return now < self.expires_at < now + LONGEST
 
 
@@ -57,11 +57,11 @@ async def hold(
     renewals: RenewalTracker | None = None,
     is_dead: Callable[[str], bool] = lambda owner: False,
 ) -> Lease | None:
-    """Take the right or keep it; None while another owner has it, or when the race was lost.
+    """Take the lease or renew it; None if another owner has it, or took it at this moment.
 
-    `kept` is what the last call gave: then the row need not be read again. `renewals` tells a
-    dead holder from one whose clock is ahead of ours; `is_dead` knows at once about processes of
-    this machine.
+    `kept` is what the last call returned: then the row need not be read again. `renewals`
+    distinguishes a dead holder from one whose clock is ahead of ours; `is_dead` knows at once about
+    processes of this machine.
     """
     known = kept or await _read(tables, name)
     is_ours = known is None or known.owner == owner or is_dead(known.owner)
@@ -80,7 +80,7 @@ async def hold(
     try:
         return await _write(tables, lease, known)
     except (Conflict, Unavailable):
-        return None  # no answer is no right
+        return None  # without an answer there is no lease
 
 
 async def _read(tables: Tables, name: str) -> Lease | None:
@@ -100,7 +100,7 @@ async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
 
 
 async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
-    """Who has the right now."""
+    """The lease, if it is held now."""
     lease = await _read(tables, name)
     return lease if lease and lease.is_held(now) else None
 
@@ -112,7 +112,7 @@ def sender_lease(owner: str) -> str:
 async def is_alive(
     tables: Tables, sender: str, now: datetime, renewals: RenewalTracker | None = None
 ) -> bool:
-    """As far as anybody can tell from another machine."""
+    """Whether a sender is alive, as far as its lease shows."""
     lease = await _read(tables, sender_lease(sender))
     return lease is not None and _is_kept(lease, now, renewals)
 
@@ -125,7 +125,7 @@ def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bo
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
-    """The leases of all roles that are at work."""
+    """The leases of all roles that are running."""
     found = [
         lease async for lease, _ in readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
     ]
@@ -137,7 +137,7 @@ def senders_among(held: Iterable[Lease]) -> int:
 
 
 def mail_troubles_among(held: Iterable[Lease]) -> list[Trouble]:
-    """What living senders have met at the mail server, one a sender in trouble."""
+    """The troubles of running senders with the mail server, at most one of each sender."""
     return [lease.mail_trouble for lease in held if lease.mail_trouble]
 
 
@@ -146,7 +146,7 @@ async def living_senders(tables: Tables, now: datetime) -> int:
 
 
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
-    """Rows of senders that are long gone: every start of a sender leaves one."""
+    """Delete rows of senders that ended long ago: every start of a sender leaves one."""
     keys = KeysWithin(_PARTITION, _SENDER, _SENDERS_END)
     async for lease, row in readable_rows(tables, _TABLE, keys, Lease):
         if lease.expires_at + FORGOTTEN_AFTER < now:
@@ -154,7 +154,7 @@ async def forget_long_expired(tables: Tables, now: datetime) -> None:
 
 
 async def give_up(tables: Tables, lease: Lease) -> None:
-    """Let the next one have it at once. The row stays: it carries the fence."""
+    """Let another process take it at once. The row stays, because it has the fence."""
     known = await _read(tables, lease.name)
     if known is None or known.owner != lease.owner:
         return
@@ -162,7 +162,7 @@ async def give_up(tables: Tables, lease: Lease) -> None:
     ended = msgspec.structs.replace(
         known, expires_at=never, troubles=NO_TROUBLES, mail_trouble=None, etag=""
     )
-    with contextlib.suppress(Conflict):  # somebody else has it already
+    with contextlib.suppress(Conflict):  # another process has it already
         await _write(tables, ended, known)
 
 
@@ -174,7 +174,7 @@ class RenewalTracker:
         self._seen: dict[str, tuple[str, float]] = {}  # name: etag, and when it was first seen
 
     def is_alive(self, lease: Lease) -> bool:
-        """Whether it was renewed within the time it was to last, as far as we have looked."""
+        """Whether it was renewed within its duration, as far as we have seen."""
         now_s = self._clock.monotonic()
         etag, since_s = self._seen.get(lease.name, ("", now_s))
         if etag != lease.etag:
@@ -189,7 +189,7 @@ class RenewalTracker:
 
 
 class Right:
-    """This sender's right to hand mails over: its lease, renewed beside the work."""
+    """This sender's permission to hand emails over: its lease, renewed while it works."""
 
     def __init__(self, clock: Clock, owner: str) -> None:
         self.owner = owner

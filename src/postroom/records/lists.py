@@ -23,42 +23,44 @@ from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 log = structlog.get_logger("records")
 TABLE = "mailinglist"
 KEY = "mailinglist"
-# A directory of the lists, so that showing them never reads past their subscribers. List names
-# have no "-", so this partition is nobody's. An entry's key is the folded name: whoever inserts it
-# first decides how the name is spelt, until the list is deleted.
+# A directory of the lists, so that showing them never reads their subscribers. List names have no
+# "-", so no list has this partition. The key of an entry is the name in lower case: the first who
+# inserts it decides how the name is spelt, until the list is deleted.
 DIRECTORY = "-lists"
 
 
 async def create(tables: Tables, mailing_list: MailingList) -> None:
-    """Directory first: a name in it without a list is passed over, a list not in it would hide.
+    """Write the directory entry first: one without a list is skipped, a list without one is lost.
 
-    Whoever dies before the list's row leaves the entry: it is taken up again by the same name, and
-    never given to another spelling, for the row may still be on its way.
+    If the process dies before the list's row, the entry stays. The same name may use it again, but
+    no other spelling, because that row may still be written.
     """
     name = mailing_list.name
     await _enter(tables, name)
     try:
         etag = await tables.insert(TABLE, name, KEY, to_properties(mailing_list))
     except Conflict:
-        raise AlreadyThere(_("There is a list {name} already.", name=name)) from None
-    if await _entry(tables, name) is None:  # deleted while we were slow, and perhaps taken
+        raise AlreadyThere(_("There is already a list {name}.", name=name)) from None
+    if await _entry(tables, name) is None:  # deleted meanwhile, and perhaps created again
         await tables.delete(TABLE, name, KEY, etag)
         raise _still_going(name)
 
 
 async def _enter(tables: Tables, name: str) -> None:
-    """AlreadyThere, unless the directory has this name now, just so spelt and not being deleted."""
+    """Enter the name; AlreadyThere if another spelling has it, or if it is being deleted."""
     with contextlib.suppress(Conflict):  # there is an entry, of a list or of a deletion
-        await tables.insert(TABLE, DIRECTORY, folded_name(name), {"v": FORMAT, "name": name})
+        await tables.insert(
+            TABLE, DIRECTORY, folded_name(name), {"Format": FORMAT, "ListName": name}
+        )
         return
     entry = await tables.get(TABLE, DIRECTORY, folded_name(name))
-    if entry is None or "deleting" in entry.properties:  # or just deleted
+    if entry is None or "IsDeleting" in entry.properties:  # or just deleted
         raise _still_going(name)
     if (other := _name_in(entry)) != name:
         raise AlreadyThere(
             _(
-                "There is a list {other} already, and {name} differs from it in capitals alone: "
-                "choose another name.",
+                "There is already a list {other}, which differs from {name} only in capitals. "
+                "Choose another name.",
                 other=other,
                 name=name,
             )
@@ -67,12 +69,12 @@ async def _enter(tables: Tables, name: str) -> None:
 
 def _still_going(name: str) -> AlreadyThere:
     return AlreadyThere(
-        _("The old list {name} is still being deleted: try again in a minute.", name=name)
+        _("The old list {name} is still being deleted. Try again in a minute.", name=name)
     )
 
 
 def _name_in(entry: Row) -> str:
-    return str(entry.properties.get("name", entry.key))
+    return str(entry.properties.get("ListName", entry.key))
 
 
 async def find(tables: Tables, name: str) -> MailingList | None:
@@ -81,7 +83,7 @@ async def find(tables: Tables, name: str) -> MailingList | None:
 
 
 async def find_with_etag(tables: Tables, name: str) -> Stored[MailingList] | None:
-    """For whoever is going to change it."""
+    """The list and the etag of its row."""
     row = await tables.get(TABLE, name, KEY)
     return stored(row, MailingList) if row else None
 
@@ -95,7 +97,7 @@ async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
     if found is None:
         raise NotFound(
             _(
-                "There is no list {name}: make it with “postroom list create {name} --from "
+                "There is no list {name}. Create it with “postroom list create {name} --from "
                 "ADDRESS”.",
                 name=name,
             )
@@ -104,20 +106,19 @@ async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
 
 
 async def replace(tables: Tables, mailing_list: MailingList, etag: str) -> str:
-    """The new etag; Conflict if somebody changed or deleted the list meanwhile."""
+    """The new etag; Conflict if the list was changed or deleted meanwhile."""
     return await tables.replace(TABLE, mailing_list.name, KEY, to_properties(mailing_list), etag)
 
 
 async def page(
     tables: Tables, *, limit: int, after: str = ""
 ) -> tuple[list[MailingList], str | None]:
-    """Lists by name, and the name to go on after, if there are more.
+    """Lists by name, and the name the page ends with if there are more.
 
-    A page may be short: a list that cannot be read is passed over, and hides none of the others.
+    A page may be short: lists that cannot be read are skipped.
     """
-    keys = KeysWithin(
-        DIRECTORY, f"{folded_name(after)} " if after else ""
-    )  # a space sorts before every name
+    start = f"{folded_name(after)} " if after else ""  # a space sorts before every name
+    keys = KeysWithin(DIRECTORY, start)
     entries = await tables.scan(TABLE, keys, limit=limit)
     while not entries.rows and entries.next:
         entries = await tables.scan(TABLE, keys, limit=limit, after=entries.next)
@@ -135,45 +136,51 @@ async def _find_readable(tables: Tables, name: str) -> MailingList | None:
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
-    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
-        found = await _find_readable(tables, _name_in(row))
+    async for name in every_name(tables):
+        found = await _find_readable(tables, name)
         if found:
             yield found
 
 
-async def start_deleting(tables: Tables, name: str) -> None:
-    """From here on nobody joins and nobody is mailed; the sweep deletes the rest.
+async def every_name(tables: Tables) -> AsyncIterator[str]:
+    """The names of all lists, also of those whose rows are missing or cannot be read."""
+    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
+        yield _name_in(row)
 
-    Conflict if it is gone meanwhile, and its entry perhaps that of another list.
+
+async def start_deleting(tables: Tables, name: str) -> None:
+    """Delete the list's row, so that nobody joins and nobody is mailed; the sweep deletes the rest.
+
+    Conflict if the list was deleted meanwhile, and perhaps another one created.
     """
     entry = await _entry(tables, name)
     if entry is None:
-        raise Conflict(f"the list {name} is gone")
-    if "deleting" not in entry.properties:
-        marked: Properties = {"v": FORMAT, "name": name, "deleting": True}
+        raise Conflict(f"the list {name} was deleted")
+    if "IsDeleting" not in entry.properties:
+        marked: Properties = {"Format": FORMAT, "ListName": name, "IsDeleting": True}
         await tables.replace(TABLE, DIRECTORY, entry.key, marked, entry.etag)
     await tables.delete(TABLE, name, KEY)
 
 
 async def being_deleted(tables: Tables) -> AsyncIterator[str]:
-    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY), where={"deleting": True}):
+    async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY), where={"IsDeleting": True}):
         yield _name_in(row)
 
 
 async def is_being_deleted(tables: Tables, name: str) -> bool:
     entry = await _entry(tables, name)
-    return entry is not None and "deleting" in entry.properties
+    return entry is not None and "IsDeleting" in entry.properties
 
 
 async def forget(tables: Tables, name: str) -> None:
     """Last step of a deletion, when no row of the list is left."""
     entry = await _entry(tables, name)
-    if entry and "deleting" in entry.properties:
+    if entry and "IsDeleting" in entry.properties:
         with contextlib.suppress(Conflict):
             await tables.delete(TABLE, DIRECTORY, entry.key, entry.etag)
 
 
 async def _entry(tables: Tables, name: str) -> Row | None:
-    """In the directory, if it is of just this name."""
+    """The entry in the directory, if it has exactly this spelling."""
     entry = await tables.get(TABLE, DIRECTORY, folded_name(name))
     return entry if entry and _name_in(entry) == name else None

@@ -1,13 +1,13 @@
 """Messages as rows.
 
-    message / m-<ref>     / message         the message itself, while it is alive
-    message / -messages   / <10^18 - ref>   directory, the newest first, living or archived
+    message / m-<ref>     / message         the message itself, until it is archived
+    message / -messages   / <10^18 - ref>   directory of all messages, the newest first
     message / yyyy-mm-dd  / message<ref>    due entry: only says where to look, the message decides
-    messagearchive / m-<ref> / message      the message once everyone's fate is known
-    messagearchive / yyyy-mm-dd / message<ref>   when it was archived, so that age finds it
+    messagearchive / m-<ref> / message      the message once every delivery has its outcome
+    messagearchive / yyyy-mm-dd / message<ref>   when it was archived, so that it is found by age
 
-Dates sort apart from every other partition (m-, b, l), so looking for due messages is one cheap
-range query that never touches deliveries.
+Dates sort apart from every other partition (m-, b, l), so that finding due messages is one cheap
+range query that never reads deliveries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -25,6 +26,7 @@ from postroom.domain.message import Message, Status, ticks
 from postroom.domain.texts import _
 from postroom.records.rows import (
     FORMAT,
+    FORMAT_ONLY,
     OtherFormat,
     Unreadable,
     all_rows,
@@ -35,29 +37,29 @@ from postroom.records.rows import (
     to_properties,
 )
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, KeysAcross, KeysWithin, Tables, Value
+from postroom.storage.port import Conflict, KeysAcross, KeysWithin, Properties, Tables
 
 log = structlog.get_logger("records")
 LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
-DIRECTORY = "-messages"  # sorts apart from dates and from every other partition
+DIRECTORY = "-messages"  # sorts apart from every other partition
 _REF_TRIES_MAX = 1000
-AT_ONCE_S = 1.0  # due since less than this: somebody said "now"
+AT_ONCE_S = 1.0  # due since less than this: it was scheduled for "now"
 DIRECTORY_PAGE = 100
-_TOGETHER_MIN = 3  # fewer are read one by one
-_TOGETHER_ROWS = 2  # for each that is wanted, since drafts and later ones lie between them
+_TOGETHER_MIN = 3  # fewer are read one at a time
+_TOGETHER_ROWS = 2  # read for each message wanted, since drafts and others are between them
 _REF = re.compile(r"[0-9]{1,18}")
 
 
 async def reserve(tables: Tables, message: Message) -> Stored[Message]:
-    """Insert under the next free ref: two made in the same tick cannot collide."""
+    """Insert a message under the next free ref: two of the same tick cannot collide."""
     number = ticks(message.created_at)
     for tried in range(_REF_TRIES_MAX):
         candidate = msgspec.structs.replace(message, ref=f"{number + tried:018d}")
         if await tables.get(ARCHIVE, _partition(candidate.ref), _KEY):
-            continue  # a clock was set back: its batches would be taken for ours
-        # First: an entry without a message is passed over, a message without one would hide.
-        await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), {"v": FORMAT})
+            continue  # a clock was set back: the batches of the two would mix
+        # First, because an entry without a message is skipped, but a message without one is lost.
+        await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), FORMAT_ONLY)
         try:
             return Stored(candidate, await insert_live(tables, candidate))
         except Conflict:
@@ -66,13 +68,13 @@ async def reserve(tables: Tables, message: Message) -> Stored[Message]:
 
 
 async def reserve_as(tables: Tables, message: Message) -> Stored[Message]:
-    """Insert under the ref it has, or find what the same call inserted before it died.
+    """Insert a message under its ref, or find it if an earlier attempt of the call inserted it.
 
-    Conflict if the ref is another's, or if two tries of the call are at it in this moment.
+    Conflict if the ref belongs to another message, or if two attempts run at the same time.
     """
     found = await find_with_etag(tables, message.ref)
     if found is None:
-        await tables.upsert(LIVE, DIRECTORY, _backwards(message.ref), {"v": FORMAT})
+        await tables.upsert(LIVE, DIRECTORY, _backwards(message.ref), FORMAT_ONLY)
         return Stored(message, await insert_live(tables, message))
     if found.value.origin != message.origin:
         raise Conflict(f"the ref {message.ref} is taken")
@@ -82,7 +84,7 @@ async def reserve_as(tables: Tables, message: Message) -> Stored[Message]:
 async def newest(
     tables: Tables, *, limit: int, after: str | None = None
 ) -> tuple[list[Message], str | None]:
-    """A page of all messages, the newest first, and the ref to go on after, if there are more."""
+    """A page of all messages, the newest first, and the ref it ends with if there are more."""
     start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
     rows, goes_on = await first_rows(tables, LIVE, KeysWithin(DIRECTORY, start), limit=limit)
     refs = [_backwards(row.key) for row in rows]
@@ -91,7 +93,7 @@ async def newest(
 
 
 async def _find_readable(tables: Tables, ref: str) -> Message | None:
-    """One that cannot be read hides no other."""
+    """None, and a log line, if its row cannot be read: pages show the others."""
     try:
         return await find(tables, ref)
     except Unreadable as error:
@@ -119,7 +121,7 @@ async def find(tables: Tables, ref: str) -> Message | None:
 
 
 async def find_with_etag(tables: Tables, ref: str) -> Stored[Message] | None:
-    """Alive or archived. Alive first: the move writes the archive before it deletes."""
+    """Live or archived. Live first: archiving writes the one row before it deletes the other."""
     return await find_live(tables, ref) or await find_archived(tables, ref)
 
 
@@ -129,11 +131,11 @@ async def find_live(tables: Tables, ref: str) -> Stored[Message] | None:
 
 
 async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, Stored[Message]]:
-    """Those of many that are alive and found together; for the others ask `find_live`."""
-    refs = [ref for ref in refs if _REF.fullmatch(ref)]  # others cannot be keys
+    """Those of several live messages that one scan finds; use `find_live` for the others."""
+    refs = [ref for ref in refs if _REF.fullmatch(ref)]  # anything else may be no key
     if len(refs) < _TOGETHER_MIN:
         return {}
-    keys = KeysAcross(_partition(min(refs)), f"{_partition(max(refs))} ")  # just behind the last
+    keys = KeysAcross(_partition(min(refs)), f"{_partition(max(refs))} ")  # just after the last
     rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
     found: dict[str, Stored[Message]] = {}
     for row in rows:
@@ -155,7 +157,10 @@ async def read(tables: Tables, ref: str) -> Message:
 async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
     if not _REF.fullmatch(ref):
         raise NotFound(
-            _("“{ref}” is not a message ref: it is a number such as 634852858215726983.", ref=ref)
+            _(
+                "“{ref}” is not a message ref, which is a number such as 634852858215726983.",
+                ref=ref,
+            )
         )
     found = await find_with_etag(tables, ref)
     if found is None:
@@ -164,7 +169,7 @@ async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
 
 
 async def replace(tables: Tables, message: Message, etag: str) -> str:
-    """The new etag; Conflict if somebody changed the message meanwhile."""
+    """The new etag; Conflict if the message changed meanwhile."""
     return await tables.replace(LIVE, _partition(message.ref), _KEY, to_properties(message), etag)
 
 
@@ -177,28 +182,28 @@ async def delete_live(tables: Tables, ref: str, etag: str) -> None:
 
 
 class DueEntry(msgspec.Struct, frozen=True):
-    """Where to look for a message, and when at the earliest."""
+    """Names a message that is due at some time."""
 
     ref: str
-    due_at: float
-    is_due: bool = False  # its time had come when this was written: no clock is asked again
+    due_at: Annotated[datetime, msgspec.Meta(tz=True)]  # any other row is damaged
+    is_due: bool = False  # it was due when this was written: no clock is asked again
     etag: str = ""
 
 
 async def put_due(tables: Tables, message: Message, now: datetime) -> None:
-    """One that has begun, or is to go out at once, waits for no clock.
+    """Write the due entry. A message that has begun, or is sent "now", is due at once.
 
-    Of one that waits for its time, the scheduler's clock decides.
+    For any other the scheduler's clock decides.
     """
     assert message.due_at is not None
-    due_s, now_s = message.due_at.timestamp(), now.timestamp()
-    is_due = message.status is not Status.PENDING or 0 <= now_s - due_s < AT_ONCE_S
-    entry = DueEntry(message.ref, due_s, is_due)
+    late_s = (now - message.due_at).total_seconds()
+    is_due = message.status is not Status.PENDING or 0 <= late_s < AT_ONCE_S
+    entry = DueEntry(message.ref, message.due_at, is_due)
     await tables.upsert(LIVE, _date(message.due_at), _KEY + message.ref, to_properties(entry))
 
 
 async def find_due(tables: Tables, message: Message) -> DueEntry | None:
-    """The entry under its date, with its etag; None if there is none, or it cannot be read."""
+    """The due entry of a message; None if there is none, or if it cannot be read."""
     if message.due_at is None:
         return None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
@@ -215,24 +220,24 @@ async def has_due(tables: Tables, message: Message) -> bool:
     try:
         entry = from_properties(row.properties, DueEntry) if row else None
     except OtherFormat:
-        return True  # for the version that wrote it
+        return True  # the version that wrote it can read it
     except Unreadable:
-        return False  # spoilt: it is put again
-    wanted = (message.ref, message.due_at.timestamp())
-    return entry is not None and (entry.ref, entry.due_at) == wanted
+        return False  # damaged: it is written again
+    return entry is not None and (entry.ref, entry.due_at) == (message.ref, message.due_at)
 
 
 async def note_due(tables: Tables, entry: DueEntry) -> None:
-    """Its time has come. Conflict if it was put again meanwhile."""
-    known = msgspec.structs.replace(entry, is_due=True, etag="")
-    day = _date(datetime.fromtimestamp(entry.due_at, UTC))
-    await tables.replace(LIVE, day, _KEY + entry.ref, to_properties(known), entry.etag)
+    """Mark it as due. Conflict if it was written again meanwhile."""
+    known = msgspec.structs.replace(entry, is_due=True)
+    await tables.replace(
+        LIVE, _date(entry.due_at), _KEY + entry.ref, to_properties(known), entry.etag
+    )
 
 
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
-    """Entries up to the end of tomorrow, oldest day first; later ones of these days included.
+    """Entries up to the end of tomorrow, due or not, the oldest day first.
 
-    Tomorrow's, too: if the clock is set back over midnight, some of them are on their way.
+    Tomorrow's too: if the clock was set back over midnight, some of those messages are being sent.
     """
     keys = KeysAcross("0", _date(now + timedelta(days=2)))
     async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
@@ -242,9 +247,9 @@ async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
 async def with_a_time(
     tables: Tables, *, limit: int, besides: Collection[str] = ()
 ) -> list[Message]:
-    """Scheduled or on their way, the earliest day first, whatever was written since.
+    """Messages that are scheduled or being sent, the earliest day first, but for `besides`.
 
-    So many entries are looked at; of `besides` the caller knows already.
+    At most `limit` entries are read.
     """
     refs: list[str] = []
     rows, _ = await first_rows(tables, LIVE, KeysAcross("0", "a"), limit=limit)
@@ -257,15 +262,14 @@ async def with_a_time(
 
 
 async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
-    """As it was read: Conflict if it was put again meanwhile."""
-    day = _date(datetime.fromtimestamp(entry.due_at, UTC))
-    await tables.delete(LIVE, day, _KEY + entry.ref, entry.etag)
+    """Conflict if it was written again since it was read."""
+    await tables.delete(LIVE, _date(entry.due_at), _KEY + entry.ref, entry.etag)
 
 
 async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
-    """Entry by date first, so that age finds whatever follows. Conflict if a later round is there.
+    """Write the archived row, after its entry by date. Conflict if a later round is archived.
 
-    Whoever stalled here must not bring back the books of before a retry.
+    A scheduler that stalled here must not restore the books of before a retry.
     """
     await put_archive_entry(tables, message.ref, now)
     found = await find_archived(tables, message.ref)
@@ -278,14 +282,14 @@ async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
 
 
 async def put_archive_entry(tables: Tables, ref: str, now: datetime) -> None:
-    entry: dict[str, Value] = {"v": 1, "ref": ref}
+    entry: Properties = {"Format": FORMAT, "MessageRef": ref}
     await tables.upsert(ARCHIVE, _date(now), _KEY + ref, entry)
 
 
 async def archived_before(tables: Tables, day: datetime) -> AsyncIterator[tuple[str, str]]:
     """(date, ref) of messages archived before that day."""
     async for row in all_rows(tables, ARCHIVE, KeysAcross("0", _date(day))):
-        yield row.partition, str(row.properties["ref"])
+        yield row.partition, str(row.properties["MessageRef"])
 
 
 async def delete_archived(tables: Tables, ref: str) -> None:
@@ -293,18 +297,18 @@ async def delete_archived(tables: Tables, ref: str) -> None:
 
 
 async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
-    """Last: dying before it, the next sweep finds the message again."""
+    """Must come last: the entry is how the next sweep finds what is left of the message."""
     await tables.delete(ARCHIVE, date, _KEY + ref)
 
 
 async def live_messages(tables: Tables) -> AsyncIterator[Message]:
-    """Drafts and paused ones, too."""
+    """All messages that are not archived, drafts and paused ones included."""
     async for message, _etag in readable_rows(tables, LIVE, KeysAcross("m-", "m."), Message):
         yield message
 
 
 async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool]:
-    """The oldest of those that are not archived, drafts included; and whether there are more."""
+    """The oldest messages that are not archived, drafts included, and whether there are more."""
     rows, goes_on = await first_rows(tables, LIVE, KeysAcross("m-", "m."), limit=limit)
     found: list[Message] = []
     for row in rows:
@@ -314,7 +318,7 @@ async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool
 
 
 async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
-    """Conflict if it was revived, or began to expire, meanwhile."""
+    """The new etag; Conflict if it was revived, or began to expire, meanwhile."""
     where = _partition(message.ref)
     return await tables.replace(ARCHIVE, where, _KEY, to_properties(message), etag)
 
@@ -325,7 +329,7 @@ def date_of(message: Message) -> str:
 
 
 def _backwards(ref: str) -> str:
-    """There and back: a number that falls as refs grow."""
+    """A number that falls as refs grow, from a ref or back to it."""
     return f"{10**18 - int(ref):018d}"
 
 

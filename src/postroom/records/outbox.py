@@ -1,12 +1,12 @@
-"""Mails kept in the outbox (transport/outbox.py): rows newest first, each source a blob.
+"""Emails in the test mailbox: rows, the newest first, and the source of each as a blob.
 
-Both names come from the transport, which writes them; here they are read and deleted.
+The transport (transport/outbox.py) writes both; here they are read and deleted.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -20,7 +20,7 @@ _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 
 
 class KeptMail(msgspec.Struct, frozen=True):
-    """The envelope of a mail, and when it was kept."""
+    """The envelope of an email, and when it was stored."""
 
     key: str
     sender: str
@@ -32,7 +32,7 @@ class KeptMail(msgspec.Struct, frozen=True):
 async def newest(
     tables: Tables, *, limit: int, after: str | None = None
 ) -> tuple[list[KeptMail], str | None]:
-    """A page of mails, the newest first, and the key to go on after, if there are more."""
+    """A page of emails, the newest first, and the key it ends with if there are more."""
     start = f"{_checked(after)} " if after else ""  # a space sorts before every other character
     rows, goes_on = await first_rows(tables, TABLE, KeysWithin(PARTITION, start), limit=limit)
     mails = [_of_row(row) for row in rows]
@@ -40,7 +40,7 @@ async def newest(
 
 
 async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
-    """A mail and its source."""
+    """An email and its source."""
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:
@@ -49,7 +49,7 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
 
 
 async def count(tables: Tables, *, most: int) -> int:
-    """How many; counted up to one more than `most`."""
+    """How many there are, counted up to `most` + 1."""
     rows, _more = await first_rows(tables, TABLE, KeysWithin(PARTITION), limit=most + 1)
     return len(rows)
 
@@ -59,7 +59,7 @@ async def is_empty(tables: Tables) -> bool:
 
 
 async def delete_newest(storage: Storage, *, limit: int) -> int:
-    """So many, each row first: a row without its source would be a mail nobody can read."""
+    """Delete at most `limit`, each row first: an email without its source could not be shown."""
     rows, _more = await first_rows(storage.tables, TABLE, KeysWithin(PARTITION), limit=limit)
     for row in rows:
         await storage.tables.delete(TABLE, PARTITION, row.key)
@@ -81,8 +81,8 @@ def _of_row(row: Row) -> KeptMail:
     properties = row.properties
     return KeptMail(
         row.key,
-        str(properties["sender"]),
-        str(properties["recipient"]),
-        int(properties["bytes"]),
-        datetime.fromtimestamp(float(properties["at"]), UTC),
+        str(properties["EnvelopeSender"]),
+        str(properties["EnvelopeRecipient"]),
+        int(properties["Bytes"]),
+        datetime.fromisoformat(str(properties["Time"])),
     )

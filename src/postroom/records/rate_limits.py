@@ -1,7 +1,7 @@
 """Rate limits as rows: `service` / `limit` / `transport` or `domain:<domain>`.
 
-A row holds the limit, which people set, and the shares of the senders that have mails for it. Both
-change under the row's etag, so that a change of either is never lost. One scan reads all limits,
+A row has the limit, which people set, and the shares of the senders that have emails for it. Both
+change under the row's etag, so that no change is lost. One scan reads all limits,
 one batch renews a sender's share in all of them.
 Dies half-way: a batch is all or nothing. The share of a sender that died stays until the others
 have seen it unchanged for a lease.
@@ -30,7 +30,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     mails_per_s: float = 0.0
     connections: int = 0
     shares: dict[str, Share] = {}
-    etag: str = ""  # as it stands in storage
+    etag: str = ""  # of its row
     is_readable: bool = True  # no sender goes on without knowing what it says
 
     def limit(self, name: str) -> RateLimit:

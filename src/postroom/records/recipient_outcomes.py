@@ -1,6 +1,6 @@
-"""Who got what: one recipient of a message after the other, read from where each stands.
+"""The outcome of a message for each of its recipients.
 
-A batch's ledger says which state; the archive or the delivery row says who and why.
+The ledger of a batch has the state; the archive or the delivery row says who and why.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecipientOutcome(msgspec.Struct, frozen=True):
 
 
 class AudiencePosition(msgspec.Struct, frozen=True, order=True):
-    """Somebody of the audience."""
+    """The position of one recipient in the audience."""
 
     batch: int = 0
     position: int = 0
@@ -46,9 +46,9 @@ class AudiencePosition(msgspec.Struct, frozen=True, order=True):
 async def page(
     tables: Tables, message: Message, only: State | None, *, limit: int, start: AudiencePosition
 ) -> tuple[list[RecipientOutcome], AudiencePosition | None]:
-    """Fates from a place on, and where the next page starts, if there is one.
+    """Outcomes from a position on, and where the next page starts, if there is one.
 
-    Only so much is read at a time, so that a page may be short, even empty, and not be the last.
+    What is read for a page is bounded, so that it may be short, even empty, and not be the last.
     """
     found: list[RecipientOutcome] = []
     looked = 0
@@ -71,7 +71,7 @@ async def page(
 def _is_wanted(
     ledger: Ledger, only: State | None, message: Message, start: AudiencePosition
 ) -> bool:
-    """Only batches that fan-out has counted, as in the books."""
+    """Only batches that the fan-out has counted, as in the books."""
     is_ahead = start.batch <= ledger.batch < message.batches
     return is_ahead and (only is None or only in ledger.states)
 
@@ -83,7 +83,7 @@ def _within(message: Message, batch: int) -> AudiencePosition | None:
 async def all_outcomes(
     tables: Tables, message: Message, only: State | None = None
 ) -> AsyncIterator[RecipientOutcome]:
-    """Everyone of the audience in its order, or those in one state; a batch in memory at a time."""
+    """The whole audience in order, or those in one state; one batch in memory at a time."""
     for group in batches.groups(message.batches):
         for ledger, _ in await batches.load_group(tables, message.ref, group):
             for _, fate in await _of_batch(tables, ledger, only):
@@ -93,7 +93,7 @@ async def all_outcomes(
 async def _of_batch(
     tables: Tables, ledger: Ledger, only: State | None
 ) -> list[tuple[AudiencePosition, RecipientOutcome]]:
-    """The rows that may go are read first: they go only after the archive has them all."""
+    """Delivery rows are read first, because they are deleted only after they are archived."""
     if only is not None and only not in ledger.states:
         return []
     waiting: dict[int, Delivery] = {}
@@ -116,7 +116,7 @@ async def _of_batch(
 def _fate(
     ledger: Ledger, at: int, state: State, waiting: Delivery | None, ended: ArchivedDelivery | None
 ) -> RecipientOutcome:
-    """An archive row that says something else is of an earlier round: failed, then revived."""
+    """An archived row with another state is of an earlier round: failed, then revived."""
     delivery = ended.delivery if ended else waiting
     address = delivery.address if delivery else ""
     if ended and ended.ended.state is state:

@@ -1,4 +1,9 @@
-"""Structs to properties and back. Every row carries the number of its format."""
+"""Structs to properties and back, under the names that docs/tables.md lists.
+
+A property has the name of the described system where it exists there, and else that of its field in
+PascalCase. Every row has the number of its format, except deliveries, which have that of their
+message.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +18,71 @@ from postroom.records.stored import Stored
 from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, StorageError, Tables, Value
 
 log = structlog.get_logger("records")
-FORMAT = 1  # readers take this and the one before it
+FORMAT = 1  # readers accept this format and the one before it
 _OLDEST = FORMAT - 1
+FORMAT_ONLY: Properties = {"Format": FORMAT}  # a row that says all in its key
+
+DESCRIBED = {  # by field, in every kind of row
+    "address": "EmailAddress",
+    "due_at": "ScheduledDate",
+    "guid": "SubscriberGUID",
+    "ref": "MessageRef",
+    "sender": "FromEmailAddress",
+    "subject": "SubjectLine",
+}
+_OWN = {  # fields whose name says too little beside those of the described system
+    "at": "Time",
+    "first": "FirstAddressKey",
+    "key": "AddressKey",
+    "last": "LastAddressKey",
+    "lasts_s": "LastsSeconds",
+    "mails_per_s": "MailsPerSecond",
+    "words": "Details",
+}
+_OF_ONE_KIND = {
+    "ListCounts.gone": "Inactive",
+    "Delta.gone": "Inactive",
+    "MailingList.name": "ListName",
+    "Migration.key": "Key",
+    "Subscriber.gone": "InactiveReason",
+    "Subscriber.gone_before": "InactiveReasonBefore",
+    "User.password": "PasswordHash",
+}
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 class Unreadable(StorageError):
-    """A row written by a newer version of the program, or spoilt by hand."""
+    """A row was written by a newer version of the program, or was damaged."""
 
 
 class OtherFormat(Unreadable):
-    """By another version, which can read it."""
+    """A row was written by another version, which can read it."""
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """How a struct is stored."""
+
+    names: dict[str, str]  # property by field
+    fields: dict[str, str]  # field by property
+    nested: frozenset[str]  # fields stored as JSON in one property, because properties are flat
+    optional: frozenset[str]  # fields left out while they are empty, zero or false, their default
 
 
 @functools.cache
-def _nested(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """Fields that stand in one property as JSON, because properties are flat."""
-    return frozenset(
-        name
-        for name, hint in get_type_hints(kind).items()
-        if any(map(_is_nested, (hint, *get_args(hint))))
-    )
+def _layout(kind: type[msgspec.Struct]) -> _Layout:
+    hints = get_type_hints(kind)
+    # The etag of a row is not one of its properties.
+    names = {field: _property_name(kind, field) for field in hints if field != "etag"}
+    fields = {name: field for field, name in names.items()}
+    nested = (name for name, hint in hints.items() if any(map(_is_nested, (hint, *get_args(hint)))))
+    optional = (info.name for info in msgspec.structs.fields(kind) if _is_empty_by_default(info))
+    return _Layout(names, fields, frozenset(nested), frozenset(optional))
+
+
+def _property_name(kind: type[msgspec.Struct], field: str) -> str:
+    known = _OF_ONE_KIND.get(f"{kind.__name__}.{field}") or DESCRIBED.get(field) or _OWN.get(field)
+    return known or "".join(word.capitalize() for word in field.split("_"))
 
 
 def _is_nested(hint: Any) -> bool:
@@ -42,28 +90,42 @@ def _is_nested(hint: Any) -> bool:
     return is_struct or get_origin(hint) is dict
 
 
+def _is_empty_by_default(info: msgspec.structs.FieldInfo) -> bool:
+    return info.default_factory is dict or not (info.default is msgspec.NODEFAULT or info.default)
+
+
+def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The property of each field."""
+    return _layout(kind).names
+
+
 def to_properties(struct: msgspec.Struct) -> dict[str, Value]:
-    nested = _nested(type(struct))
-    flat: dict[str, Value] = {"v": FORMAT}
+    layout = _layout(type(struct))
+    names = layout.names
+    nested = layout.nested
+    optional = layout.optional
+    flat: dict[str, Value] = {"Format": FORMAT}
     builtins: dict[str, Any] = msgspec.to_builtins(struct, str_keys=True)
-    for name, value in builtins.items():
-        if value is not None:
-            flat[name] = msgspec.json.encode(value).decode() if name in nested else value
+    for field, value in builtins.items():
+        if (value or (field not in optional and value is not None)) and field in names:
+            flat[names[field]] = msgspec.json.encode(value).decode() if field in nested else value
     return flat
 
 
 def from_properties(properties: Properties, kind: type[StructT]) -> StructT:
     check_format(properties)
-    nested = _nested(kind)
+    layout = _layout(kind)
+    fields = layout.fields
+    found: dict[str, Any] = {
+        fields[name]: properties[name] for name in properties if name in fields
+    }
     try:
-        fields = {
-            name: msgspec.json.decode(value) if name in nested and isinstance(value, str) else value
-            for name, value in properties.items()
-            if name != "v"
-        }
-        return msgspec.convert(fields, kind, strict=False)
-    except msgspec.DecodeError as error:  # half a JSON, or not of this kind
-        raise Unreadable(f"A row is not a whole {kind.__name__}: {error}.") from error
+        for field in layout.nested & found.keys():
+            if isinstance(text := found[field], str):
+                found[field] = msgspec.json.decode(text)
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.DecodeError as error:  # incomplete JSON, or another kind of row
+        raise Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
 
 
 def stored(row: Row, kind: type[StructT]) -> Stored[StructT]:
@@ -71,18 +133,18 @@ def stored(row: Row, kind: type[StructT]) -> Stored[StructT]:
 
 
 def check_format(properties: Properties) -> None:
-    number = properties.get("v", 0)
+    number = properties.get("Format", FORMAT)
     if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
         raise OtherFormat(
-            f"A row has format {number}, this program reads {_OLDEST} and {FORMAT}: "
-            "start the version that wrote it, or a newer one."
+            f"A row has format {number}, but this program reads formats {_OLDEST} and {FORMAT}. "
+            "Start the version that wrote it, or a newer one."
         )
 
 
 async def first_rows(
     tables: Tables, table: str, keys: Keys, *, limit: int
 ) -> tuple[list[Row], bool]:
-    """The first rows of a range, at most so many, and whether it may go on after them."""
+    """The first rows of a range, at most `limit`, and whether more may follow."""
     rows: list[Row] = []
     after: str | None = None
     while len(rows) < limit:
@@ -98,7 +160,7 @@ async def first_rows(
 async def all_rows(
     tables: Tables, table: str, keys: Keys, *, where: Properties | None = None
 ) -> AsyncIterator[Row]:
-    """Every row of a range, page by page; only for ranges that are bounded by design."""
+    """All rows of a range, page by page; only for ranges that are bounded by design."""
     after: str | None = None
     while True:
         page = await tables.scan(table, keys, where=where, after=after)
@@ -112,7 +174,7 @@ async def all_rows(
 async def readable_rows(
     tables: Tables, table: str, keys: Keys, kind: type[StructT]
 ) -> AsyncIterator[tuple[StructT, Row]]:
-    """Every row of a range that can be read; one that cannot holds up none of the others."""
+    """All rows of a range that can be read; the others are logged and skipped."""
     async for row in all_rows(tables, table, keys):
         try:
             yield from_properties(row.properties, kind), row

@@ -1,4 +1,4 @@
-"""The secret of this installation: made once, by whoever comes first."""
+"""The secret of this installation, created by the first process that needs it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ _TABLE, _PARTITION, _KEY = "service", "secret", "installation"
 
 
 async def installation_secret(tables: Tables) -> str:
-    """Signs links and makes Message-IDs; the same for every role and for good."""
+    """The secret that signs links and makes Message-IDs: the same for every role, and for good."""
     row = await tables.get(_TABLE, _PARTITION, _KEY)
     if row is None:
         with contextlib.suppress(Conflict):  # another process was first
-            await tables.insert(_TABLE, _PARTITION, _KEY, {"v": FORMAT, "secret": new_secret()})
+            await tables.insert(
+                _TABLE, _PARTITION, _KEY, {"Format": FORMAT, "Secret": new_secret()}
+            )
         row = await tables.get(_TABLE, _PARTITION, _KEY)
     assert row is not None
-    return str(row.properties["secret"])
+    return str(row.properties["Secret"])

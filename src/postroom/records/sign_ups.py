@@ -1,9 +1,9 @@
-"""Sign-ups that wait for a confirmation, by the time they were made.
+"""Sign-ups that wait for a confirmation, by time.
 
-asked:<time>:<address key>    written with the sign-up, and again whenever somebody asks again
+asked:<time>:<address key>    written with the sign-up, and again at every repeated sign-up
 
-So that finding those who never confirmed is one range query, however long the list. An entry says
-only where to look: whoever confirmed, left or asked again since is known by their own row.
+So people who never confirmed are found by one range query, however long the list is. An entry only
+says where to look: the subscriber's row says whether they confirmed, left or signed up again since.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from postroom.domain.subscriber import Subscriber
-from postroom.records.rows import FORMAT, first_rows
+from postroom.records.rows import FORMAT_ONLY, first_rows
 from postroom.records.sortable_time import sortable
 from postroom.storage.port import BATCH_CHANGES_MAX, Delete, KeysWithin, Tables, Upsert
 
@@ -26,8 +26,8 @@ class SignUpEntry(NamedTuple):
 
 
 def entry(subscriber: Subscriber) -> Upsert:
-    """The row of a sign-up, for the batch that notes it."""
-    return Upsert(f"{_ASKED}{sortable(asked_at(subscriber))}:{subscriber.key}", {"v": FORMAT})
+    """The row of a sign-up, for the batch that writes it."""
+    return Upsert(f"{_ASKED}{sortable(asked_at(subscriber))}:{subscriber.key}", FORMAT_ONLY)
 
 
 def asked_at(subscriber: Subscriber) -> datetime:

@@ -1,7 +1,7 @@
-"""Items of the subscribe queue, each one mail to one person: completed, given back, put anew.
+"""Items of the subscribe queue, each one email to one person: complete, release or put them again.
 
-Such a mail needs no ledger. Whoever lost the item while it was at it may have sent it once more,
-with the same Message-ID.
+Such an email needs no ledger: if a sender loses its claim while it sends, the email may be sent
+twice, with the same Message-ID.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import TypeVar
 from postroom.clock import Clock
 from postroom.storage.port import Claim, ClaimLost, Queues, StorageError
 
-TAKES_MAX = 5  # without an outcome: it may be what ends its senders
-FAULT_DELAY_S = 10.0  # our provider is in trouble, or there was no turn: the item waits
-CLAIM_S = 120.0  # so long an item hides whose sender died
-# Every item shows at least so often, so that a migration can take it along (migrate.py).
+TAKES_MAX = 5  # without an outcome: the item may be what kills its senders
+FAULT_DELAY_S = 10.0  # the provider is in trouble, or a rate limit is reached
+CLAIM_S = 120.0  # how long the item of a dead sender stays hidden
+# Every item becomes visible at least this often, so that a migration can copy it (migrate.py).
 DELAY_S_MAX = 1800.0
 
 T = TypeVar("T")
 
 
 async def complete(queues: Queues, *claims: Claim) -> None:
-    """One that was taken again meanwhile is not ours any more: that is one mail more."""
+    """Complete the items; one that another sender claimed meanwhile is sent once more."""
     await _each(queues.complete, claims)
 
 
 async def release(queues: Queues, claim: Claim, delay_s: float) -> None:
-    """The same item again later; the take counts."""
+    """Release the item for later; the attempt counts."""
     with contextlib.suppress(ClaimLost):
         await queues.release(claim, delay_s=min(delay_s, DELAY_S_MAX))
 
 
 async def start_over(queues: Queues, claims: Sequence[Claim], delay_s: float) -> None:
-    """Fresh items, so that no take counts. Dying in between leaves an item twice."""
+    """Put the items again, so that no attempt counts. Dying in between leaves an item twice."""
     if not claims:
         return
-    held = await extended(queues, claims)  # those that were lost are not ours to put again
+    held = await extended(queues, claims)  # items whose claims were lost must not be put again
     delay_s = min(delay_s, DELAY_S_MAX)
     await queues.put(claims[0].queue, *(claim.body for claim in held), delay_s=delay_s)
     await complete(queues, *held)
 
 
 async def extended(queues: Queues, claims: Sequence[Claim]) -> list[Claim]:
-    """The same claims from now; those that are lost are left out."""
+    """The claims extended from now; without those that are lost."""
     return await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
 
 
@@ -54,9 +54,9 @@ async def extended(queues: Queues, claims: Sequence[Claim]) -> list[Claim]:
 async def kept(
     queues: Queues, clock: Clock, claims: Sequence[Claim]
 ) -> AsyncIterator[dict[str, Claim]]:
-    """The claims by item, extended for as long as it takes: a server may answer late.
+    """The claims by item, extended while the block runs, because a server may answer late.
 
-    Ask for them when the block has ended.
+    Read them after the block has ended.
     """
     held = {claim.item: claim for claim in claims}
     extending = asyncio.Lock()
@@ -71,14 +71,14 @@ async def kept(
     try:
         yield held
     finally:
-        async with extending:  # a call that was cut off may have changed the claim
+        async with extending:  # a cancelled call may have changed the claim
             keeping.cancel()
         with contextlib.suppress(StorageError, asyncio.CancelledError):
             await keeping
 
 
 async def together(calls: Sequence[Awaitable[T]]) -> list[T]:
-    """All at once, by one commit where the engine has such; raises when all have ended."""
+    """Run the calls concurrently, so that an engine may commit them together; raise at the end."""
     answers = await asyncio.gather(*calls, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -87,7 +87,7 @@ async def together(calls: Sequence[Awaitable[T]]) -> list[T]:
 
 
 async def _each(call: Callable[[Claim], Awaitable[T]], claims: Sequence[Claim]) -> list[T]:
-    """All at once; without those that are lost."""
+    """The answers, without those of lost claims."""
     answers = await together([_unless_lost(call, claim) for claim in claims])
     return [answer for found in answers for answer in found]
 

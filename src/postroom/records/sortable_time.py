@@ -1,4 +1,4 @@
-"""Moments as parts of row keys: milliseconds since the epoch, in 15 digits, so that they sort."""
+"""Times as parts of row keys: milliseconds since the epoch in 15 digits, so that they sort."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def sortable(at: datetime) -> str:
 
 
 def sortable_newest_first(at: datetime) -> str:
-    """Counts down, so that the newest comes first: the port scans upwards only."""
+    """Falls with time, so that the newest comes first: storage scans upwards only."""
     return f"{_LAST - _milliseconds(at):015d}"
 
 
 def moment(text: str) -> datetime:
-    """Back from `stamp`; to the millisecond."""
+    """The time of a `stamp`, to the millisecond."""
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 

@@ -1,16 +1,16 @@
 """Subscribers as rows of their list's partition.
 
-email:<address key>          the subscriber; stays, marked, when somebody is gone
-guid:<guid>                  pointer to the address key, written with the subscriber; it stays when
-                             they are gone, so that every link ever sent can unsubscribe them
-left:<time>:<address key>    who left when: a sender learns by one range query whom to skip
+email:<address key>          the subscriber; the row stays, marked, when they unsubscribe
+guid:<guid>                  look-up row by GUID, written with the subscriber. It stays when they
+                             unsubscribe, so that every link ever sent can be followed
+left:<time>:<address key>    a departure: by one range query a sender learns whom to skip
 left:<time>:                 a message to the list began
 
 The `left:` rows are a log. Its writers make sure that no row has a much earlier time than the rows
-already there, however wrong their machine's clock is. So a sender that has read the log up to some
-row only has to look again from shortly before it.
+already there, however wrong the clock of their machine is. So a sender that has read the log up to
+some row only has to read again from shortly before it.
 
-Whoever changes somebody's standing does it here: the same batch carries the change of the counts
+Every change of a subscription is made here: the same batch carries the change of the counts
 (counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
 """
 
@@ -54,10 +54,10 @@ from postroom.storage.port import (
 )
 
 TABLE = "mailinglist"
-LOOKED_AT_MAX = 3000  # rows a page: some tens of milliseconds, on any engine
+LOOKED_AT_MAX = 3000  # rows read for a page: some tens of milliseconds on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
-MOVES_MAX = 10  # from one address to the next that a link is followed over
-LOG_SKEW = timedelta(minutes=10)  # how far back from the newest departure seen a sender looks
+MOVES_MAX = 10  # changes of address over which a link is followed
+LOG_SKEW = timedelta(minutes=10)  # how far before the newest departure it knows a sender reads
 _LOG_TRIES_MAX = 10
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 _END = "~~~~"  # sorts after every key that follows a prefix
@@ -66,7 +66,7 @@ _END = "~~~~"  # sorts after every key that follows a prefix
 def joining(subscriber: Subscriber) -> list[Change]:
     """The rows of a new subscriber: part of a batch that also changes the counts.
 
-    Nobody follows the links of somebody who is gone from the first.
+    People who are added as unsubscribed were never sent a link, so they need no look-up row.
     """
     row = Insert(_EMAIL + subscriber.key, to_properties(subscriber))
     if subscriber.gone:
@@ -75,49 +75,62 @@ def joining(subscriber: Subscriber) -> list[Change]:
 
 
 async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = None) -> str:
-    """The row's etag. Whoever an import brings has no event, but its basis in the row."""
+    """Add a subscriber; the etag. An import writes no consent event, but its basis in the row."""
     changes = [*joining(newcomer), *_beside(None, newcomer, consent)]
     try:
         return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
     except Conflict:
         raise AlreadyThere(
-            _("{address} is on {name} already.", address=newcomer.address, name=newcomer.list_name)
+            _("{address} is already on {name}.", address=newcomer.address, name=newcomer.list_name)
         ) from None
 
 
 async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: datetime) -> None:
-    """At most 49 at once, without an event. Conflict, and nobody joins, if one is known."""
+    """Add at most 49 subscribers, without events. Conflict, and none is added, if one exists."""
     changes = [change for one in newcomers for change in joining(one)]
     changes.append(counts.newcomers(newcomers, now))
     await tables.batch(TABLE, newcomers[0].list_name, changes)
 
 
 async def find(tables: Tables, list_name: str, key: str) -> Stored[Subscriber] | None:
-    """The subscriber with this address key, gone or not, and the row's etag."""
+    """The subscriber with this address key, unsubscribed or not, and the row's etag."""
     row = await tables.get(TABLE, list_name, _EMAIL + key)
     return stored(row, Subscriber) if row else None
 
 
+async def find_list_of(tables: Tables, guid: str) -> str | None:
+    """The list on which somebody has, or had, this GUID.
+
+    One read for every list: an index over all lists would be one more row for each subscriber,
+    and a transaction cannot span two partitions. Only items of other programs need it.
+    """
+    async for name in lists.every_name(tables):
+        if await tables.get(TABLE, name, _GUID + guid):
+            return name
+    return None
+
+
 async def find_by_guid(tables: Tables, list_name: str, guid: str) -> Stored[Subscriber] | None:
-    """Only who is there, and has not left and joined again since."""
+    """Only a current subscriber who has not unsubscribed and joined again since."""
     there = (await find_linked(tables, list_name, guid)).there
     return there if there and there.value.guid == guid else None
 
 
 class LinkedSubscriber(msgspec.Struct, frozen=True):
-    """Whom a link that was once sent concerns now."""
+    """Whom a link that was once sent refers to now."""
 
-    is_known: bool  # it was sent to somebody on this list
-    there: Stored[Subscriber] | None = None  # who is on it, under whatever GUID, and the etag
-    gone: Subscriber | None = None  # who was, and left or moved
+    is_known: bool  # it was sent to a subscriber of this list
+    there: Stored[Subscriber] | None = None  # the current one, under any GUID, and the etag
+    gone: Subscriber | None = None  # the one who unsubscribed or moved
 
 
 async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscriber:
-    """Whoever has the address the link was sent to; if they have moved, where they are now."""
+    """The subscriber with the address the link was sent to, or with the one they changed to."""
     pointer = await tables.get(TABLE, list_name, _GUID + guid)
     if pointer is None:
         return LinkedSubscriber(False)
-    key, gone = str(pointer.properties["key"]), None
+    key = str(pointer.properties["AddressKey"])
+    gone: Subscriber | None = None
     for _move in range(MOVES_MAX):
         found = await find(tables, list_name, key)
         if found is None or not found.value.gone:
@@ -136,7 +149,7 @@ async def replace(
     etag: str,
     consent: Consent | None = None,
 ) -> None:
-    """Conflict if somebody else changed the subscriber meanwhile.
+    """Conflict if the subscriber changed meanwhile.
 
     A change of `verified` comes with its event and with a new `since`.
     """
@@ -153,7 +166,7 @@ async def replace(
 async def join_again(
     tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
 ) -> Stored[Subscriber]:
-    """Somebody who was gone is back, under a new GUID: as stored, and the new etag."""
+    """Add somebody who had unsubscribed, under a new GUID: as stored, and the new etag."""
     back = msgspec.structs.replace(newcomer, basis=before.basis, imported_at=before.imported_at)
     etags = await tables.batch(
         TABLE,
@@ -168,26 +181,29 @@ async def join_again(
 
 
 class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's change of address within a list: two rows, two events, another GUID."""
+    """A change of address within a list: two rows, two events, another GUID."""
 
     before: Subscriber
     after: Subscriber
-    replaced: Stored[Subscriber] | None  # who had the new address, is gone, and their etag
+    replaced: Stored[Subscriber] | None  # who had the new address before, and the etag
     removed: Consent  # of the old address
     added: Consent  # of the new one
-    left_at: datetime  # really: senders look for those who left since a moment ago
+    left_at: datetime  # the real time: senders read departures since a moment ago
 
 
 async def move(tables: Tables, move: AddressChange, etag: str) -> str:
-    """The new row's etag. Conflict if a row changed, or somebody took the address, meanwhile.
+    """The new row's etag. Conflict if a row changed, or the address was taken, meanwhile.
 
-    The old row stays, gone, with a departure: it is not mailed any more, and no import brings it
-    back. It says where its owner has moved, so that links in old mails still work.
+    The old row stays, removed, with a departure: it is no longer mailed, and no import re-adds it.
+    It names the new address, so that links in old emails still work.
     """
-    before, after, now = move.before, move.after, move.removed.at
-    gone, there = _gone(before, InactiveReason.REMOVED, now, moved_to=after.key), move.replaced
+    before = move.before
+    after = move.after
+    there = move.replaced
+    gone = _gone(before, InactiveReason.REMOVED, move.removed.at, moved_to=after.key)
     left_at = await _end_of_log(tables, before.list_name, move.left_at)
-    key, properties = _EMAIL + after.key, to_properties(after)
+    key = _EMAIL + after.key
+    properties = to_properties(after)
     etags = await tables.batch(
         TABLE,
         after.list_name,
@@ -213,7 +229,7 @@ async def leave(
     consent: Consent,
     left_at: datetime | None = None,
 ) -> None:
-    """Mark and departure in one write; `left_at` is now, if the consent is of earlier."""
+    """Unsubscribe: mark and departure in one write. `left_at` is now, if the consent is older."""
     now = consent.at
     gone = _gone(subscriber, why, now)
     left_at = await _end_of_log(tables, subscriber.list_name, left_at or now)
@@ -232,11 +248,13 @@ async def leave(
 async def expire(
     tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.SignUpEntry, consent: Consent
 ) -> None:
-    """Forget a sign-up that nobody confirmed. Conflict if the row changed meanwhile.
+    """Forget a sign-up that was never confirmed. Conflict if the row changed meanwhile.
 
-    Who had been gone before is gone again: a stranger's sign-up must not open the way back.
+    People who had unsubscribed before are unsubscribed again: a stranger's sign-up must not
+    re-add them.
     """
-    key, why = _EMAIL + subscriber.key, subscriber.gone_before
+    key = _EMAIL + subscriber.key
+    why = subscriber.gone_before
     gone = _gone(subscriber, why, consent.at) if why else None
     await tables.batch(
         TABLE,
@@ -253,11 +271,11 @@ async def expire(
 
 async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> None:
     """Mark where a message starts: every later departure comes after this row."""
-    await tables.upsert(TABLE, list_name, f"{_LEFT}{sortable(now)}:", {"v": FORMAT, "guid": ""})
+    await tables.upsert(TABLE, list_name, f"{_LEFT}{sortable(now)}:", _departed(""))
 
 
 async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime:
-    """The time for a new row: now, or that of the newest row if this machine's clock is behind."""
+    """The time for a new row: now, or the newest row's if the clock of this machine is behind."""
     keys = KeysWithin(list_name, _LEFT + sortable(now), _LEFT + _END)
     newest = now
     async for row in all_rows(tables, TABLE, keys):
@@ -268,8 +286,8 @@ async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime
 async def repeat_departure(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
     """Log a departure again if newer rows arrived while it was being written.
 
-    A sender that has read those would not look back as far as the first row. If we die before this
-    is done, nobody was told that it succeeded, and trying again repeats it.
+    A sender that has read those would not read as far back as the first row. If the process dies
+    before this is done, its caller got no answer, and trying again repeats it.
     """
     for _try in range(_LOG_TRIES_MAX):
         newest = await _end_of_log(tables, subscriber.list_name, left_at)
@@ -282,7 +300,11 @@ async def repeat_departure(tables: Tables, subscriber: Subscriber, left_at: date
 
 
 def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
-    return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", {"v": FORMAT, "guid": subscriber.guid})
+    return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", _departed(subscriber.guid))
+
+
+def _departed(guid: str) -> dict[str, Value]:
+    return {"Format": FORMAT, "SubscriberGUID": guid}
 
 
 def _gone(
@@ -305,7 +327,7 @@ def _gone(
 def _beside(
     before: Subscriber | None, after: Subscriber, consent: Consent | None
 ) -> Iterator[Change]:
-    """What goes into the batch of somebody's change."""
+    """The other rows in the batch of a change."""
     yield from counts.change(before, after, after.since)
     if consent:
         yield consents.noted(after.key, consent)
@@ -314,7 +336,7 @@ def _beside(
 
 
 class Recipient(NamedTuple):
-    """Of a subscriber what a delivery needs: read without the rest, for a million."""
+    """What a delivery needs of a subscriber: read without the rest, because there are a million."""
 
     key: str
     address: str
@@ -333,7 +355,7 @@ async def verified_after(
     after: str | None = None
     while True:
         room = min(limit - len(found), SCAN_ROWS_MAX)
-        page = await tables.scan(TABLE, keys, where={"verified": True}, limit=room, after=after)
+        page = await tables.scan(TABLE, keys, where={"Verified": True}, limit=room, after=after)
         found += map(_recipient_of, page.rows)
         if page.next is None or len(found) == limit:
             return found, page.next is None
@@ -341,11 +363,11 @@ async def verified_after(
 
 
 class SubscriberPage(msgspec.Struct, frozen=True):
-    """Some people of a list in key order, and how far the look for them went."""
+    """Some people of a list in key order, and how far the list was read for them."""
 
     people: list[Subscriber]
     looked_at: int  # rows
-    next: str | None  # the key to go on after; None: this was the end
+    next: str | None  # the next page begins after this key; None: there is none
 
 
 async def scan_people(
@@ -357,10 +379,10 @@ async def scan_people(
     after: str = "",
     limit: int,
 ) -> SubscriberPage:
-    """The next people whose key begins so and who stand so.
+    """The next people with this key prefix and standing.
 
-    Looks at LOOKED_AT_MAX rows at most, so that a rare standing in a long list costs no more than
-    a common one: a shelf may be short, even empty, and still have a next.
+    Reads at most LOOKED_AT_MAX rows, so that a rare standing in a long list costs no more than a
+    common one: a page may be short, even empty, and not be the last.
     """
     # The space sorts before every character of a key: strictly after `after`.
     start = f"{_EMAIL}{after} " if after else _EMAIL
@@ -383,24 +405,24 @@ async def scan_people(
 
 
 def _stands(row: Row, standing: SubscriberFilter) -> bool:
-    """Told by the row as it is: most rows that a look goes over are not shown."""
-    verified = bool(row.properties.get("verified"))
-    return standing.fits(verified=verified, is_gone="gone" in row.properties)
+    """By the row as it is, because most rows that are read are not shown."""
+    verified = bool(row.properties.get("Verified"))
+    return standing.fits(verified=verified, is_gone="InactiveReason" in row.properties)
 
 
 def _recipient_of(row: Row) -> Recipient:
     properties = row.properties
     check_format(properties)
     try:
-        attributes = str(properties["attributes"])
+        attributes = properties.get("Attributes")
         return Recipient(
-            str(properties["key"]),
-            str(properties["address"]),
-            str(properties["guid"]),
-            {} if attributes == "{}" else _attributes(attributes),
+            str(properties["AddressKey"]),
+            str(properties["EmailAddress"]),
+            str(properties["SubscriberGUID"]),
+            _attributes(str(attributes)) if attributes else {},
         )
     except (KeyError, msgspec.DecodeError) as error:
-        raise Unreadable(f"A row is not a whole Subscriber: {error}.") from error
+        raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
 
 
 def subscriber_of(row: Row) -> Subscriber:
@@ -418,17 +440,17 @@ async def everyone(
 async def attributes_of_all(
     tables: Tables, list_name: str, standing: SubscriberFilter
 ) -> AsyncIterator[dict[str, str]]:
-    """Everyone's attributes: half the work of `everyone`."""
+    """The attributes alone: half the work of `everyone`."""
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
         if _stands(row, standing):
-            yield msgspec.json.decode(str(row.properties["attributes"]), type=dict[str, str])
+            yield _attributes(str(row.properties.get("Attributes", "{}")))
 
 
 class DeparturesFound(msgspec.Struct, frozen=True):
-    """Who left a list, and the list itself (None: deleted).
+    """Departures from a list, and the list itself (None: deleted).
 
-    By GUID and address key: somebody who came back has another GUID, and who moved to another
-    address with the same GUID is not meant.
+    By GUID and address key: people who joined again have another GUID, and people who moved to
+    another address with the same GUID have not left.
     """
 
     mailing_list: MailingList | None
@@ -436,7 +458,7 @@ class DeparturesFound(msgspec.Struct, frozen=True):
 
 
 async def left_since(tables: Tables, list_name: str, since: datetime) -> DeparturesFound:
-    """In one range: the row of a list stands right behind its departures."""
+    """By one range query: the row of a list comes right after its departures."""
     found: MailingList | None = None
     departures: list[tuple[datetime, tuple[str, str]]] = []
     keys = KeysWithin(list_name, _LEFT + sortable(since), lists.KEY + _END)
@@ -445,12 +467,12 @@ async def left_since(tables: Tables, list_name: str, since: datetime) -> Departu
             found = from_properties(row.properties, MailingList)
         else:
             at = row.key.split(":", 2)
-            departures.append((moment(at[1]), (str(row.properties["guid"]), at[2])))
+            departures.append((moment(at[1]), (str(row.properties["SubscriberGUID"]), at[2])))
     return DeparturesFound(found, departures)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
-    """Some rows of the list, whatever they are, or none if there are none: for deleting it."""
+    """Some rows of a list, of any kind, to delete them; empty if none is left."""
     after: str | None = None
     while True:
         page = await tables.scan(TABLE, KeysWithin(list_name), limit=limit, after=after)
@@ -460,9 +482,9 @@ async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Ro
 
 
 async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
-    """As they were read: a list of the same name that was made since is another one."""
+    """Delete rows as they were read: a new list of the same name keeps its own."""
     await tables.batch(TABLE, list_name, [Delete(row.key, row.etag) for row in rows])
 
 
 def _pointer(subscriber: Subscriber) -> dict[str, Value]:
-    return {"v": FORMAT, "key": subscriber.key}
+    return {"Format": FORMAT, "AddressKey": subscriber.key}

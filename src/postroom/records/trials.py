@@ -1,6 +1,6 @@
-"""What became of test mails, as rows of `service`.
+"""Test emails and what became of them, as rows of `service`.
 
-trial / <ref>:<user key>    the last one that this user asked for; forgotten after a day
+trial / <ref>:<user key>    the last one that this user asked for; deleted after a day
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TABLE, _PARTITION = "service", "trial"
 
 
 async def ask(tables: Tables, trial: Trial) -> None:
-    """In place of the one before."""
+    """Write the row of a test, in place of the one before."""
     await tables.upsert(_TABLE, _PARTITION, _key(trial.ref, trial.user), to_properties(trial))
 
 
@@ -31,7 +31,7 @@ async def find(tables: Tables, ref: str, user: str) -> Trial | None:
 async def note(
     tables: Tables, item: TrialItem, state: TrialState, words: str, now: datetime
 ) -> None:
-    """Only of the one that was asked for last."""
+    """Note what became of a test, if it is the last one that was asked for."""
     key = _key(item.ref, item.user)
     row = await tables.get(_TABLE, _PARTITION, key)
     if row is None:

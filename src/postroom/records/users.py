@@ -27,7 +27,7 @@ _USER, _SESSION, _INVITATION = "user", "session", "invitation"
 
 
 def token_hash(token: str) -> str:
-    """Looked up as a whole, so that the time it takes tells nothing about the token."""
+    """The hash is looked up as a whole, so that timing reveals nothing about the token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -38,7 +38,7 @@ async def add(tables: Tables, user: User) -> None:
     try:
         await tables.insert(_TABLE, _USER, user.key, to_properties(user))
     except Conflict:
-        raise AlreadyThere(_("{address} is a user already.", address=user.address)) from None
+        raise AlreadyThere(_("{address} is already a user.", address=user.address)) from None
 
 
 async def find(tables: Tables, key: str) -> Stored[User] | None:
@@ -54,14 +54,14 @@ async def read(tables: Tables, key: str) -> Stored[User]:
 
 
 async def replace(tables: Tables, user: User, etag: str) -> None:
-    """Conflict if somebody else changed the user meanwhile."""
+    """Conflict if the user changed meanwhile."""
     await tables.replace(_TABLE, _USER, user.key, to_properties(user), etag)
 
 
 async def replace_beside(
     tables: Tables, user: User, etag: str, other: User, other_etag: str
 ) -> None:
-    """Only as long as the other one is as they were seen: Conflict if either changed."""
+    """Only while the other user is unchanged: Conflict if either changed."""
     rows: list[Change] = [
         Replace(user.key, to_properties(user), etag),
         Replace(other.key, to_properties(other), other_etag),
@@ -74,7 +74,7 @@ async def delete(tables: Tables, key: str, etag: str) -> None:
 
 
 async def delete_beside(tables: Tables, key: str, etag: str, other: User, other_etag: str) -> None:
-    """Only as long as the other one is as they were seen: Conflict if either changed."""
+    """Only while the other user is unchanged: Conflict if either changed."""
     rows: list[Change] = [
         Delete(key, etag),
         Replace(other.key, to_properties(other), other_etag),
@@ -105,7 +105,7 @@ async def begin_session(tables: Tables, session: Session) -> None:
 
 
 async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User, Session] | None:
-    """Who shows this token, if their session goes on."""
+    """The user with this token, if their session has not ended."""
     row = await tables.get(_TABLE, _SESSION, token_hash(token))
     if row is None:
         return None
@@ -115,7 +115,7 @@ async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User,
         return None
     if now - session.seen_at > SEEN_NOTED_EVERY:
         seen = msgspec.structs.replace(session, seen_at=now)
-        with contextlib.suppress(Conflict):  # ended, or noted by another page at this moment
+        with contextlib.suppress(Conflict):  # ended, or noted by another request at this moment
             await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), row.etag)
     return found.value, session
 
@@ -163,7 +163,7 @@ async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitati
 
 
 async def use_invitation(tables: Tables, token: str) -> bool:
-    """True for one caller only, however many try at once."""
+    """True for one caller only, even if several try at once."""
     row = await tables.get(_TABLE, _INVITATION, token_hash(token))
     if row is None:
         return False
@@ -174,7 +174,7 @@ async def use_invitation(tables: Tables, token: str) -> bool:
 
 
 async def withdraw_invitations(tables: Tables, key: str) -> None:
-    """All that were made for one address; with "" those for the first administrator."""
+    """Delete all invitations for one address; with "" those for the first administrator."""
     async for invitation, row in readable_rows(tables, _TABLE, KeysWithin(_INVITATION), Invitation):
         if invitation.key == key:
             await tables.delete(_TABLE, _INVITATION, row.key)

@@ -38,11 +38,11 @@ class OutboxLane:
         content = mail.source(eight_bit=True)
         name = f"{self._stamp()}-{hashlib.sha256(content).hexdigest()[:16]}"
         row: dict[str, Value] = {
-            "v": 1,
-            "sender": mail.sender,
-            "recipient": mail.recipient,
-            "bytes": len(content),
-            "at": self._clock.now().timestamp(),
+            "Format": 1,
+            "EnvelopeSender": mail.sender,
+            "EnvelopeRecipient": mail.recipient,
+            "Bytes": len(content),
+            "Time": self._clock.now().isoformat(),
         }
         try:
             await self._storage.blobs.put(f"outbox/{name}.eml", content)

@@ -163,8 +163,8 @@ def has_fresh_books(message: Message) -> bool:
 
 async def waiting_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
     """Who waits to retry, once everybody is queued; nobody, if too much would have to be read."""
-    folded = int(message.folded, 16)
-    open_ = [group for group in batches.groups(message.batches) if not folded >> group & 1]
+    closed_groups = int(message.closed_groups, 16)
+    open_ = [group for group in batches.groups(message.batches) if not closed_groups >> group & 1]
     is_told = message.status is Status.PROCESSING and message.books.queued
     if not is_told or len(open_) > GROUPS_LOOKED_AT:
         return DeferredPeople()
