@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"confirmations"},  # a lane of the sender
+    {"actions"},  # use cases beside the path
     {"flow"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
@@ -47,7 +48,7 @@ STAGE_MAY_USE = {("send", "render"), ("bring_in", "ask")}
 
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}
-RUNS_IN_THE_SIMULATION = {"flow", "records"}
+RUNS_IN_THE_SIMULATION = {"actions", "flow", "records"}
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

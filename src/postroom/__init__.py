@@ -21,10 +21,10 @@ what it finds, what it leaves, and what happens if it dies half-way.
         flow/migrate.py     copies everything from one storage into another
         flow/keep_lists.py  makes, changes and deletes mailing lists
         flow/sign_in.py     who may work on the admin pages
-        flow/steer.py       what people may do to a message on its way: pause, resume, cancel, retry
 
 Around the path:
 
+    actions/    use cases beside the path; control_message.py pauses, resumes, cancels and retries
     domain/     pure nouns and decisions; delivery.py has the ledger and what every outcome means
     mail/       what a mail is: templates, headers, MIME
     records/    our nouns as rows; the only place that knows keys

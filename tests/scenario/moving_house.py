@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from postroom.actions import control_message
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
-from postroom.flow import migrate, steer, subscribe, test_mail
+from postroom.flow import migrate, subscribe, test_mail
 from postroom.flow.compose import Draft, compose
 from postroom.flow.migrate import Journey
 from postroom.flow.render import Renderer, Site
@@ -159,7 +160,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     await _join(storage, clock, people)
     await _message(storage, clock)
     await _send(storage, clock, max(1, min(people // 4, 20)))
-    for act in (steer.pause, partial(steer.cancel, now=now), None):
+    for act in (control_message.pause, partial(control_message.cancel, now=now), None):
         ref = await _message(storage, clock)
         if act:
             await act(tables, ref)

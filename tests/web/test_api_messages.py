@@ -92,8 +92,9 @@ async def test_what_is_wrong_with_a_message_is_named(
     [
         ({"list": "a b"}, "list name"),
         ({"list": 5}, "“list” must be"),
-        ({"list": [[]]}, "“list” must be"),
-        ({"unheard": 1}, "Send only these members, each once: list, subject, html"),
+        ({"list": [[]]}, "one JSON object whose members are texts"),
+        ({"unheard": 1}, "“unheard” is not known"),
+        ({str(number): "" for number in range(3000)}, "too many members"),
     ],
 )
 async def test_what_is_wrong_with_a_long_message_is_told_as_well(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroom.actions.control_message import Control, control
 from postroom.cli.output import (
     KEPT_NOT_SENT,
     AsJson,
@@ -21,10 +22,10 @@ from postroom.cli.output import (
 )
 from postroom.cli.session import read_message, wake_scheduler, work
 from postroom.domain.due_time import parse_due_time
-from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_data
-from postroom.flow import report, steer
+from postroom.flow import report
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
 from postroom.records.recipient_outcomes import OUTCOMES, RecipientOutcome, all_outcomes
@@ -84,32 +85,31 @@ def schedule(
 ) -> None:
     """Give a draft a time, or a pending message another one."""
 
-    async def act(parts: Parts, _: Message) -> Message:
+    async def act(parts: Parts) -> Message:
         now = parts.clock.now()
         due_at = parse_due_time(at, zone, now)
         return await give_time(parts.storage.tables, ref, due_at, now, zone=zone)
 
-    message = _steer(ref, act)
+    message = _change(ref, act)
     show(message_data(message), as_json, *_created(message))
 
 
 @app.command("unschedule")
 def unschedule(ref: Ref, as_json: AsJson = False) -> None:
     """Bring a pending message back to draft."""
-    message = _steer(ref, lambda parts, _: steer.unschedule(parts.storage.tables, ref))
-    words = f"Message {ref} is a draft again. It will not be sent."
-    show(message_data(message), as_json, words)
+    sentence = f"Message {ref} is a draft again. It will not be sent."
+    _control(ref, Control.UNSCHEDULE, as_json, sentence)
 
 
 @app.command("delete")
 def delete(ref: Ref, as_json: AsJson = False) -> None:
-    """Delete a draft or a pending message, with its bodies."""
+    """Delete a draft or a scheduled message, with its bodies."""
 
-    async def act(parts: Parts, message: Message) -> Message:
+    async def job(parts: Parts) -> None:
+        await read_message(parts, ref)
         await discard(parts.storage, ref)
-        return message
 
-    _steer(ref, act)
+    work(job)
     show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
 
 
@@ -169,76 +169,63 @@ def people(
 
 @app.command("pause")
 def pause(ref: Ref, as_json: AsJson = False) -> None:
-    """Hold a message that is going out; who is queued waits."""
-    message = _steer(ref, lambda parts, _: steer.pause(parts.storage.tables, ref))
-    words = f"Message {ref} pauses; go on with “postroom message resume”."
-    show(message_data(message), as_json, words)
+    """Pause a message that is being sent."""
+    sentence = f"Message {ref} is paused. Resume it with “postroom message resume {ref}”."
+    _control(ref, Control.PAUSE, as_json, sentence)
 
 
 @app.command("resume")
 def resume(ref: Ref, as_json: AsJson = False) -> None:
-    """Let a paused message go on."""
-    message = _steer(ref, lambda parts, _: steer.resume(parts.storage.tables, ref))
-    show(message_data(message), as_json, f"Message {ref} goes on.")
+    """Resume a paused message."""
+    _control(ref, Control.RESUME, as_json, f"Message {ref} is being sent again.")
 
 
 @app.command("cancel")
 def cancel(ref: Ref, as_json: AsJson = False) -> None:
-    """Stop a message for good; who is still queued is skipped."""
-    message = _steer(
-        ref, lambda parts, _: steer.cancel(parts.storage.tables, ref, parts.clock.now())
-    )
-    words = f"Message {ref} is cancelled; who is still queued is skipped."
-    show(message_data(message), as_json, words)
+    """Cancel a message for good. Everybody still queued is skipped."""
+    sentence = f"Message {ref} is cancelled. Everybody still queued is skipped."
+    _control(ref, Control.CANCEL, as_json, sentence)
 
 
 @app.command("retry")
 def retry(
     ref: Ref,
-    held: Annotated[bool, typer.Option("--held", help="Those in doubt, not the failed.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="The held instead of the failed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send again to those it failed for, or with --held to those in doubt."""
-
-    async def act(parts: Parts, message: Message) -> Message:
-        tables, now = parts.storage.tables, parts.clock.now()
-        if held:
-            _check_somebody(message.books.held, ref, "held")
-            return await steer.decide_held(tables, ref, send_again=True, now=now)
-        _check_somebody(message.books.failed, ref, "failed")
-        return await steer.retry_failed(tables, ref, now)
-
-    who = "held" if held else "failed"
-    show(message_data(_steer(ref, act)), as_json, f"Message {ref} goes out again to the {who}.")
+    """Send again to everybody it failed for, or with --held to everybody who is held."""
+    if held:
+        sentence = f"Message {ref} is sent again to the held recipients."
+        _control(ref, Control.SEND_HELD_AGAIN, as_json, sentence)
+    else:
+        sentence = f"Message {ref} is sent again to the failed recipients."
+        _control(ref, Control.RETRY_FAILED, as_json, sentence)
 
 
 @app.command("settle")
 def settle(ref: Ref, as_json: AsJson = False) -> None:
-    """Count those in doubt as sent: somebody looked, and they had it."""
-
-    async def act(parts: Parts, message: Message) -> Message:
-        _check_somebody(message.books.held, ref, "held")
-        now = parts.clock.now()
-        return await steer.decide_held(parts.storage.tables, ref, send_again=False, now=now)
-
-    show(message_data(_steer(ref, act)), as_json, f"The held of message {ref} count as sent.")
+    """Count the held recipients as sent, after you found out that they got it."""
+    sentence = f"The held recipients of message {ref} count as sent."
+    _control(ref, Control.COUNT_HELD_AS_SENT, as_json, sentence)
 
 
-def _steer(ref: str, act: Callable[[Parts, Message], Awaitable[Message]]) -> Message:
-    """Act on a message that is there, and wake the scheduler."""
+def _control(ref: str, action: Control, as_json: bool, sentence: str) -> None:
+    async def act(parts: Parts) -> Message:
+        return await control(parts.storage.tables, ref, action, parts.clock.now())
+
+    show(message_data(_change(ref, act)), as_json, sentence)
+
+
+def _change(ref: str, act: Callable[[Parts], Awaitable[Message]]) -> Message:
+    """Act on a message that exists, and wake the scheduler."""
 
     async def job(parts: Parts) -> Message:
-        known = await report.books_of(parts.storage.tables, await read_message(parts, ref))
-        changed = await act(parts, known)
+        await read_message(parts, ref)
+        changed = await act(parts)
         wake_scheduler(parts)
-        return await report.books_of(parts.storage.tables, changed)
+        return changed
 
     return work(job)
-
-
-def _check_somebody(count: int, ref: str, outcome: str) -> None:
-    if not count:
-        raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
 
 
 async def _rows(found: AsyncIterator[RecipientOutcome]) -> AsyncIterator[list[object]]:

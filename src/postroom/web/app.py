@@ -132,7 +132,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     )
     app.state.context = context
     app.include_router(api.router)
-    api.describe(app)
+    api.add_problem_schema(app)
     app.include_router(links.router)
     app.include_router(sign_up_form.router)
     app.include_router(admin.router)

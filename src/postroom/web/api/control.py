@@ -1,182 +1,127 @@
-"""What may be done to a message: schedule, unschedule, pause, resume, cancel, retry, decide.
+"""/messages/{ref}/…: schedule, unschedule, pause, resume, cancel, retry, decide.
 
-Each answers with the message as it stands then. If-Match is looked at but not asked for: a message
-going out changes every second, and whoever pauses it means it as it is.
+Each answers with the message afterwards. If-Match is optional: a message that is being sent changes
+every second, and a caller who pauses it means it as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from enum import StrEnum
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal
 
-import msgspec
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.errors import WrongState
+from postroom.actions.control_message import Control, control
 from postroom.domain.message import Message, message_data
-from postroom.domain.texts import _
-from postroom.flow import compose, report, steer
-from postroom.web.api import body, etags, openapi
+from postroom.flow import compose, report
+from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Writer
-from postroom.web.api.body import Member
 from postroom.web.api.etags import SeenVersion
-from postroom.web.api.message_schema import EXAMPLE, MESSAGE, Ref, known_message
-from postroom.web.api.messages import AT, ZONE, due_time
-from postroom.web.api.openapi import WITH_BODY, responses
-from postroom.web.api.problems import ApiRoute
+from postroom.web.api.message_schema import MessageView, Ref, known_message
+from postroom.web.api.messages import At, Zone, due_time
+from postroom.web.api.openapi import WITH_BODY, OptionalIfMatch, RequestBody, answers, example
+from postroom.web.api.route import ApiRoute
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
-_IF_MATCH = openapi.IF_MATCH | {
-    "description": "The ETag of the version that is meant. Without it, whichever there is."
-}
-Act = Callable[[Message], Awaitable[Message]]
 
 
-class Decision(StrEnum):
-    SEND_AGAIN = "send-again"
-    COUNT_AS_SENT = "count-as-sent"
+class NewTime(RequestBody):
+    model_config = example({"at": "2120-01-01T09:00+01:00"})
+    at: At
+    zone: Zone = ""
 
 
-class NewTime(msgspec.Struct, forbid_unknown_fields=True):
-    at: Annotated[str, AT]
-    zone: Annotated[str, ZONE] = ""
-
-
-class HeldDecided(msgspec.Struct, forbid_unknown_fields=True):
-    held: Annotated[
-        Decision,
-        Member(_("send-again or count-as-sent"), schema={"type": "string", "enum": list(Decision)}),
-    ]
-
-
-def _described(description: str, *refused: int, **extra: Any) -> dict[str, Any]:
-    """What all of these routes say of themselves."""
-    refusals = (404, 409, 412, *refused)
-    return {
-        "responses": responses(
-            200, description, MESSAGE, EXAMPLE, refused=refusals, headers=("ETag",)
-        ),
-        "openapi_extra": {"parameters": [_IF_MATCH], **extra},
-    }
+class HeldDecision(RequestBody):
+    model_config = example({"held": "send-again"})
+    held: Literal["send-again", "count-as-sent"]
 
 
 @router.post(
     "/messages/{ref}/schedule",
-    summary="Give a draft a time, or a pending message another one",
-    **_described(
-        "The message, pending.",
-        *WITH_BODY,
-        requestBody=openapi.taking(NewTime, {"at": "2120-01-01T09:00+01:00"}),
-    ),
+    summary="Schedule a draft, or change the time of a scheduled message",
+    response_model=MessageView,
+    response_description="The scheduled message.",
+    responses=answers(200, 404, 409, 412, *WITH_BODY, headers=("ETag",)),
 )
-async def schedule(request: Request, caller: Writer, ref: Ref) -> Response:
-    call = await body.read_body(request, NewTime)
+async def schedule(
+    caller: Writer, ref: Ref, call: NewTime, if_match: OptionalIfMatch = None
+) -> Response:
     due_at = due_time(call.at, call.zone, caller.now)
-    return await _steer(
-        request,
-        caller,
-        ref,
-        lambda _: compose.give_time(caller.tables, ref, due_at, caller.now, zone=call.zone),
-    )
 
+    async def act() -> Message:
+        return await compose.give_time(caller.tables, ref, due_at, caller.now, zone=call.zone)
 
-@router.post(
-    "/messages/{ref}/unschedule",
-    summary="Bring a pending message back to draft",
-    **_described("The message, a draft: it is not sent until it is scheduled again."),
-)
-async def unschedule(request: Request, caller: Writer, ref: Ref) -> Response:
-    """409 once it has been started."""
-    return await _steer(request, caller, ref, lambda _: steer.unschedule(caller.tables, ref))
-
-
-@router.post(
-    "/messages/{ref}/pause",
-    summary="Hold a message that is going out",
-    **_described("The message, paused: who is queued waits."),
-)
-async def pause(request: Request, caller: Writer, ref: Ref) -> Response:
-    return await _steer(request, caller, ref, lambda _: steer.pause(caller.tables, ref))
-
-
-@router.post(
-    "/messages/{ref}/resume",
-    summary="Let a paused message go on",
-    **_described("The message, queuing."),
-)
-async def resume(request: Request, caller: Writer, ref: Ref) -> Response:
-    return await _steer(request, caller, ref, lambda _: steer.resume(caller.tables, ref))
-
-
-@router.post(
-    "/messages/{ref}/cancel",
-    summary="Stop a message for good",
-    **_described("The message, cancelled: who is still queued is skipped."),
-)
-async def cancel(request: Request, caller: Writer, ref: Ref) -> Response:
-    return await _steer(
-        request, caller, ref, lambda _: steer.cancel(caller.tables, ref, caller.now)
-    )
-
-
-@router.post(
-    "/messages/{ref}/retry",
-    summary="Send again to those it failed for",
-    **_described("The message: the failed are queued again."),
-)
-async def retry(request: Request, caller: Writer, ref: Ref) -> Response:
-    def act(message: Message) -> Awaitable[Message]:
-        _check_somebody(message.books.failed, ref, "failed")
-        return steer.retry_failed(caller.tables, ref, caller.now)
-
-    return await _steer(request, caller, ref, act)
+    return await _change(caller, ref, if_match, act)
 
 
 @router.post(
     "/messages/{ref}/decide",
-    summary="Decide on the held",
-    **_described(
-        "The message: the held are queued again, or count as sent.",
-        *WITH_BODY,
-        requestBody=openapi.taking(HeldDecided, {"held": "send-again"}),
-    ),
+    summary="Decide on the held recipients",
+    response_model=MessageView,
+    response_description="The message: the held are queued again, or count as sent.",
+    responses=answers(200, 404, 409, 412, *WITH_BODY, headers=("ETag",)),
 )
-async def decide(request: Request, caller: Writer, ref: Ref) -> Response:
-    """Held are those of whom nobody can tell whether the mail went out."""
-    call = await body.read_body(request, HeldDecided)
-    send_again = call.held is Decision.SEND_AGAIN
-
-    def act(message: Message) -> Awaitable[Message]:
-        _check_somebody(message.books.held, ref, "held")
-        return steer.decide_held(caller.tables, ref, send_again=send_again, now=caller.now)
-
-    return await _steer(request, caller, ref, act)
+async def decide(
+    caller: Writer, ref: Ref, call: HeldDecision, if_match: OptionalIfMatch = None
+) -> Response:
+    """A recipient is held if the email to them may or may not have been sent."""
+    action = Control(call.held)
+    return await _change(
+        caller, ref, if_match, lambda: control(caller.tables, ref, action, caller.now)
+    )
 
 
-async def _steer(request: Request, caller: ApiCaller, ref: str, act: Act) -> Response:
-    """Act on a message that is there, wake the scheduler, and show what came of it."""
-    message, seen = await _look(caller, ref)
-    etags.check_meant(request, seen)
-    await act(message)
-    caller.context.wake_scheduler()
-    return etags.shown((await _look(caller, ref))[1])
-
-
-async def _look(caller: ApiCaller, ref: str) -> tuple[Message, SeenVersion]:
-    message, etag = await known_message(caller, ref)
-    counted = await report.books_of(caller.tables, message)
-    return counted, SeenVersion(message_data(counted), etag)
-
-
-def _check_somebody(count: int, ref: str, outcome: str) -> None:
-    if not count:
-        raise WrongState(
-            _(
-                "Nobody of message {ref} is {outcome}: there is nothing to do.",
-                ref=ref,
-                outcome=outcome,
-            )
+def _endpoint(action: Control) -> Callable[..., Coroutine[Any, Any, Response]]:
+    async def endpoint(caller: Writer, ref: Ref, if_match: OptionalIfMatch = None) -> Response:
+        return await _change(
+            caller, ref, if_match, lambda: control(caller.tables, ref, action, caller.now)
         )
+
+    return endpoint
+
+
+for _action, _summary, _result in (
+    (
+        Control.UNSCHEDULE,
+        "Make a scheduled message a draft again",
+        "The draft. It is not sent until it is scheduled again.",
+    ),
+    (Control.PAUSE, "Pause a message that is being sent", "The paused message."),
+    (Control.RESUME, "Resume a paused message", "The message; sending goes on."),
+    (
+        Control.CANCEL,
+        "Cancel a message for good",
+        "The cancelled message. Everybody still queued is skipped.",
+    ),
+    (
+        Control.RETRY_FAILED,
+        "Send again to everybody it failed for",
+        "The message: the failed are queued again.",
+    ),
+):
+    router.add_api_route(
+        f"/messages/{{ref}}/{_action}",
+        _endpoint(_action),
+        methods=["POST"],
+        name=_action,
+        summary=_summary,
+        response_model=MessageView,
+        response_description=_result,
+        responses=answers(200, 404, 409, 412, headers=("ETag",)),
+    )
+
+
+async def _change(
+    caller: ApiCaller, ref: str, if_match: str | None, act: Callable[[], Awaitable[Message]]
+) -> Response:
+    """Act on a message that the caller may see, wake the scheduler, and show the message."""
+    etags.check_meant(if_match, await _look(caller, ref))
+    await act()
+    caller.context.wake_scheduler()
+    return etags.shown(await _look(caller, ref))
+
+
+async def _look(caller: ApiCaller, ref: str) -> SeenVersion:
+    message, etag = await known_message(caller, ref)
+    return SeenVersion(message_data(await report.books_of(caller.tables, message)), etag)
