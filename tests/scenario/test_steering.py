@@ -260,9 +260,9 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     ):
         with pytest.raises(WrongState, match="is already sent"):
             await act
-    with pytest.raises(WrongState, match="nobody to decide on or to send to again"):
+    with pytest.raises(WrongState, match="no failed recipients"):
         await control_message.retry_failed(tables, ref, now)
-    with pytest.raises(WrongState, match="nobody to decide on"):
+    with pytest.raises(WrongState, match="no held recipients"):
         await control_message.decide_held(tables, ref, send_again=True, now=now)
     with pytest.raises(NotFound, match="no message 1"):
         await control_message.pause(tables, "1")

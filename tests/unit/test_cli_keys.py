@@ -58,4 +58,4 @@ def test_a_revoked_key_is_gone(contoso1: Postroom) -> None:
 def test_an_unknown_id_is_refused_with_a_sentence(contoso1: Postroom) -> None:
     refused = contoso1("key", "revoke", "00000000")
     assert (refused.code, refused.out) == (1, "")
-    assert "There is no key 00000000" in refused.err
+    assert "There is no access key 00000000" in refused.err

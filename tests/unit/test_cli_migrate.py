@@ -27,7 +27,7 @@ def test_everything_is_moved_and_the_old_storage_says_where_to(
     assert re.search(r"Everything is in .*new\.db: set POSTROOM_STORAGE to it", moved.out)
     closed = contoso1("list", "all")
     assert closed.code == 3
-    assert re.search(r"was moved to .*new\.db: set POSTROOM_STORAGE", closed.err)
+    assert re.search(r"was moved to .*new\.db\. Set POSTROOM_STORAGE", closed.err)
     monkeypatch.setenv("POSTROOM_STORAGE", NEW)
     assert "a@contoso.edu" in contoso1("subscriber", "export", "contoso1").out
 
@@ -61,7 +61,7 @@ def test_who_stays_after_all_opens_the_old_storage_again(contoso1: Postroom) -> 
     assert "is open" in contoso1("migrate", "--reopen").out
     assert contoso1("list", "all").code == 0
     again = contoso1("migrate", "--reopen")
-    assert (again.code, again.err) == (1, "This storage is open: nothing has to be done.\n")
+    assert (again.code, again.err) == (1, "This storage is open. There is nothing to do.\n")
 
 
 @pytest.mark.parametrize("way", ["env:ELSEWHERE", "file:elsewhere.txt"])

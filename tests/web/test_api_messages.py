@@ -277,7 +277,7 @@ async def test_the_failed_are_retried_and_the_held_decided_once_there_are_some(
     path = f"/messages/{ref}"
     for act, sent in (("retry", None), ("decide", {"held": "send-again"})):
         refused = problem(await program.call("POST", f"{path}/{act}", sent), 409)
-        assert "Nobody" in refused["detail"]
+        assert f"{ref} has no " in refused["detail"]
     await with_states(program.storage.tables, ref, 0, "fh")
     assert (await program.get(path))["failed"] == 1
     assert (await program.call("POST", f"{path}/retry")).json()["status"] == "queuing"

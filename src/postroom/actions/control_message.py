@@ -110,13 +110,14 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
     archived = None if live else await messages.find_archived(tables, ref)
     found = live or archived
     message = found[0] if found else await messages.read(tables, ref)
+    back = msgspec.structs.replace(rules.revived(message, revive), due_at=message.due_at or now)
     books = (await report.books_of(tables, message)).books
-    if not (books.failed if revive is Revive.FAILED else books.held):
-        outcome = _("failed") if revive is Revive.FAILED else _("held")
-        raise WrongState(_("Nobody in message {ref} is {outcome}.", ref=ref, outcome=outcome))
+    if revive is Revive.FAILED and not books.failed:
+        raise WrongState(_("Message {ref} has no failed recipients.", ref=ref))
+    if revive is not Revive.FAILED and not books.held:
+        raise WrongState(_("Message {ref} has no held recipients.", ref=ref))
     if archived is None:
         return await _change(tables, ref, lambda message: rules.revived(message, revive))
-    back = msgspec.structs.replace(rules.revived(message, revive), due_at=message.due_at or now)
     try:
         await _rejuvenate(tables, *archived, now)
         await messages.put_due(tables, back, now)  # an entry without a message is ignored

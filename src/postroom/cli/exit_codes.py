@@ -29,8 +29,10 @@ MEANINGS = (
 
 def fail(error: BaseException) -> int:
     """Say in a sentence on standard error what is wrong; the exit code."""
+    from postroom.cli.hints import hint  # slow to import, and seldom needed
+
     code, sentence = explain(error)
-    typer.echo(sentence, err=True)
+    typer.echo(f"{sentence} {hint(error)}".rstrip(), err=True)
     if code == BUG and os.environ.get("POSTROOM_LOG_LEVEL") == "debug":
         traceback.print_exception(error, file=sys.stderr)
     return code

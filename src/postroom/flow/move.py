@@ -25,8 +25,13 @@ import msgspec
 
 from postroom.domain.address import Address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace
-from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber, clean_attributes
+from postroom.domain.errors import NotFound
+from postroom.domain.subscriber import (
+    AlreadySubscribed,
+    InactiveReason,
+    Subscriber,
+    clean_attributes,
+)
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.records import lists, subscribers
@@ -63,8 +68,8 @@ async def move(
     replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
     if to.list_name != list_name:
         return await _change_list(tables, before, to, replaced, etag, now, left_at, trace)
-    if replaced:
-        _check_free(*replaced, to)
+    if replaced and (replaced[0].gone is None or not to.bring_back):
+        raise AlreadySubscribed(replaced[0])
     after = _there(before, to, now)
     change = subscribers.AddressChange(
         before=before,
@@ -94,7 +99,8 @@ async def _change_list(
     if replaced is None:
         await subscribers.join(tables, after, added)
     elif replaced[0].gone:
-        _check_free(*replaced, to)
+        if not to.bring_back:
+            raise AlreadySubscribed(replaced[0])
         after, _ = await subscribers.join_again(tables, replaced[0], after, replaced[1], added)
     else:
         after = replaced[0]
@@ -112,23 +118,6 @@ async def _as_seen(tables: Tables, list_name: str, key: str, etag: str) -> Subsc
     if found[1] != etag:
         raise Conflict("the subscriber has changed")
     return found[0]
-
-
-def _check_free(known: Subscriber, _etag: str, to: Destination) -> None:
-    if not known.gone:
-        raise AlreadyThere(
-            _("{address} is on {name} already.", address=known.address, name=to.list_name)
-        )
-    if not to.bring_back:
-        raise AlreadyThere(
-            _(
-                "{address} is gone from {name} ({gone}): bring them back only if they asked "
-                "for it.",
-                address=known.address,
-                name=to.list_name,
-                gone=INACTIVE_TEXTS[known.gone],
-            )
-        )
 
 
 def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.records.rows import from_properties, to_properties
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Conflict, Tables, Unavailable
 
 TABLE, PARTITION = "service", "migration"
 _KEY = "state"
@@ -93,8 +93,12 @@ async def forget(tables: Tables, migration: Migration) -> None:
     raise TakenOver
 
 
+class StorageClosed(Unavailable):
+    """A migration from or to this storage has begun, so nobody may work with it."""
+
+
 async def why_closed(tables: Tables) -> str:
-    """Why nobody may work with this storage, in a sentence; empty if everybody may."""
+    """Why nobody may work with this storage, in a sentence; empty if it is open."""
     found = await find(tables)
     if found is None:
         return ""
@@ -104,11 +108,10 @@ async def why_closed(tables: Tables) -> str:
             return ""
         case Standing.FILLING:
             return (
-                f"This storage is being filled from {migration.other}, and not all is in it yet: "
-                "run the same “postroom migrate” again to finish."
+                f"This storage is being filled from {migration.other} and is not complete yet. "
+                "Finish the migration first."
             )
         case Standing.CLOSED:
-            said = f"is being copied to {migration.other}: finish “postroom migrate”"
+            return f"This storage is being copied to {migration.other}. Finish the migration first."
         case Standing.MOVED:
-            said = f"was moved to {migration.other}: set POSTROOM_STORAGE to that one"
-    return f"This storage {said}, or work on here after all with “postroom migrate --reopen”."
+            return f"This storage was moved to {migration.other}. Set POSTROOM_STORAGE to that one."

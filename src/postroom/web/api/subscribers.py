@@ -17,6 +17,7 @@ from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
 from postroom.domain.subscriber import (
     INACTIVE_TEXTS,
+    AlreadySubscribed,
     InactiveReason,
     Subscriber,
     SubscriberFilter,
@@ -173,9 +174,15 @@ async def add_subscriber(
                 trace=caller.trace,
             )
         except AlreadyThere:
-            known, _ = await _known(caller, name, address)
-            if begun is None or known.gone or known.since != now:
-                raise _already_there(known) from None
+            known, _etag = await _known(caller, name, address)
+            if known.gone:
+                raise ApiProblem(
+                    HTTPStatus.CONFLICT,
+                    f"{AlreadySubscribed(known)} {_('Then send “bring_back”: true.')}",
+                    field="bring_back",
+                ) from None
+            if begun is None or known.since != now:
+                raise
         return await _look(caller, name, address), _path(name, address)
 
     return await create_once(request, caller, idempotency_key, create)
@@ -322,30 +329,12 @@ def _check_there(known: Subscriber) -> None:
     if known.gone:
         raise WrongState(
             _(
-                "{address} is gone ({gone}): add them again only if they asked for it.",
+                "{address} is no longer on {name} ({gone}).",
                 address=known.address,
+                name=known.list_name,
                 gone=INACTIVE_TEXTS[known.gone],
             )
         )
-
-
-def _already_there(known: Subscriber) -> ApiProblem:
-    if not known.gone:
-        return ApiProblem(
-            HTTPStatus.CONFLICT,
-            _("{address} is on {name} already.", address=known.address, name=known.list_name),
-        )
-    return ApiProblem(
-        HTTPStatus.CONFLICT,
-        _(
-            "{address} is gone from {name} ({gone}): add them again only if they asked for "
-            "it, with “bring_back”: true.",
-            address=known.address,
-            name=known.list_name,
-            gone=INACTIVE_TEXTS[known.gone],
-        ),
-        field="bring_back",
-    )
 
 
 def _path(name: str, address: Address) -> str:
