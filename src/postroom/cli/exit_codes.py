@@ -22,8 +22,8 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 PIPE_CLOSED = 141  # and SIGPIPE: the reader of our output, such as head, had enough
 
 MEANINGS = (
-    "Exit codes: 0 done, 1 it cannot be done, 2 wrong usage or settings, "
-    "3 storage unavailable or full, 70 a bug, 130 interrupted, 141 the reader of the output left."
+    "Exit codes: 0 done, 1 refused, 2 wrong usage or settings, "
+    "3 storage unavailable or full, 70 a bug, 130 interrupted, 141 output closed."
 )
 
 
@@ -43,7 +43,7 @@ def explain(error: BaseException) -> tuple[int, str]:
         case PostroomError() | BadAddress():
             return REFUSED, str(error)
         case Conflict():
-            return REFUSED, "Somebody else changed it at the same moment: try again."
+            return REFUSED, "Somebody else changed it at the same moment. Try again."
         case StorageError() | Unreadable():
             return STORAGE, str(error)
         case typer.TyperException():

@@ -1,4 +1,4 @@
-"""`postroom message …`: write messages, watch them, steer them."""
+"""`postroom message …`: create, watch and control messages."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def create(
         str | None,
         typer.Option(metavar="TIME", help="now, 2026-11-20T09:00+01:00, or 2026-11-20 09:00."),
     ] = None,
-    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
     on_doubt: Annotated[
-        OnDoubt, typer.Option(help="If nobody can tell whether a mail went out.")
+        OnDoubt, typer.Option(help="If an email may or may not have been sent.")
     ] = OnDoubt.RESEND,
     as_json: AsJson = False,
 ) -> None:
-    """Write a message and say when it goes out. Without --at it stays a draft."""
+    """Create a message. Without --at it stays a draft."""
     check_list_name(list_name)
     bodies = {"html": _read_body(html), "text": _read_body(text)}
 
@@ -80,10 +80,10 @@ def create(
 def schedule(
     ref: Ref,
     at: Annotated[str, typer.Option(metavar="TIME", help="As in “message create”.")],
-    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give a draft a time, or a pending message another one."""
+    """Schedule a draft, or change the time of a scheduled message."""
 
     async def act(parts: Parts) -> Message:
         now = parts.clock.now()
@@ -96,7 +96,7 @@ def schedule(
 
 @app.command("unschedule")
 def unschedule(ref: Ref, as_json: AsJson = False) -> None:
-    """Bring a pending message back to draft."""
+    """Make a scheduled message a draft again."""
     sentence = f"Message {ref} is a draft again. It will not be sent."
     _control(ref, Control.UNSCHEDULE, as_json, sentence)
 
@@ -115,7 +115,7 @@ def delete(ref: Ref, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_message(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a message and its books of this moment."""
+    """Show a message with its current counts."""
 
     async def job(parts: Parts) -> Message:
         return await report.books_of(parts.storage.tables, await read_message(parts, ref))
@@ -126,7 +126,7 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
 
 @app.command("all")
 def all_messages(as_json: AsJson = False) -> None:
-    """Show every message, the newest first, with the books of its last report."""
+    """Show all messages, newest first, with the counts of their last report."""
 
     async def job(parts: Parts) -> int:
         found = messages.every_message(parts.storage.tables)
@@ -139,7 +139,7 @@ def all_messages(as_json: AsJson = False) -> None:
         return count
 
     if not work(job) and not as_json:
-        tell("There is no message yet: write one with “postroom message create”.")
+        tell("There is no message yet. Create one with “postroom message create”.")
 
 
 @app.command("people")
@@ -150,9 +150,9 @@ def people(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who got what, as CSV or as one JSON array."""
+    """Print the outcome of every recipient as CSV, or as one JSON array."""
     if outcome is not None and outcome not in OUTCOMES:
-        raise BadInput(f"“{outcome}” is no outcome: it is one of {', '.join(OUTCOMES)}.")
+        raise BadInput(f"“{outcome}” is not an outcome. Use one of {', '.join(OUTCOMES)}.")
 
     async def job(parts: Parts) -> None:
         message = await read_message(parts, ref)
@@ -252,7 +252,7 @@ def _line(message: Message) -> str:
 
 def _created(message: Message) -> list[str]:
     if message.due_at is None:
-        return [f"Message {message.ref} is kept as a draft: without --at nothing is sent."]
+        return [f"Message {message.ref} is a draft. Without --at nothing is sent."]
     due = f"Message {message.ref} to {message.list_name} is due at {readable(message.due_at)}."
     return [due, f"Watch it with “postroom message show {message.ref}”."]
 
@@ -266,11 +266,11 @@ def _read_body(path: Path | None) -> str | None:
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
     if len(content) > BODY_BYTES_MAX:
-        raise BadInput(f"{path} is larger than {BODY_BYTES_MAX // 1024**2} MiB: shorten it.")
+        raise BadInput(f"{path} is larger than {BODY_BYTES_MAX // 1024**2} MiB. Shorten it.")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+        raise BadInput(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
     if "\0" in text:
-        raise BadInput(f"{path} is not text: it has null characters in it.")
+        raise BadInput(f"{path} is not text: it contains null characters.")
     return text

@@ -1,4 +1,4 @@
-"""/messages: create, show, edit and delete; steering.py has what comes after that."""
+"""/messages: create, show, edit and delete; controls.py has what comes after that."""
 
 from __future__ import annotations
 
