@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"confirmations"},  # a lane of the sender
-    {"actions", "migration"},
+    {"actions", "migration"},  # use cases beside the path
     {"flow"},
     {"act"},  # what a use case works with
     {"records"},

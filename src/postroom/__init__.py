@@ -16,6 +16,7 @@ finds, what it leaves, and what happens if it dies half-way.
 
 Actions, which people and programs ask for beside the path:
 
+    actions/control_message.py   unschedule, pause, resume, cancel or retry a message
     actions/manage_lists.py      make, change and delete mailing lists
     actions/ask_to_confirm.py    ask people who have not confirmed to do so
     actions/move_subscriber.py   change an address, or move somebody to another list
@@ -23,7 +24,6 @@ Actions, which people and programs ask for beside the path:
     actions/send_test_mail.py    mail a message to one user, to check it
     actions/sign_in.py           users, invitations and sessions of the admin pages
     flow/bring_in.py             add many people from a file
-    flow/steer.py                pause, resume, cancel and retry a message
 
 Around them, each using only what is below it:
 

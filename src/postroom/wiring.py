@@ -151,7 +151,7 @@ async def parts(
     create = create_storage or (create_folder and azure_account(settings) is not None)
     async with opened_storage(settings, clock, storage_s=storage_s, create=create) as storage:
         if why := await state.why_closed(storage.tables):
-            raise Unavailable(why)
+            raise state.StorageClosed(why)
         wakeups = WakeUps(settings.data / "bells")
         counted, health = CountingStorage(storage), MailHealth(mail_server(settings))
         yield Parts(settings, clock, counted, wakeups, pace(settings), health)

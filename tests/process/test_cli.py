@@ -166,7 +166,7 @@ async def test_an_import_that_is_interrupted_tells_how_far_it_came(tmp_path: Pat
             await asyncio.to_thread(importing.feed, csv_of(ALL_PEOPLE, FIRST_PEOPLE))
         out, err = await asyncio.to_thread(importing.process.communicate)
         assert importing.process.returncode == 130
-        assert "run the same command again" in err
+        assert "Run the same command again" in err
         counts = json.loads(out)
         assert counts["complete"] is False
         assert 0 < counts["added"] == await importing.stored() < ALL_PEOPLE

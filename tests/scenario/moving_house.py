@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from postroom.actions import send_test_mail
+from postroom.actions import control_message, send_test_mail
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
-from postroom.flow import steer, subscribe
+from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
@@ -162,7 +162,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     await _join(storage, clock, people)
     await _message(storage, clock)
     await _send(storage, clock, max(1, min(people // 4, 20)))
-    for act in (steer.pause, partial(steer.cancel, now=now), None):
+    for act in (control_message.pause, partial(control_message.cancel, now=now), None):
         ref = await _message(storage, clock)
         if act:
             await act(tables, ref)

@@ -12,10 +12,11 @@ from functools import partial
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, Status
-from postroom.flow import steer, subscribe
+from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
@@ -168,7 +169,7 @@ async def clear_second_items(town: Town) -> None:
 
 
 async def bring_back(town: Town, ref: str) -> None:
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.fan_out()
 
 
@@ -239,7 +240,9 @@ async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
     await town.open_sender()
     await town.quiet()
     now = town.clock.now()
-    crossed = Crossed(town.storage, at, lambda: steer.cancel(town.storage.tables, ref, now))
+    crossed = Crossed(
+        town.storage, at, lambda: control_message.cancel(town.storage.tables, ref, now)
+    )
     with pytest.raises(WrongState, match="changed at this moment"):
         await give_time(acting(crossed, now), ref, now + 3 * HOUR)
     await town.quiet()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.flow import steer
+from postroom.actions import control_message
 from tests.scenario.town import DAY_S, Town, students
 
 
@@ -38,7 +38,7 @@ async def test_a_message_tried_again_is_as_young_as_its_last_archiving(town: Tow
     await town.open_sender()
     ref = await sent_and_archived(town)
     await town.pass_time(20 * DAY_S)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert await town.is_archived(ref)
     await town.pass_time(15 * DAY_S)
@@ -56,7 +56,7 @@ async def test_a_message_that_is_being_tried_again_does_not_age(town: Town) -> N
     role = await town.open_sender()
     ref = await sent_and_archived(town)
     await town.close_sender(role)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     town.clock.move(40 * DAY_S)
     await town.quiet()
     assert (await town.read(ref)).books.queued == 1

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt, Status
-from postroom.flow import steer
 from postroom.records import recipient_outcomes
 from tests.scenario.town import Town, once_each, students
 
@@ -94,7 +94,9 @@ async def test_who_leaves_after_a_doubt_is_skipped_and_the_words_tell_of_the_dou
 async def test_a_person_may_count_the_held_as_sent(town: Town) -> None:
     ref = await town.mailing("drop-after-dot", "zoe", on_doubt=OnDoubt.HOLD)
     await send(town)
-    await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=False, now=town.clock.now()
+    )
     await town.quiet()
     assert town.arrived() == once_each(["drop-after-dot", "zoe"])
     fate = (await town.fates(ref))["drop-after-dot"]
@@ -106,7 +108,9 @@ async def test_a_person_may_count_the_held_as_sent(town: Town) -> None:
 async def test_a_person_may_send_the_held_again(town: Town) -> None:
     ref = await town.mailing("drop-in-data-once", "zoe", on_doubt=OnDoubt.HOLD)
     await send(town)
-    await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=True, now=town.clock.now()
+    )
     await town.quiet()
     assert town.arrived() == once_each(["drop-in-data-once", "zoe"])
     assert (await town.read(ref)).books == Books(sent=2, doubts=1)

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, Status
-from postroom.flow import steer
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
 from tests.acting import acting
@@ -81,7 +81,7 @@ async def test_a_message_that_goes_out_can_be_neither_deleted_nor_put_off(town: 
 
 async def test_a_message_cancelled_long_before_its_time_is_put_away_at_once(town: Town) -> None:
     ref = await written(town, NEXT_WEEK)
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert await town.is_archived(ref)
     message = await town.read(ref)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from structlog.typing import EventDict
 
+from postroom.actions import control_message
 from postroom.domain.address import parse_address
 from postroom.domain.dead_letter import EXPLANATIONS, Reason, grouped
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
-from postroom.flow import steer, subscribe
+from postroom.flow import subscribe
 from postroom.flow.send import BUSY_DELAY_S, Handled
 from postroom.records import batches, dead_letters
 from postroom.storage.port import DEAD_LETTERS, ITEM_BYTES_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE
@@ -52,7 +53,9 @@ async def test_the_held_of_a_dead_letter_can_be_sent_again(town: Town) -> None:
     await town.open_sender()
     await town.quiet()
     town.sink.options = town.answering_at_once()
-    await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=True, now=town.clock.now()
+    )
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=2, doubts=5)
     assert await town.is_archived(ref)
@@ -92,7 +95,9 @@ async def test_a_message_whose_body_is_missing_is_held_until_it_is_back(town: To
     assert (await town.read(ref)).books == Books(held=2)
     assert await reasons(town) == [Reason.NO_CONTENT]
     await town.storage.blobs.put(f"{ref}.htm", b"<p>Dear student</p>")
-    await steer.decide_held(town.storage.tables, ref, send_again=True, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=True, now=town.clock.now()
+    )
     await town.quiet()
     assert town.arrived() == once_each(["ada", "zoe"])
     assert await town.is_archived(ref)
@@ -117,7 +122,9 @@ async def test_a_batch_with_a_lost_row_is_held_whole(town: Town) -> None:
 
 async def test_a_lost_row_does_not_stop_the_scheduler_when_people_decide(town: Town) -> None:
     ref = await lose_a_row(town)
-    await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=False, now=town.clock.now()
+    )
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=2)
     assert await town.is_archived(ref)

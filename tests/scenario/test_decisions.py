@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Message, OnDoubt, Revive, Status
-from postroom.flow import steer
 from postroom.flow.schedule import LEFTOVER_AFTER
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
@@ -24,7 +24,7 @@ LEFTOVER_S = LEFTOVER_AFTER.total_seconds() + 1
 
 async def send_the_held_again(town: Town, ref: str) -> Message:
     now = town.clock.now()
-    return await steer.decide_held(town.storage.tables, ref, send_again=True, now=now)
+    return await control_message.decide_held(town.storage.tables, ref, send_again=True, now=now)
 
 
 def tries(town: Town, name: str) -> int:
@@ -41,8 +41,8 @@ async def walk_the_first_group(town: Town, ref: str) -> None:
 
 async def pause_and_resume(town: Town, ref: str) -> None:
     """Before the walk is over: the decision stands, and the walk begins anew."""
-    await steer.pause(town.storage.tables, ref)
-    resumed = await steer.resume(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
+    resumed = await control_message.resume(town.storage.tables, ref)
     assert resumed.revive is not Revive.NOTHING
     assert resumed.batches_requeued == 0
     await town.quiet()
@@ -80,7 +80,7 @@ async def test_who_fails_again_is_not_tried_again_until_a_second_retry(
     await town.open_sender()
     await town.quiet()
     assert await town.is_archived(ref)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await walk_the_first_group(town, ref)
     assert tries(town, "perm-fail") == 2
     await pause_and_resume(town, ref)
@@ -88,7 +88,7 @@ async def test_who_fails_again_is_not_tried_again_until_a_second_retry(
     assert town.arrived() == once_each(FAILED[1:])  # the last one's retry outlived the pause
     assert (await town.read(ref)).books == Books(sent=9, failed=1)
     assert await town.is_archived(ref)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert tries(town, "perm-fail") == 3
 
@@ -112,7 +112,7 @@ async def test_a_held_one_counted_as_sent_stays_so_after_pause_and_resume(
 ) -> None:
     ref = await some_held(town)
     now = town.clock.now()
-    await steer.decide_held(town.storage.tables, ref, send_again=False, now=now)
+    await control_message.decide_held(town.storage.tables, ref, send_again=False, now=now)
     await walk_the_first_group(town, ref)
     await pause_and_resume(town, ref)
     assert (await town.read(ref)).books == Books(sent=10, doubts=2)
@@ -195,7 +195,7 @@ async def overtake(town: Town, ref: str) -> None:
     await town.pass_time(LEASE_S)
     await town.quiet()
     assert await town.is_archived(ref)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.fan_out()
 
 
@@ -219,7 +219,9 @@ async def test_a_scheduler_that_stalls_over_a_decision_deletes_no_row_that_a_ret
         ref = await town.compose(OnDoubt.HOLD)
         await town.quiet()
         assert (await town.read(ref)).books == Books(sent=1, failed=1, held=1, doubts=1)
-        await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
+        await control_message.decide_held(
+            town.storage.tables, ref, send_again=False, now=town.clock.now()
+        )
         is_over = not await stall_at(town, at, ref)
         await town.live_through(2 * LEFTOVER_S, every_s=LEFTOVER_S)  # its due entry is gone, too
         if is_over:

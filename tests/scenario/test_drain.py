@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from postroom import roles
+from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
-from postroom.flow import steer
 from postroom.sender import SenderRole
 from postroom.wakeup import WakeUpListener
 from tests.scenario.clock import PATIENCE_S
@@ -80,7 +80,7 @@ async def test_it_ends_when_its_work_goes_away_while_the_provider_is_in_trouble(
     ref = await town.mailing(*students(5))
     begin_outage(town)
     await drain.until_faults(faults)
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await drain.to_its_end()
     message = await town.read(ref)
     assert (message.status, message.books) == (Status.CANCELLED, Books(skipped=5))
@@ -96,7 +96,7 @@ async def test_it_ends_although_somebodys_next_try_is_hours_away(town: Town, dra
     await town.join("zoe")
     hasty = await town.compose()
     await drain.until_faults(1)
-    await steer.cancel(town.storage.tables, hasty, town.clock.now())
+    await control_message.cancel(town.storage.tables, hasty, town.clock.now())
     await drain.to_its_end()
     assert await town.is_archived(hasty)
     assert (await town.read(patient)).books == Books(queued=1)

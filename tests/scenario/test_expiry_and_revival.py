@@ -11,10 +11,11 @@ from functools import partial
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books
-from postroom.flow import steer, sweep
+from postroom.flow import sweep
 from postroom.storage.port import Storage, Unavailable
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import DAY_S, Town, once_each
@@ -59,7 +60,7 @@ async def expire(storage: Storage, ref: str, now: datetime) -> None:
 
 
 async def revive(storage: Storage, ref: str, now: datetime) -> None:
-    await steer.retry_failed(storage.tables, ref, now)
+    await control_message.retry_failed(storage.tables, ref, now)
 
 
 async def is_told(what: Awaitable[object]) -> bool:

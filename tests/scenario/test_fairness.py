@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.message import Status
-from postroom.flow import steer
 from postroom.storage.port import MAIL_QUEUE
 from tests.scenario.town import Town, address_of
 
@@ -94,12 +94,12 @@ async def test_a_resumed_message_puts_its_items_again_in_turn_too(town: Town) ->
     ref = await to_the_crowd(town)
     town.scheduler.items_ahead = 0
     await town.fan_out()
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     while claims := await town.storage.queues.claim(MAIL_QUEUE, limit=32, lease_s=60):
         for claim in claims:
             await town.storage.queues.complete(claim)
     town.scheduler.items_ahead = 3
-    await steer.resume(town.storage.tables, ref)
+    await control_message.resume(town.storage.tables, ref)
     await town.fan_out()
     assert await waiting(town) == 4
     await town.open_sender()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from postroom.actions import control_message
 from postroom.domain.message import Books
-from postroom.flow import steer, sweep
+from postroom.flow import sweep
 from postroom.flow.send import Handled
 from postroom.records import batches
 from postroom.storage.port import MAIL_QUEUE
@@ -34,7 +35,7 @@ async def test_an_item_that_was_lost_is_put_again(town: Town, pairs: None) -> No
 
 async def test_a_lost_item_of_a_cancelled_message_is_put_again(town: Town) -> None:
     ref = await town.mailing("ada")
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.fan_out()
     await lose_all_items(town)
     await town.open_sender()

@@ -6,8 +6,9 @@ from datetime import datetime
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.message import Books, Message
-from postroom.flow import archive, steer
+from postroom.flow import archive
 from postroom.records import messages
 from postroom.records.messages import DueEntry
 from postroom.storage.port import Conflict, Tables
@@ -37,7 +38,7 @@ async def test_a_late_copy_into_the_archive_changes_nothing(
                 break
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=1, failed=1)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=2)
     with pytest.raises(Conflict):

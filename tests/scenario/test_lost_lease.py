@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.message import Books, Message, OnDoubt, Status
-from postroom.flow import archive, fan_out, report, schedule, steer
+from postroom.flow import archive, fan_out, report, schedule
 from postroom.flow.send import Handled
 from postroom.records import messages
 from postroom.records.messages import DueEntry
@@ -125,7 +126,7 @@ async def test_what_a_stalled_scheduler_wrote_is_not_mailed_by_a_later_retry(
     with pytest.raises(Conflict):
         await act_on(town, message, etag)
     await town.quiet()
-    await steer.retry_failed(town.storage.tables, message.ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, message.ref, town.clock.now())
     await town.quiet()
     assert town.arrived() == once_each(names[1:])
 

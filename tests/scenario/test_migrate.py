@@ -167,7 +167,7 @@ async def test_while_a_role_is_at_work_nothing_is_moved(
     tables = {"source": source, "target": target}[side].tables
     lease = await leases.hold(tables, "sender-a.1", "a.1", now=clock.now(), lease_s=30)
     assert lease
-    with pytest.raises(WrongState, match=r"sender-a\.1 is at work.*stop"):
+    with pytest.raises(WrongState, match=r"sender-a\.1 is running.*Stop"):
         await move(source, target, clock)
     assert await state.find(source.tables) is None
     await leases.give_up(tables, lease)
@@ -185,7 +185,7 @@ async def test_a_role_that_begins_meanwhile_keeps_the_migration_from_ending(
         return await carry(*values, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(queue_copy, "carry", and_a_sender_starts)
-    with pytest.raises(WrongState, match=r"sender-b\.1 is at work"):
+    with pytest.raises(WrongState, match=r"sender-b\.1 is running"):
         await move(source, target, clock)
     assert await state.why_closed(target.tables)
 
@@ -319,7 +319,7 @@ async def test_what_was_moved_already_is_moved_anew_only_once_opened(
     await move(source, target, clock)
     elsewhere = MemoryStorage(clock)
     for there in (target, elsewhere):
-        with pytest.raises(WrongState, match="was moved to the new one already"):
+        with pytest.raises(WrongState, match="was already moved to the new one"):
             await move(source, there, clock)
     await migrate.reopen(source.tables)
     await move(source, elsewhere, clock)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import PUT_OFF_WORDS, State
 from postroom.domain.message import Books
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
-from postroom.flow import steer, subscribe
+from postroom.flow import subscribe
 from postroom.records import rate_limits
 from postroom.sender import SenderRole
 from tests.acting import acting
@@ -116,13 +117,13 @@ async def test_a_planned_stop_does_not_wait_for_turns_and_leaves_no_doubt(town: 
 
 async def test_a_message_paused_while_it_waits_stays_where_it_is(town: Town) -> None:
     ref, _ = await waiting_sender(town)
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     await town.quiet()
     paused = (await town.read(ref)).books
     assert paused.sending == 0
     assert paused.queued >= 50
     await rate_limits.clear_limit(town.storage.tables, TRANSPORT)
-    await steer.resume(town.storage.tables, ref)
+    await control_message.resume(town.storage.tables, ref)
     await town.live_through(30, 5)
     assert town.arrived() == once_each(NAMES)
     assert (await town.read(ref)).books == Books(sent=60)

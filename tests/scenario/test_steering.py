@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, OnDoubt, Status
-from postroom.flow import steer
 from postroom.storage.port import DEAD_LETTERS
 from tests.scenario.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each, students
@@ -20,7 +20,7 @@ async def test_a_pause_stops_within_a_slice_and_drops_the_items(town: Town) -> N
     role = await town.open_sender(lanes=1, slice_size=10)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     town.sink.release()
     await town.quiet()
     assert (await town.read(ref)).books == Books(queued=141, sent=10)
@@ -35,10 +35,10 @@ async def test_a_resumed_message_is_completed(town: Town) -> None:
     role = await town.open_sender(lanes=1, slice_size=10)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     town.sink.release()
     await town.quiet()
-    await steer.resume(town.storage.tables, ref)
+    await control_message.resume(town.storage.tables, ref)
     await town.quiet()
     assert town.arrived() == once_each(names)
     assert (await town.read(ref)).books == Books(sent=151)
@@ -53,9 +53,9 @@ async def test_a_pause_in_the_fan_out_loses_nobody(town: Town, pairs: None) -> N
     await town.open_sender()
     for _ in range(3):
         await town.scheduler.step()
-        await steer.pause(town.storage.tables, ref)
+        await control_message.pause(town.storage.tables, ref)
         await town.quiet()
-        await steer.resume(town.storage.tables, ref)
+        await control_message.resume(town.storage.tables, ref)
     await town.quiet()
     assert town.arrived() == once_each(names)
     assert (await town.read(ref)).books == Books(sent=11)
@@ -65,11 +65,11 @@ async def test_a_retry_that_waits_goes_on_after_pause_and_resume(town: Town) -> 
     ref = await town.mailing("temp-fail-once", "zoe")
     await town.open_sender()
     await town.quiet()
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     await town.pass_time(60)
     await town.quiet()
     assert town.arrived() == once_each(["zoe"])
-    await steer.resume(town.storage.tables, ref)
+    await control_message.resume(town.storage.tables, ref)
     await town.quiet()
     assert town.arrived() == once_each(["temp-fail-once", "zoe"])
     assert await town.is_archived(ref)
@@ -77,7 +77,7 @@ async def test_a_retry_that_waits_goes_on_after_pause_and_resume(town: Town) -> 
 
 async def test_a_cancelled_message_skips_whoever_is_queued(town: Town) -> None:
     ref = await town.mailing("ada", "bob")
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -93,7 +93,7 @@ async def test_who_was_sent_to_before_the_cancellation_was_sent_to(town: Town) -
     role = await town.open_sender(slice_size=2)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     town.sink.release()
     await town.quiet()
     assert town.arrived() == once_each(["slow", "tom"])
@@ -108,7 +108,7 @@ async def test_a_cancellation_does_not_wait_for_those_whose_retry_is_hours_away(
     ref = await town.mailing("temp-fail", "zoe")
     await town.open_sender()
     await town.quiet()
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert (await town.fates(ref))["temp-fail"] == SKIPPED
     assert (await town.read(ref)).books == Books(sent=1, skipped=1)
@@ -117,8 +117,8 @@ async def test_a_cancellation_does_not_wait_for_those_whose_retry_is_hours_away(
 
 async def test_a_paused_message_can_be_cancelled(town: Town) -> None:
     ref = await town.mailing("ada", "bob")
-    await steer.pause(town.storage.tables, ref)
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.pause(town.storage.tables, ref)
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -135,7 +135,7 @@ async def test_a_message_can_be_cancelled_at_any_moment_of_its_fan_out(
     ref = await town.compose()
     for _ in range(steps):
         await town.scheduler.step()
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -150,10 +150,12 @@ async def test_the_held_of_a_cancelled_message_can_be_decided_on(town: Town) -> 
     ref = await town.mailing("drop-after-dot", "temp-fail", on_doubt=OnDoubt.HOLD)
     await town.open_sender(transport=town.transport(window=1))
     await town.quiet()
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.live_through(120, every_s=60)
     assert (await town.read(ref)).books == Books(held=1, skipped=1, doubts=1)
-    await steer.decide_held(town.storage.tables, ref, send_again=False, now=town.clock.now())
+    await control_message.decide_held(
+        town.storage.tables, ref, send_again=False, now=town.clock.now()
+    )
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=1, skipped=1, doubts=1)
     assert await town.is_archived(ref)
@@ -171,7 +173,7 @@ async def failed_and_archived(town: Town) -> str:
 async def test_the_failed_can_be_tried_again_out_of_the_archive(town: Town) -> None:
     ref = await failed_and_archived(town)
     await town.pass_time(7 * 24 * 3600)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     assert (await town.read(ref)).status is Status.QUEUING
     await town.quiet()
     assert town.arrived() == once_each(["ada", "perm-fail-once", "zoe"])
@@ -184,7 +186,7 @@ async def test_a_retry_out_of_the_archive_skips_who_left_meanwhile(town: Town) -
     ref = await failed_and_archived(town)
     await town.pass_time(24 * 3600)
     await town.leave("perm-fail-once")
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     assert town.arrived() == once_each(["ada", "zoe"])
     assert (await town.read(ref)).books == Books(sent=2, skipped=1)
@@ -193,8 +195,8 @@ async def test_a_retry_out_of_the_archive_skips_who_left_meanwhile(town: Town) -
 
 async def test_a_retry_out_of_the_archive_can_be_cancelled_before_it_began(town: Town) -> None:
     ref = await failed_and_archived(town)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
-    await steer.cancel(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.cancel(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     message = await town.read(ref)
     assert message.books.sent == 2
@@ -207,7 +209,7 @@ async def test_the_failed_of_a_message_going_out_can_be_tried_again(town: Town) 
     await town.open_sender()
     await town.quiet()
     assert not await town.is_archived(ref)
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     await town.quiet()
     await town.pass_time(60)
     await town.quiet()
@@ -222,7 +224,7 @@ async def test_a_retry_does_not_take_a_batch_out_of_a_senders_hands(town: Town) 
     role = await town.open_sender(slice_size=2)
     await role.step()
     await soon(town.sink.is_waiting.wait())
-    await steer.retry_failed(town.storage.tables, ref, town.clock.now())
+    await control_message.retry_failed(town.storage.tables, ref, town.clock.now())
     for _ in range(5):
         await town.scheduler.step()
     town.sink.release()
@@ -240,32 +242,32 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     tables, now = town.storage.tables, town.clock.now()
     ref = await town.mailing("temp-fail-once", "zoe")
     with pytest.raises(WrongState, match="not paused"):
-        await steer.resume(tables, ref)
-    await steer.pause(tables, ref)
+        await control_message.resume(tables, ref)
+    await control_message.pause(tables, ref)
     with pytest.raises(WrongState, match="only a message that is being sent can be paused"):
-        await steer.pause(tables, ref)
+        await control_message.pause(tables, ref)
     with pytest.raises(WrongState, match="so nobody can be sent to again yet"):
-        await steer.retry_failed(tables, ref, now)
-    await steer.resume(tables, ref)
+        await control_message.retry_failed(tables, ref, now)
+    await control_message.resume(tables, ref)
     await town.open_sender()
     await town.quiet()
     await town.live_through(60, every_s=60)
     assert await town.is_archived(ref)
     for act in (
-        steer.pause(tables, ref),
-        steer.resume(tables, ref),
-        steer.cancel(tables, ref, now),
+        control_message.pause(tables, ref),
+        control_message.resume(tables, ref),
+        control_message.cancel(tables, ref, now),
     ):
         with pytest.raises(WrongState, match="is already sent"):
             await act
-    with pytest.raises(WrongState, match="nobody to decide on or to send to again"):
-        await steer.retry_failed(tables, ref, now)
-    with pytest.raises(WrongState, match="nobody to decide on"):
-        await steer.decide_held(tables, ref, send_again=True, now=now)
+    with pytest.raises(WrongState, match="no failed recipients"):
+        await control_message.retry_failed(tables, ref, now)
+    with pytest.raises(WrongState, match="no held recipients"):
+        await control_message.decide_held(tables, ref, send_again=True, now=now)
     with pytest.raises(NotFound, match="no message 1"):
-        await steer.pause(tables, "1")
+        await control_message.pause(tables, "1")
     with pytest.raises(NotFound, match="not a message ref"):
-        await steer.cancel(tables, "contoso1", now)
+        await control_message.cancel(tables, "contoso1", now)
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -275,7 +277,7 @@ async def test_what_a_sender_that_died_had_in_hand_is_settled_after_a_pause(
     ref = await town.mailing("ada", "slow", "zoe")
     clerk = await town.clerk()
     await clerk.take_until(town.sink.is_waiting.wait())
-    await steer.pause(town.storage.tables, ref)
+    await control_message.pause(town.storage.tables, ref)
     await clerk.die()
     town.sink.options = town.answering_at_once()
     await town.open_sender()
@@ -283,9 +285,9 @@ async def test_what_a_sender_that_died_had_in_hand_is_settled_after_a_pause(
     # Its journal tells what became of whom; nobody is sent to while people say: leave it alone.
     assert (await town.read(ref)).books == Books(sent=1, queued=2, doubts=1)
     if is_cancelled:
-        await steer.cancel(town.storage.tables, ref, town.clock.now())
+        await control_message.cancel(town.storage.tables, ref, town.clock.now())
     else:
-        await steer.resume(town.storage.tables, ref)
+        await control_message.resume(town.storage.tables, ref)
     await town.quiet()
     books = (await town.read(ref)).books
     if is_cancelled:

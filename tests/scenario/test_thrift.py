@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from postroom.flow import steer
+from postroom.actions import control_message
 from postroom.records import leases
 from postroom.scheduler import Scheduler
 from postroom.sender import IDLE_LEASES, SenderRole
@@ -66,12 +66,12 @@ async def test_messages_that_wait_for_people_are_read_together(town: Town) -> No
     refs = [await town.compose() for _ in range(WAITING)]
     await town.scheduler.step()  # they start
     for ref in refs:
-        await steer.pause(storage.tables, ref)
+        await control_message.pause(storage.tables, ref)
     before = storage.calls.total
     await town.scheduler.step()
     assert storage.calls.total - before <= alone + 1
     for ref in refs[::2]:
-        await steer.resume(storage.tables, ref)
+        await control_message.resume(storage.tables, ref)
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == {"ada": len(refs[::2])}

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
+from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Status, ref_of_call
-from postroom.flow import steer
 from postroom.flow.compose import Draft, Origin, compose, give_time
 from postroom.records import bodies, messages
 from postroom.storage.port import Conflict, Unavailable
@@ -55,7 +55,7 @@ async def test_an_unscheduled_message_is_the_draft_it_was_and_is_not_sent(town: 
     await peopled(town)
     ref = await scheduled(town)
     before = await town.read(ref)
-    await steer.unschedule(town.storage.tables, ref)
+    await control_message.unschedule(town.storage.tables, ref)
     after = await town.read(ref)
     assert (after.status, after.due_at, after.due_zone) == (Status.DRAFT, None, "")
     assert (after.subject, after.edition) == (before.subject, before.edition)
@@ -76,7 +76,7 @@ async def test_only_a_scheduled_message_is_unscheduled(town: Town, status: Statu
     await peopled(town)
     ref = await scheduled(town, timedelta(0))
     if status is Status.DRAFT:
-        await steer.unschedule(town.storage.tables, ref)
+        await control_message.unschedule(town.storage.tables, ref)
     elif status is Status.QUEUING:
         await town.scheduler.step()
     else:
@@ -84,7 +84,7 @@ async def test_only_a_scheduled_message_is_unscheduled(town: Town, status: Statu
         await town.quiet()
     before = await town.read(ref)
     with pytest.raises(WrongState):
-        await steer.unschedule(town.storage.tables, ref)
+        await control_message.unschedule(town.storage.tables, ref)
     assert await town.read(ref) == before
 
 
@@ -98,7 +98,7 @@ async def test_who_dies_while_unscheduling_leaves_a_message_that_is_sent_or_a_dr
     storm = Storm(town.storage)
     storm.strike(Unavailable("killed"), at=at, times=1)
     with pytest.raises(Unavailable):
-        await steer.unschedule(storm.tables, ref)
+        await control_message.unschedule(storm.tables, ref)
     await town.pass_time(HOUR_S + LEFTOVER_S)
     await town.quiet()
     await town.pass_time(LEFTOVER_S)
@@ -132,7 +132,7 @@ async def test_a_message_unscheduled_while_others_act_is_sent_whole_or_not_at_al
         ref = await scheduled(town, timedelta(0))
         crossed = Crossed(town.storage, at, partial(rival, town, ref), reads=True)
         try:
-            await steer.unschedule(crossed.tables, ref)
+            await control_message.unschedule(crossed.tables, ref)
             is_draft = True
         except WrongState:
             is_draft = False
@@ -156,7 +156,7 @@ async def test_a_call_that_is_repeated_does_not_schedule_again_what_a_person_too
     origin = Origin("a call", ref_of_call("a call", now))
     draft = Draft(list_name=LIST, subject="News", text="Hello", due_at=now + HOUR)
     ref = (await compose(acting(town.storage, now), draft, origin)).ref
-    await steer.unschedule(town.storage.tables, ref)
+    await control_message.unschedule(town.storage.tables, ref)
     with pytest.raises(Conflict):
         await compose(acting(town.storage, now), draft, origin)
     assert (await town.read(ref)).status is Status.DRAFT

@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime
 from typing import Any
 
+from postroom.actions import control_message
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.errors import PostroomError
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt, Status
 from postroom.domain.retry import RetryRules
-from postroom.flow import fan_out, report, steer, subscribe
+from postroom.flow import fan_out, report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.send import Sender
 from postroom.records import archive, batches, leases, lists, messages, subscribers
@@ -248,17 +249,17 @@ class Mailing:
         elif act == "join":
             await self._somebody_joins()
         elif act == "pause":
-            await steer.pause(tables, self.ref)
+            await control_message.pause(tables, self.ref)
             for _ in range(rng.randrange(100)):
                 await Turn()
         elif act == "retry":
-            await steer.retry_failed(tables, self.ref, self._now())
+            await control_message.retry_failed(tables, self.ref, self._now())
         elif act == "decide":
             self.decisions += 1
-            await steer.decide_held(tables, self.ref, send_again=True, now=self._now())
+            await control_message.decide_held(tables, self.ref, send_again=True, now=self._now())
         elif rng.random() < 0.2:
             self.cancelled = True
-            await steer.cancel(tables, self.ref, self._now())
+            await control_message.cancel(tables, self.ref, self._now())
 
     async def _somebody_leaves(self) -> None:
         address = self.world.rng.choice(self.first)
@@ -290,7 +291,7 @@ class Mailing:
             found = instantly(messages.find_live(self.world.disk.tables, self.ref))
             if found and found[0].status is Status.PAUSED:
                 with contextlib.suppress(StorageError, PostroomError):
-                    await steer.resume(self.world.disk.tables, self.ref)
+                    await control_message.resume(self.world.disk.tables, self.ref)
             await Turn()
 
     def _bury(self, process: str) -> None:

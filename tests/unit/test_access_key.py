@@ -147,7 +147,7 @@ async def test_only_the_key_named_is_revoked(tables: Tables) -> None:
 @pytest.mark.parametrize("id_", ["", "0", "zzzzzzzz", "a/b?c#d\0", "0" * 64])
 async def test_revoking_what_is_no_id_revokes_nothing(tables: Tables, id_: str) -> None:
     _, made = await keys.create(tables, "portal", (), NOW)
-    with pytest.raises(NotFound, match="key all"):
+    with pytest.raises(NotFound, match="no access key"):
         await keys.revoke(tables, id_)
     assert await every_key(tables) == [made]
 

@@ -34,7 +34,7 @@ REFUSED = [
     (["subscriber", "add", "contoso1", "nobody"], "no @"),
     (["subscriber", "add", "contoso1", "a@contoso.edu", "--attribute", "x"], "name=value"),
     (["subscriber", "add", "contoso1", "a@contoso.edu", "--attribute", "X=1"], "lower-case"),
-    (["subscriber", "show", "contoso1", "a@contoso.edu"], "never on contoso1"),
+    (["subscriber", "show", "contoso1", "a@contoso.edu"], "never been on contoso1"),
     (["subscriber", "remove", "contoso1", "a@contoso.edu"], "not on contoso1"),
     (["subscriber", "export", "nowhere"], "no list nowhere"),
     (["subscriber", "export", "contoso1", "no/such/folder.csv"], "cannot be written"),
@@ -47,19 +47,19 @@ REFUSED = [
     (["message", "show", "9" * 600], "not a message ref"),
     (["message", "pause", MISSING_REF], "no message"),
     (["message", "people", MISSING_REF], "no message"),
-    (["message", "people", MISSING_REF, "--outcome", "lost"], "no outcome"),
+    (["message", "people", MISSING_REF, "--outcome", "lost"], "not an outcome"),
     (["message", "create", "--list", "contoso1", "--subject", "s"], "no body"),
     (
         ["message", "create", "--list", "contoso1", "--subject", "s", "--html", "x"],
         "cannot be read",
     ),
     (["storage", "rows", "nothing"], "no table nothing"),
-    (["storage", "rows", "message", "--partition", "a/b"], "cannot have that"),
+    (["storage", "rows", "message", "--partition", "a/b"], "cannot be in storage"),
     (["storage", "row", "message", "a", "b"], "no row"),
     (["storage", "delete-row", "message", "a", "b", "--yes"], "no row"),
     (["storage", "peek", "nothing"], "no queue nothing"),
     (["storage", "blob", "nothing"], "no blob nothing"),
-    (["storage", "blob", "a\\b"], "cannot have that"),
+    (["storage", "blob", "a\\b"], "cannot be in storage"),
 ]
 
 
@@ -207,7 +207,7 @@ def test_who_left_is_added_again_only_by_name(contoso1: Postroom) -> None:
     ("error", "code", "words"),
     [
         (PostroomError("No."), exit_codes.REFUSED, "No."),
-        (Conflict("etag"), exit_codes.REFUSED, "try again"),
+        (Conflict("etag"), exit_codes.REFUSED, "Try again"),
         (Unavailable("It is locked."), exit_codes.STORAGE, "It is locked."),
         (StorageFull("There is no room."), exit_codes.STORAGE, "There is no room."),
         (ZeroDivisionError("by zero"), exit_codes.BUG, "A bug in Postroom"),

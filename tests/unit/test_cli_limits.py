@@ -11,7 +11,7 @@ def test_a_limit_is_set_shown_replaced_and_cleared(contoso1: Postroom) -> None:
     assert contoso1("limit", "show", "--json").json == []
     contoso1("limit", "set", "--mails-per-second", "500", "--connections", "8")
     told = contoso1("limit", "set", "--domain", "Contoso.EDU", "--mails-per-second", "20").out
-    assert told.startswith("Mails to contoso.edu: 20 a second. Senders follow")
+    assert told.startswith("Mails to contoso.edu: 20 a second. Senders apply")
     shown = contoso1("limit", "show", "--json").json
     whole, domain = shown
     assert whole["name"] == "transport"

@@ -24,7 +24,7 @@ def test_everything_is_moved_and_the_old_storage_says_where_to(
     moved = contoso1("migrate", "--to", NEW)
     assert moved.code == 0
     assert re.search(r"mailinglist +(\d+) → +\1  [0-9a-f]{12}\n", moved.out)
-    assert re.search(r"Everything is in .*new\.db: set POSTROOM_STORAGE to it", moved.out)
+    assert re.search(r"Everything is in .*new\.db\. Set POSTROOM_STORAGE to it", moved.out)
     closed = contoso1("list", "all")
     assert closed.code == 3
     assert re.search(r"was moved to .*new\.db\. Set POSTROOM_STORAGE", closed.err)
@@ -61,7 +61,7 @@ def test_who_stays_after_all_opens_the_old_storage_again(contoso1: Postroom) -> 
     assert "is open" in contoso1("migrate", "--reopen").out
     assert contoso1("list", "all").code == 0
     again = contoso1("migrate", "--reopen")
-    assert (again.code, again.err) == (1, "This storage is open: nothing has to be done.\n")
+    assert (again.code, again.err) == (1, "This storage is open. There is nothing to do.\n")
 
 
 @pytest.mark.parametrize("way", ["env:ELSEWHERE", "file:elsewhere.txt"])
@@ -84,7 +84,7 @@ def test_interrupted_it_says_how_to_go_on(
     monkeypatch.setattr("postroom.cli.migrate._Watch.may_go_on", lambda _: False)
     ran = contoso1("migrate", "--to", NEW, *option)
     assert (ran.code, ran.out) == (130, "")
-    assert "run the same command again" in ran.err
+    assert "un the same command again" in ran.err
 
 
 REFUSED = [

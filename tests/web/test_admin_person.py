@@ -143,7 +143,7 @@ async def test_an_address_that_somebody_has_cannot_be_taken(editor: Worker) -> N
         path, **fields | {"address": "ada@contoso.edu", "attributes": "city=Bonn"}
     )
     assert answer.status_code == 409
-    assert "has this address already" in answer.text
+    assert "is already on" in answer.text
     assert "city=Bonn" in answer.text
 
 
@@ -193,7 +193,7 @@ async def test_an_edit_of_somebody_who_left_meanwhile_loses_nothing_typed(editor
     await leave(editor, one)
     answer = await editor.post(path, **fields | {"attributes": "city=Bonn"})
     assert answer.status_code == 409
-    assert "They left in the meantime" in answer.text
+    assert "They unsubscribed in the meantime" in answer.text
     assert "city=Bonn" in answer.text
     assert (await editor.get(path)).status_code == 404
 

@@ -211,7 +211,7 @@ async def test_who_is_there_is_not_added_again(editor: Worker) -> None:
     await join(editor, ADDRESS, city="Köln")
     answer = await editor.post(NEW, address=ADDRESS)
     assert answer.status_code == 422
-    assert "is on this list already" in answer.text
+    assert "is already on contoso1" in answer.text
     assert 'name="bring_back"' not in answer.text
     kept = await stored(editor, ADDRESS)
     assert kept

@@ -21,6 +21,10 @@ COLUMNS_MAX = 1000  # the header must be known before the first row is written
 _OURS = (EMAIL, SUBSCRIPTION, SINCE)
 
 
+class TooManyColumns(BadInput):
+    """The attributes of a list do not fit into one header."""
+
+
 async def columns(tables: Tables, list_name: str, standing: SubscriberFilter) -> list[str]:
     """The header: one look over the list, for the attributes that anybody has."""
     await lists.read(tables, list_name)
@@ -28,10 +32,10 @@ async def columns(tables: Tables, list_name: str, standing: SubscriberFilter) ->
     async for attributes in subscribers.attributes_of_all(tables, list_name, standing):
         names.update(attributes)
         if len(names) > COLUMNS_MAX:
-            raise BadInput(
+            raise TooManyColumns(
                 _(
-                    "{name} has over {limit} attributes, too many for a file with columns: use "
-                    "“postroom subscriber export --json”.",
+                    "{name} has more than {limit} attributes, too many for the columns of a CSV "
+                    "file.",
                     name=list_name,
                     limit=COLUMNS_MAX,
                 )

@@ -24,8 +24,8 @@ import msgspec
 from postroom.act import Act
 from postroom.domain.address import Address
 from postroom.domain.consent import Consent, Event
-from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
+from postroom.domain.errors import NotFound
+from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
 from postroom.flow import subscribe
@@ -74,8 +74,8 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
     replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
     if to.list_name != list_name:
         return await _change_list(act, before, to, replaced)
-    if replaced:
-        _check_free(replaced.value, to)
+    if replaced and (replaced.value.gone is None or not to.bring_back):
+        raise AlreadySubscribed(replaced.value)
     after = _there(before.value, to, act.now)
     change = subscribers.AddressChange(
         before=before.value,
@@ -99,7 +99,8 @@ async def _change_list(
         await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
         known, etag = replaced
-        _check_free(known, to)
+        if not to.bring_back:
+            raise AlreadySubscribed(known)
         after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
     else:
         after = replaced.value
@@ -108,23 +109,6 @@ async def _change_list(
         act.tables, *before, why=InactiveReason.REMOVED, consent=removed, left_at=act.clock.now()
     )  # Commit point.
     return after
-
-
-def _check_free(known: Subscriber, to: Destination) -> None:
-    if not known.gone:
-        raise AlreadyThere(
-            _("{address} is on {name} already.", address=known.address, name=to.list_name)
-        )
-    if not to.bring_back:
-        raise AlreadyThere(
-            _(
-                "{address} is gone from {name} ({gone}): bring them back only if they asked "
-                "for it.",
-                address=known.address,
-                name=to.list_name,
-                gone=INACTIVE_TEXTS[known.gone],
-            )
-        )
 
 
 def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:

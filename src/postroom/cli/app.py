@@ -30,7 +30,7 @@ from postroom.domain.errors import BadInput
 
 app = typer.Typer(
     name="postroom",
-    help="An e-mail list service that loses nothing, mails nobody twice and accounts for everyone.",
+    help="Send emails to mailing lists. Nothing is lost, and every recipient is accounted for.",
     epilog=exit_codes.MEANINGS,
     no_args_is_help=True,
     add_completion=False,

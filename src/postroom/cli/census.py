@@ -26,7 +26,8 @@ class Census:
 
 
 async def census(tables: Tables, list_name: str, *, quiet: bool) -> Census:
-    counts, seen = Census(), 0
+    counts = Census()
+    seen = 0
     with progress(f"Counting {list_name}", quiet=quiet) as tick:
         async for one in subscribers.everyone(tables, list_name):
             counts.gone += one.gone is not None

@@ -27,9 +27,9 @@ Requeue = Annotated[
 def dead_letters_command(
     clear: Clear = False, requeue: Requeue = False, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Print the oldest 32 work items that were set aside: what, why, since when, what to do.
+    """Show the oldest 32 dead letters: work items that were set aside, why, and what to do.
 
-    Putting an item back is safe: whoever was sent to already is not sent to again.
+    Putting an item back is safe: nobody gets an email twice.
     """
     if clear and requeue:
         raise BadInput("Use either --clear or --requeue.")
@@ -82,8 +82,8 @@ def _requeue(as_json: bool) -> None:
     ]
     if kept:
         told = ngettext(
-            "{count} is not a work item of Postroom and stays: see --clear.",
-            "{count:,} are not work items of Postroom and stay: see --clear.",
+            "{count} is not a work item of Postroom and stays. Delete it with --clear.",
+            "{count:,} are not work items of Postroom and stay. Delete them with --clear.",
             kept,
         )
         lines.append(str(told))

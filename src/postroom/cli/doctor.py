@@ -1,4 +1,4 @@
-"""`postroom doctor`: what is right, what is wrong, and how to mend it."""
+"""`postroom doctor`: what is right, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look for what is wrong and say how to mend it."""
+    """Check the installation, and say how to fix what is wrong."""
     findings = examine()
     show(findings, as_json, *(line for finding in findings for line in _lines(finding)))
     if any(finding.verdict is CheckResult.WRONG for finding in findings):
@@ -91,7 +91,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Check]:
                 yield finding
             yield await _scheduler(parts)
     except StorageError as error:
-        mend = "See POSTROOM_STORAGE, and whether another program has the file or the disk is full."
+        mend = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
         if not engines.may_have_storage(settings):
             mend = "“postroom serve” creates it, if this is the right place."
         yield Check(CheckResult.WRONG, "storage", str(error), mend)
@@ -150,13 +150,14 @@ def is_open_to_others(path: Path) -> bool:
 def _open_to_others(path: Path) -> Check:
     """Somebody chose these rights, so they are not changed here."""
     mode = "700" if path.is_dir() else "600"
-    words = f"other users of this machine may read {path.absolute()}"
+    words = f"other users of this machine can read {path.absolute()}"
     return Check(CheckResult.NOTE, "rights", words, f"chmod {mode} {path.absolute()}")
 
 
 async def _write_and_read(parts: Parts) -> None:
     """A row of our own, there and gone again."""
-    tables, key = parts.storage.tables, f"{os.getpid()}"
+    tables = parts.storage.tables
+    key = str(os.getpid())
     await tables.upsert("service", "doctor", key, {"Format": 1})
     await tables.delete("service", "doctor", key)
 
@@ -166,7 +167,7 @@ async def _integrity(settings: Settings) -> Check:
 
     size = engines.storage_path(settings).stat().st_size
     if size > QUICK_CHECK_BYTES_MAX:
-        words = f"the file has {size // 1024**2:,} MiB: too much to look through quickly"
+        words = f"the file has {size // 1024**2:,} MiB, too large for a quick check"
         return Check(CheckResult.NOTE, "integrity", words)
     damage = await engines.storage_damage(settings)
     if damage:
@@ -179,11 +180,13 @@ def _free_space(folder: Path) -> Check:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        mend = f"Make the folder {folder}, or mount the disk it belongs to."
+        mend = f"Create the folder {folder}, or mount its disk."
         return Check(CheckResult.WRONG, "disk", f"{folder}: {error.strerror}", mend)
     words = f"{free // 1024**2:,} MiB free in {folder}"
     if free < FREE_BYTES_WRONG:
-        return Check(CheckResult.WRONG, "disk", words, "Make room: a full disk stops everything.")
+        return Check(
+            CheckResult.WRONG, "disk", words, "Free some space: a full disk stops everything."
+        )
     return Check(CheckResult.RIGHT if free >= FREE_BYTES_LOW else CheckResult.NOTE, "disk", words)
 
 
@@ -202,15 +205,16 @@ async def _dead_letters(parts: Parts) -> AsyncIterator[Check]:
 
 
 async def _scheduler(parts: Parts) -> Check:
-    tables, now = parts.storage.tables, parts.clock.now()
+    tables = parts.storage.tables
+    now = parts.clock.now()
     lease = await leases.holder(tables, SCHEDULER_LEASE, now=now)
     if lease:
-        return Check(CheckResult.RIGHT, "scheduler", f"{lease.owner} leads")
+        return Check(CheckResult.RIGHT, "scheduler", f"{lease.owner} is active")
     waiting = await parts.storage.queues.length(MAIL_QUEUE)
     if waiting or await waits_for_scheduler(tables, now):
         mend = "Start “postroom serve”, or do what is due with “postroom drain”."
-        return Check(CheckResult.WRONG, "scheduler", "none runs, and something is due", mend)
-    return Check(CheckResult.NOTE, "scheduler", "none runs; nothing is due either")
+        return Check(CheckResult.WRONG, "scheduler", "none is running, and something is due", mend)
+    return Check(CheckResult.NOTE, "scheduler", "none is running; nothing is due")
 
 
 def _journals(settings: Settings) -> Check:
@@ -218,10 +222,10 @@ def _journals(settings: Settings) -> Check:
 
     dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
     if not dead:
-        return Check(CheckResult.RIGHT, "journals", "no sender died with mails in hand")
+        return Check(CheckResult.RIGHT, "journals", "no sender died while sending")
     words = ngettext(
-        "{count} sender died with mails in hand; the next sender here settles them",
-        "{count} senders died with mails in hand; the next sender here settles them",
+        "{count} sender died while sending; the next sender on this machine recovers",
+        "{count} senders died while sending; the next sender on this machine recovers",
         len(dead),
     )
     return Check(CheckResult.NOTE, "journals", str(words))
@@ -252,8 +256,8 @@ def _url(settings: Settings) -> Check:
         return Check(CheckResult.RIGHT, "url", settings.url)
     if not wiring.leaves_the_machine(settings):
         return Check(CheckResult.NOTE, "url", f"{settings.url} is fine for trying things out")
-    words = f"{settings.url} is not https: mailbox providers want it for one-click unsubscribe"
-    return Check(CheckResult.WRONG, "url", words, "Put https in front of it and set POSTROOM_URL.")
+    words = f"{settings.url} is not https, but one-click unsubscribe needs it"
+    return Check(CheckResult.WRONG, "url", words, "Serve it over https and set POSTROOM_URL.")
 
 
 def _lines(finding: Check) -> list[str]:

@@ -20,15 +20,17 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 PIPE_CLOSED = 141  # and SIGPIPE: the reader of our output, such as head, had enough
 
 MEANINGS = (
-    "Exit codes: 0 done, 1 it cannot be done, 2 wrong usage or settings, "
-    "3 storage unavailable or full, 70 a bug, 130 interrupted, 141 the reader of the output left."
+    "Exit codes: 0 done, 1 refused, 2 wrong usage or settings, "
+    "3 storage unavailable or full, 70 a bug, 130 interrupted, 141 output closed."
 )
 
 
 def fail(error: BaseException) -> int:
     """Say in a sentence on standard error what is wrong; the exit code."""
+    from postroom.cli.hints import hint  # slow to import, and seldom needed
+
     code, sentence = explain(error)
-    typer.echo(sentence, err=True)
+    typer.echo(f"{sentence} {hint(error)}".rstrip(), err=True)
     if code == BUG and os.environ.get("POSTROOM_LOG_LEVEL") == "debug":
         traceback.print_exception(error, file=sys.stderr)
     return code
@@ -41,7 +43,7 @@ def explain(error: BaseException) -> tuple[int, str]:
         case PostroomError():
             return REFUSED, str(error)
         case Conflict():
-            return REFUSED, "Somebody else changed it at the same moment: try again."
+            return REFUSED, "Somebody else changed it at the same moment. Try again."
         case StorageError():
             return STORAGE, str(error)
         case typer.TyperException():

@@ -39,33 +39,32 @@ def import_people(
     list_name: Annotated[str, typer.Argument(metavar="LIST")],
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
     verified: Annotated[
-        bool, typer.Option("--verified", help="They have all confirmed: mail them.")
+        bool, typer.Option("--verified", help="All of them have confirmed.")
     ] = False,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Send a confirmation email to each who has not confirmed.")
+        bool, typer.Option("--ask", help="Send a confirmation email to everybody unconfirmed.")
     ] = False,
     existing: Annotated[
-        Existing, typer.Option(help="What happens to fields of people who are on the list.")
+        Existing, typer.Option(help="What to do with the fields of people on the list.")
     ] = Existing.LEAVE,
     basis: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="Why they may be mailed; stands in each one's record."),
+        typer.Option(metavar="TEXT", help="Why you may email them; kept in each consent record."),
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look and count.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only count.")] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write refused rows there, as CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write refused rows to this CSV file.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=COLUMN", help="Take COLUMN for NAME, as in email=Mail."),
+        typer.Option(metavar="NAME=COLUMN", help="Use COLUMN as NAME, as in email=Mail."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add everyone in a CSV file; other columns become attributes.
+    """Import people from a CSV file; other columns become attributes.
 
-    With --verified, people on the list who have not confirmed are confirmed, too; --basis says why
-    they may be mailed. Who left earlier stays away. Running it again does only what is missing, so
-    an import that was interrupted is simply started once more.
+    --verified also confirms people who are already on the list. People who unsubscribed are not
+    added again. After an interruption, run it again: it does only what is missing.
     """
     check_list_name(list_name)
     declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
@@ -88,7 +87,7 @@ def import_people(
 
 def _leave_if_interrupted(interrupt: Interrupt) -> None:
     if interrupt.is_asked:
-        tell("Interrupted: run the same command again to do the rest.")
+        tell("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -126,8 +125,9 @@ class _Order:
     def next_steps(self, counts: Counts) -> Iterator[str]:
         if counts.added and not (self.verified or self.ask or self.is_rehearsal):
             yield (
-                "The people added have not confirmed, and are not mailed. Ask them with “postroom "
-                f"subscriber ask {self.list_name} --all”, or import them again with --verified."
+                "The people added have not confirmed, so they get no emails. Ask them with "
+                f"“postroom subscriber ask {self.list_name} --all”, or import them again with "
+                "--verified."
             )
 
 
@@ -144,7 +144,7 @@ async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
     try:
         return await bring_in(intake, people, watch)
     except StorageError:
-        tell("The import stopped; who was added stays. Run it again to add the rest.")
+        tell("The import stopped. Everybody added so far stays. Run it again to add the rest.")
         raise
 
 
@@ -159,7 +159,7 @@ def _report(path: Path | None) -> Iterator[TextIO | None]:
 
 
 class _Watch:
-    """Looks on: progress, refused rows, Ctrl-C."""
+    """Watches progress, refused rows and Ctrl-C."""
 
     def __init__(
         self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
@@ -213,7 +213,7 @@ class _Result:
         yield f"{counts.added:,} {would}added to {list_name}"
         yield f"{counts.already:,} already there"
         yield from self._changes(would)
-        yield f"{counts.gone:,} gone: they left earlier, and stay away"
+        yield f"{counts.gone:,} unsubscribed earlier: not added again"
         yield f"{counts.bad:,} bad"
         delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
         yield f"Read as {self.encoding}, delimiter {delimiter}."
@@ -225,7 +225,7 @@ class _Result:
         if report:
             yield f"All refused rows are in {report}."
         elif hidden > 0:
-            yield f"  and {hidden:,} more: see them all with --report FILE."
+            yield f"  and {hidden:,} more. See them all with --report FILE."
 
     def _changes(self, would: str) -> Iterator[str]:
         """What there is something to say about."""
@@ -237,9 +237,9 @@ class _Result:
         }
         yield from (f"{count:,} {would}{what}" for what, count in lines.items() if count)
         if counts.twice:
-            yield f"{counts.twice:,} twice in the file"
+            yield f"{counts.twice:,} more than once in the file"
         if counts.mended:
-            yield f"{counts.mended:,} with a slip in the address that was mended"
+            yield f"{counts.mended:,} with a typing error in the address that was corrected"
         if counts.mistyped:
             yield f"{counts.mistyped:,} with a domain that looks mistyped"
 
@@ -256,6 +256,6 @@ def _wanted(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         name, _, heading = pair.partition("=")
         if not name or not heading:
-            raise BadInput(f"“{pair}” does not name a column: write it as in email=Mail.")
+            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
         wanted[name] = heading
     return wanted

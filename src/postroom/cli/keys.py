@@ -1,4 +1,4 @@
-"""`postroom key …`: make, look at and revoke the keys of the web service."""
+"""`postroom key …`: create, show and revoke access keys of the web service."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it.")],
     list_names: Annotated[
         list[str] | None,
-        typer.Option("--list", metavar="LIST", help="Only for this list; may be repeated."),
+        typer.Option("--list", metavar="LIST", help="Limit it to this list; may be repeated."),
     ] = None,
     rights: Annotated[
         list[Right] | None,
-        typer.Option("--right", help="What it may do, subscribe unless told; may be repeated."),
+        typer.Option("--right", help="What it may do (default: subscribe); may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and show it, this once."""
+    """Create an access key. It is shown only once."""
     name = check_key_name(name)
     names = check_key_lists(map(check_list_name, list_names or []))
     allowed = check_key_rights(rights or [])
@@ -50,15 +50,15 @@ def create(
 
     key, made = work(job)
     told = (
-        f"The key {made.id} ({name}) is for {_scope(made)}, with the right to {_allowed(made)}. "
-        "Keep it safe, it is shown only now:"
+        f"Access key {made.id} ({name}) is for {_scope(made)}, with the right to {_allowed(made)}. "
+        "Store it safely, it is shown only once:"
     )
     show(_data(made) | {"key": key}, as_json, told, key)
 
 
 @app.command("all")
 def all_keys(as_json: AsJson = False) -> None:
-    """Show every key, but for the key itself."""
+    """Show all access keys, without the secret itself."""
 
     async def job(parts: Parts) -> list[AccessKey]:
         return [each async for each in keys.every_key(parts.storage.tables)]
@@ -66,21 +66,21 @@ def all_keys(as_json: AsJson = False) -> None:
     found = sorted(work(job), key=lambda each: (each.name, each.created_at))
     show([_data(each) for each in found], as_json, *map(_line, found))
     if not found and not as_json:
-        tell("There is no key yet: make one with “postroom key create NAME”.")
+        tell("There is no access key yet. Create one with “postroom key create NAME”.")
 
 
 @app.command("revoke")
 def revoke(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="As “postroom key all” shows it.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Its id, shown by “postroom key all”.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a key useless, for good."""
+    """Revoke an access key for good."""
 
     async def job(parts: Parts) -> AccessKey:
         return await keys.revoke(parts.storage.tables, id_)
 
     gone = work(job)
-    told = f"The key {gone.id} ({gone.name}) is revoked: within 5 seconds nobody takes it."
+    told = f"Access key {gone.id} ({gone.name}) is revoked. It stops working within 5 seconds."
     show({"id": gone.id, "name": gone.name}, as_json, told)
 
 

@@ -1,4 +1,4 @@
-"""`postroom limit …`: how fast mails leave, of all senders together; followed within seconds."""
+"""`postroom limit …`: rate limits for all senders combined; applied within seconds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from postroom.records.rate_limits import LimitRow
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-app = typer.Typer(no_args_is_help=True, help="Limits of all senders together.")
+app = typer.Typer(no_args_is_help=True, help="Rate limits for all senders combined.")
 
 Domain = Annotated[
     str,
-    typer.Option(metavar="DOMAIN", help="Of mails to this domain alone. Default: of all mails."),
+    typer.Option(metavar="DOMAIN", help="Only emails to this domain. Default: all emails."),
 ]
 
 
@@ -32,23 +32,23 @@ def set_(
         float | None, typer.Option("--mails-per-second", help="0.01 or more.")
     ] = None,
     connections: Annotated[
-        int | None, typer.Option("--connections", help="Lanes that send at the same time.")
+        int | None, typer.Option("--connections", help="Connections open at the same time.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set the limit, instead of the one that was there."""
+    """Set the limit, replacing the previous one."""
     limit = check_limit(limit_name(domain), mails_per_second, connections)
 
     async def job(parts: Parts) -> None:
         await rate_limits.set_limit(parts.storage.tables, limit)
 
     work(job)
-    show(_data(limit), as_json, f"{_told(limit)}. Senders follow within a few seconds.")
+    show(_data(limit), as_json, f"{_told(limit)}. Senders apply it within a few seconds.")
 
 
 @app.command("show")
 def show_(as_json: AsJson = False) -> None:
-    """Show all limits, and how many senders share each now."""
+    """Show all limits and how many senders share each."""
 
     async def job(parts: Parts) -> dict[str, LimitRow]:
         return await rate_limits.all_limits(parts.storage.tables)
@@ -57,27 +57,26 @@ def show_(as_json: AsJson = False) -> None:
     data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
     show(data, as_json, *(_line(row.limit(name), row) for name, row in found.items()))
     if not found and not as_json:
-        tell("There is no limit: mails leave as fast as the server takes them.")
+        tell("There is no limit. Emails are sent as fast as the server accepts them.")
 
 
 @app.command("clear")
 def clear(domain: Domain = "", as_json: AsJson = False) -> None:
-    """Lift the limit."""
+    """Remove the limit."""
     name = limit_name(domain)
 
     async def job(parts: Parts) -> None:
         if not await rate_limits.clear_limit(parts.storage.tables, name):
-            raise NotFound(f"There is no limit for {whom(name)}: “postroom limit show” lists all.")
+            raise NotFound(f"There is no limit for {whom(name)}. “postroom limit show” lists all.")
 
     work(job)
-    show({"name": name}, as_json, f"There is no limit for {whom(name)} any more.")
+    show({"name": name}, as_json, f"The limit for {whom(name)} is removed.")
 
 
 def _line(limit: RateLimit, row: LimitRow) -> str:
     if not row.is_readable:
         return (
-            f"{whom(limit.name)}: cannot be read, and no mail leaves until it can: "
-            "set it again, or clear it."
+            f"{whom(limit.name)}: cannot be read, so no email is sent. Set it again, or clear it."
         ).capitalize()
     senders = ngettext("{count} sender now", "{count} senders now", len(row.shares))
     return f"{_told(limit)} ({senders})"

@@ -1,4 +1,4 @@
-"""`postroom list …`: make, look at, edit and delete mailing lists."""
+"""`postroom list …`: create, show, edit and delete mailing lists."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and u
 @app.command("create")
 def create(
     name: Name,
-    sender: Annotated[str, typer.Option("--from", metavar="MAILBOX", help="From of its mails.")],
-    description: Annotated[str, typer.Option(help="What people read in mails.")] = "",
-    postal_address: Annotated[str, typer.Option(help="Stands at the foot of its mails.")] = "",
+    sender: Annotated[str, typer.Option("--from", metavar="MAILBOX", help="From of its emails.")],
+    description: Annotated[str, typer.Option(help="Shown in its emails.")] = "",
+    postal_address: Annotated[str, typer.Option(help="Shown at the end of its emails.")] = "",
     public_form: Annotated[
-        bool, typer.Option(help="Whether it has a page on which anybody may sign up.")
+        bool, typer.Option(help="Whether it has a public page to sign up on.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a list, and storage if there is none yet."""
+    """Create a list, and storage if there is none yet."""
     from postroom import engines
 
     wanted = manage_lists.checked(name, sender, description, postal_address, public_form)
@@ -52,7 +52,7 @@ def create(
     is_new = not engines.may_have_storage(settings)
     made = work(job, create=True)
     told = [f"Created a new storage at {engines.describe_storage(settings)}."] if is_new else []
-    told.append(f"The list {name} is there; its mails come from {made.sender}.")
+    told.append(f"List {name} is created. Its emails come from {made.sender}.")
     show(list_data(made), as_json, *told)
 
 
@@ -60,18 +60,18 @@ def create(
 def edit(
     name: Name,
     sender: Annotated[
-        str | None, typer.Option("--from", metavar="MAILBOX", help="From of its mails.")
+        str | None, typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
     ] = None,
-    description: Annotated[str | None, typer.Option(help="What people read in mails.")] = None,
+    description: Annotated[str | None, typer.Option(help="Shown in its emails.")] = None,
     postal_address: Annotated[
-        str | None, typer.Option(help="Stands at the foot of its mails.")
+        str | None, typer.Option(help="Shown at the end of its emails.")
     ] = None,
     public_form: Annotated[
-        bool | None, typer.Option(help="Whether it has a page on which anybody may sign up.")
+        bool | None, typer.Option(help="Whether it has a public page to sign up on.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change what a list says; what is not named stays. An empty text takes it away."""
+    """Change a list. Options that are left out change nothing; an empty text removes one."""
     check_list_name(name)
     wording = ListChanges(
         sender=sender,
@@ -80,7 +80,7 @@ def edit(
         public_form=public_form,
     )
     if wording == ListChanges():
-        raise BadInput("Say what to change: --from, --description, --postal-address, …")
+        raise BadInput("Nothing to change. Use --from, --description, --postal-address, …")
 
     async def job(parts: Parts) -> MailingList:
         tables = parts.storage.tables
@@ -89,12 +89,12 @@ def edit(
 
     edited = work(job)
     data = list_data(edited)
-    show(data, as_json, f"The list {name} is changed.", *fields(data))
+    show(data, as_json, f"List {name} is changed.", *fields(data))
 
 
 @app.command("show")
 def show_list(name: Name, as_json: AsJson = False) -> None:
-    """Show a list and count its people."""
+    """Show a list and count its subscribers."""
     check_list_name(name)
 
     async def job(parts: Parts) -> tuple[MailingList, Census]:
@@ -108,7 +108,7 @@ def show_list(name: Name, as_json: AsJson = False) -> None:
 
 @app.command("all")
 def all_lists(as_json: AsJson = False) -> None:
-    """Show every list, by name."""
+    """Show all lists by name."""
 
     async def job(parts: Parts) -> list[dict[str, Any]]:
         return [list_data(each) async for each in lists.every_list(parts.storage.tables)]
@@ -117,12 +117,12 @@ def all_lists(as_json: AsJson = False) -> None:
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
     show(found, as_json, *(line.rstrip() for line in lines))
     if not found and not as_json:
-        tell("There is no list yet: make one with “postroom list create NAME --from ADDRESS”.")
+        tell("There is no list yet. Create one with “postroom list create NAME --from ADDRESS”.")
 
 
 @app.command("delete")
 def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a list with all its people."""
+    """Delete a list and all its subscribers."""
     check_list_name(name)
 
     async def job(parts: Parts) -> tuple[int, bool]:
@@ -133,7 +133,7 @@ def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
 
     rows, is_done = work(job)
     if not is_done:
-        tell(f"Interrupted: {name} is deleted; the scheduler clears its last rows away.")
+        tell(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
         raise typer.Exit(INTERRUPTED)
     told = ngettext("{count} row", "{count:,} rows", rows)
     show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({told}).")
@@ -147,14 +147,15 @@ async def _ask(parts: Parts, name: str, yes: bool, quiet: bool) -> None:
         confirm(
             f"Delete {name} with {ngettext('{count} person', '{count:,} people', people.total)} "
             f"({people.verified:,} verified)? "
-            "Messages on their way to it skip everybody who is still queued.",
+            "Messages that are being sent to it skip everybody still queued.",
             yes,
         )
 
 
 async def _delete_rows(parts: Parts, name: str, *, quiet: bool) -> tuple[int, bool]:
     """How many rows went, and whether these were the last."""
-    tables, deleted = parts.storage.tables, 0
+    tables = parts.storage.tables
+    deleted = 0
     with progress(f"Deleting {name}", quiet=quiet) as tick, interruptible() as interrupt:
         while not interrupt.is_asked and await lists.is_being_deleted(tables, name):
             try:

@@ -1,4 +1,4 @@
-"""`postroom message …`: write messages, watch them, steer them."""
+"""`postroom message …`: create, watch and control messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroom.actions.control_message import Control, control
 from postroom.cli.output import (
     KEPT_NOT_SENT,
     AsJson,
@@ -19,12 +20,12 @@ from postroom.cli.output import (
     tell,
     write_csv,
 )
-from postroom.cli.session import act_of, read_message, wake_scheduler, work
+from postroom.cli.session import act_of, read_message, work
 from postroom.domain.due_time import parse_due_time
-from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_data
-from postroom.flow import report, steer
+from postroom.flow import report
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
 from postroom.records.recipient_outcomes import OUTCOMES, RecipientOutcome, all_outcomes
@@ -46,13 +47,13 @@ def create(
         str | None,
         typer.Option(metavar="TIME", help="now, 2026-11-20T09:00+01:00, or 2026-11-20 09:00."),
     ] = None,
-    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
     on_doubt: Annotated[
-        OnDoubt, typer.Option(help="If nobody can tell whether a mail went out.")
+        OnDoubt, typer.Option(help="If an email may or may not have been sent.")
     ] = OnDoubt.RESEND,
     as_json: AsJson = False,
 ) -> None:
-    """Write a message and say when it goes out. Without --at it stays a draft."""
+    """Create a message. Without --at it stays a draft."""
     check_list_name(list_name)
     bodies = {"html": _read_body(html), "text": _read_body(text)}
 
@@ -77,42 +78,41 @@ def create(
 def schedule(
     ref: Ref,
     at: Annotated[str, typer.Option(metavar="TIME", help="As in “message create”.")],
-    zone: Annotated[str, typer.Option(help="Zone of a TIME without one: Europe/Berlin.")] = "",
+    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Give a draft a time, or a pending message another one."""
+    """Schedule a draft, or change the time of a scheduled message."""
 
-    async def act(parts: Parts, _: Message) -> Message:
+    async def act(parts: Parts) -> Message:
         act = act_of(parts)
         return await give_time(act, ref, parse_due_time(at, zone, act.now), zone=zone)
 
-    message = _steer(ref, act)
+    message = _change(ref, act)
     show(message_data(message), as_json, *_created(message))
 
 
 @app.command("unschedule")
 def unschedule(ref: Ref, as_json: AsJson = False) -> None:
-    """Bring a pending message back to draft."""
-    message = _steer(ref, lambda parts, _: steer.unschedule(parts.storage.tables, ref))
-    words = f"Message {ref} is a draft again. It will not be sent."
-    show(message_data(message), as_json, words)
+    """Make a scheduled message a draft again."""
+    sentence = f"Message {ref} is a draft again. It will not be sent."
+    _control(ref, Control.UNSCHEDULE, as_json, sentence)
 
 
 @app.command("delete")
 def delete(ref: Ref, as_json: AsJson = False) -> None:
-    """Delete a draft or a pending message, with its bodies."""
+    """Delete a draft or a scheduled message, with its bodies."""
 
-    async def act(parts: Parts, message: Message) -> Message:
+    async def job(parts: Parts) -> None:
+        await read_message(parts, ref)
         await discard(parts.storage, ref)
-        return message
 
-    _steer(ref, act)
+    work(job)
     show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
 
 
 @app.command("show")
 def show_message(ref: Ref, as_json: AsJson = False) -> None:
-    """Show a message and its books of this moment."""
+    """Show a message with its current counts."""
 
     async def job(parts: Parts) -> Message:
         return await report.books_of(parts.storage.tables, await read_message(parts, ref))
@@ -123,7 +123,7 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
 
 @app.command("all")
 def all_messages(as_json: AsJson = False) -> None:
-    """Show every message, the newest first, with the books of its last report."""
+    """Show all messages, newest first, with the counts of their last report."""
 
     async def job(parts: Parts) -> int:
         found = messages.every_message(parts.storage.tables)
@@ -136,7 +136,7 @@ def all_messages(as_json: AsJson = False) -> None:
         return count
 
     if not work(job) and not as_json:
-        tell("There is no message yet: write one with “postroom message create”.")
+        tell("There is no message yet. Create one with “postroom message create”.")
 
 
 @app.command("people")
@@ -147,9 +147,9 @@ def people(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who got what, as CSV or as one JSON array."""
+    """Print the outcome of every recipient as CSV, or as one JSON array."""
     if outcome is not None and outcome not in OUTCOMES:
-        raise BadInput(f"“{outcome}” is no outcome: it is one of {', '.join(OUTCOMES)}.")
+        raise BadInput(f"“{outcome}” is not an outcome. Use one of {', '.join(OUTCOMES)}.")
 
     async def job(parts: Parts) -> None:
         message = await read_message(parts, ref)
@@ -166,76 +166,61 @@ def people(
 
 @app.command("pause")
 def pause(ref: Ref, as_json: AsJson = False) -> None:
-    """Hold a message that is going out; who is queued waits."""
-    message = _steer(ref, lambda parts, _: steer.pause(parts.storage.tables, ref))
-    words = f"Message {ref} pauses; go on with “postroom message resume”."
-    show(message_data(message), as_json, words)
+    """Pause a message that is being sent."""
+    sentence = f"Message {ref} is paused. Resume it with “postroom message resume {ref}”."
+    _control(ref, Control.PAUSE, as_json, sentence)
 
 
 @app.command("resume")
 def resume(ref: Ref, as_json: AsJson = False) -> None:
-    """Let a paused message go on."""
-    message = _steer(ref, lambda parts, _: steer.resume(parts.storage.tables, ref))
-    show(message_data(message), as_json, f"Message {ref} goes on.")
+    """Resume a paused message."""
+    _control(ref, Control.RESUME, as_json, f"Message {ref} is being sent again.")
 
 
 @app.command("cancel")
 def cancel(ref: Ref, as_json: AsJson = False) -> None:
-    """Stop a message for good; who is still queued is skipped."""
-    message = _steer(
-        ref, lambda parts, _: steer.cancel(parts.storage.tables, ref, parts.clock.now())
-    )
-    words = f"Message {ref} is cancelled; who is still queued is skipped."
-    show(message_data(message), as_json, words)
+    """Cancel a message for good. Everybody still queued is skipped."""
+    sentence = f"Message {ref} is cancelled. Everybody still queued is skipped."
+    _control(ref, Control.CANCEL, as_json, sentence)
 
 
 @app.command("retry")
 def retry(
     ref: Ref,
-    held: Annotated[bool, typer.Option("--held", help="Those in doubt, not the failed.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="The held instead of the failed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send again to those it failed for, or with --held to those in doubt."""
-
-    async def act(parts: Parts, message: Message) -> Message:
-        tables, now = parts.storage.tables, parts.clock.now()
-        if held:
-            _check_somebody(message.books.held, ref, "held")
-            return await steer.decide_held(tables, ref, send_again=True, now=now)
-        _check_somebody(message.books.failed, ref, "failed")
-        return await steer.retry_failed(tables, ref, now)
-
-    who = "held" if held else "failed"
-    show(message_data(_steer(ref, act)), as_json, f"Message {ref} goes out again to the {who}.")
+    """Send again to everybody it failed for, or with --held to everybody who is held."""
+    if held:
+        sentence = f"Message {ref} is sent again to the held recipients."
+        _control(ref, Control.SEND_HELD_AGAIN, as_json, sentence)
+    else:
+        sentence = f"Message {ref} is sent again to the failed recipients."
+        _control(ref, Control.RETRY_FAILED, as_json, sentence)
 
 
 @app.command("settle")
 def settle(ref: Ref, as_json: AsJson = False) -> None:
-    """Count those in doubt as sent: somebody looked, and they had it."""
-
-    async def act(parts: Parts, message: Message) -> Message:
-        _check_somebody(message.books.held, ref, "held")
-        now = parts.clock.now()
-        return await steer.decide_held(parts.storage.tables, ref, send_again=False, now=now)
-
-    show(message_data(_steer(ref, act)), as_json, f"The held of message {ref} count as sent.")
+    """Count the held recipients as sent, after you found out that they got it."""
+    sentence = f"The held recipients of message {ref} count as sent."
+    _control(ref, Control.COUNT_HELD_AS_SENT, as_json, sentence)
 
 
-def _steer(ref: str, act: Callable[[Parts, Message], Awaitable[Message]]) -> Message:
-    """Act on a message that is there, and wake the scheduler."""
+def _control(ref: str, action: Control, as_json: bool, sentence: str) -> None:
+    async def act(parts: Parts) -> Message:
+        return await control(act_of(parts), ref, action)
+
+    show(message_data(_change(ref, act)), as_json, sentence)
+
+
+def _change(ref: str, act: Callable[[Parts], Awaitable[Message]]) -> Message:
+    """Act on a message that exists."""
 
     async def job(parts: Parts) -> Message:
-        known = await report.books_of(parts.storage.tables, await read_message(parts, ref))
-        changed = await act(parts, known)
-        wake_scheduler(parts)
-        return await report.books_of(parts.storage.tables, changed)
+        await read_message(parts, ref)
+        return await act(parts)
 
     return work(job)
-
-
-def _check_somebody(count: int, ref: str, outcome: str) -> None:
-    if not count:
-        raise WrongState(f"Nobody of message {ref} is {outcome}: there is nothing to do.")
 
 
 async def _rows(found: AsyncIterator[RecipientOutcome]) -> AsyncIterator[list[object]]:
@@ -262,7 +247,7 @@ def _line(message: Message) -> str:
 
 def _created(message: Message) -> list[str]:
     if message.due_at is None:
-        return [f"Message {message.ref} is kept as a draft: without --at nothing is sent."]
+        return [f"Message {message.ref} is a draft. Without --at nothing is sent."]
     due = f"Message {message.ref} to {message.list_name} is due at {readable(message.due_at)}."
     return [due, f"Watch it with “postroom message show {message.ref}”."]
 
@@ -276,11 +261,11 @@ def _read_body(path: Path | None) -> str | None:
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}.") from error
     if len(content) > BODY_BYTES_MAX:
-        raise BadInput(f"{path} is larger than {BODY_BYTES_MAX // 1024**2} MiB: shorten it.")
+        raise BadInput(f"{path} is larger than {BODY_BYTES_MAX // 1024**2} MiB. Shorten it.")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+        raise BadInput(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
     if "\0" in text:
-        raise BadInput(f"{path} is not text: it has null characters in it.")
+        raise BadInput(f"{path} is not text: it contains null characters.")
     return text

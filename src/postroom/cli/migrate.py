@@ -1,4 +1,4 @@
-"""`postroom migrate`: everything from one storage into another, and proof that it is there."""
+"""`postroom migrate`: copy everything into another storage, and prove that it is there."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _ADDRESS = "ADDRESS"
 def migrate(
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar=_ADDRESS, help="Where everything is: POSTROOM_STORAGE."),
+        typer.Option("--from", metavar=_ADDRESS, help="What to copy. Default: POSTROOM_STORAGE."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--to", metavar=_ADDRESS, help="Where it goes: a storage with nothing in it."),
+        typer.Option("--to", metavar=_ADDRESS, help="The storage to copy to. It must be empty."),
     ] = None,
     source_prefix: Annotated[
-        str | None, typer.Option("--from-prefix", help="In place of POSTROOM_AZURE_PREFIX.")
+        str | None, typer.Option("--from-prefix", help="Instead of POSTROOM_AZURE_PREFIX.")
     ] = None,
     target_prefix: Annotated[
-        str | None, typer.Option("--to-prefix", help="In place of POSTROOM_AZURE_PREFIX.")
+        str | None, typer.Option("--to-prefix", help="Instead of POSTROOM_AZURE_PREFIX.")
     ] = None,
     verify_only: Annotated[
-        bool, typer.Option("--verify-only", help="Compare the two and change nothing.")
+        bool, typer.Option("--verify-only", help="Only compare the two.")
     ] = False,
     reopen: Annotated[
-        bool, typer.Option("--reopen", help="Work on with --from after all; copy nothing.")
+        bool, typer.Option("--reopen", help="Open the old storage again; copy nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -62,10 +62,10 @@ def migrate(
     here = _settings_of(settings, "--from", source, source_prefix, must_be_there=True)
     if reopen:
         in_loop(_reopen(here))
-        show({"reopened": True}, as_json, f"{_name(here)} is open: roles may start there.")
+        show({"reopened": True}, as_json, f"{_name(here)} is open. Roles can start there.")
         return
     if target is None:
-        raise BadInput("Say with --to where everything is to go.")
+        raise BadInput("Name the storage to copy to with --to.")
     there = _settings_of(settings, "--to", target, target_prefix, must_be_there=verify_only)
     if _name(here) == _name(there):
         raise BadInput("--from and --to are the same storage.")
@@ -154,17 +154,17 @@ async def _travel(journey: Journey, *, verify_only: bool) -> list[Compared]:
     try:
         return await (flow.compare(journey) if verify_only else flow.migrate(journey))
     except TakenOver:
-        raise WrongState("Another “postroom migrate” fills the target: this one ends.") from None
+        raise WrongState("Another “postroom migrate” is filling the target.") from None
     except Stopped:
-        tell("Interrupted: run the same command again to go on.")
+        tell("Interrupted. Run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
     except StorageError:
-        tell("The migration stopped; run the same command again to go on.")
+        tell("The migration stopped. Run the same command again to continue.")
         raise
 
 
 class _Watch:
-    """Looks on: progress and Ctrl-C."""
+    """Watches progress and Ctrl-C."""
 
     def __init__(self, interrupt: Interrupt, tick: Show) -> None:
         self._interrupt = interrupt
@@ -207,8 +207,8 @@ def _line(part: Compared) -> str:
 
 def _farewell(here: Settings, there: Settings) -> str:
     return (
-        f"Everything is in {_name(there)}: set POSTROOM_STORAGE to it and start the roles. "
-        f"{_name(here)} is kept, and closed."
+        f"Everything is in {_name(there)}. Set POSTROOM_STORAGE to it and start the roles. "
+        f"{_name(here)} is kept, but closed."
     )
 
 

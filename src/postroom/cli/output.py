@@ -17,13 +17,11 @@ import typer
 from postroom.domain.csv_rows import csv_text
 from postroom.domain.errors import BadInput
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON value on standard output, nothing else.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 KEPT_NOT_SENT = (
     "Test mode: no mail server was set up, so its emails were kept in the test mailbox, not sent."
 )
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str) -> None:
@@ -121,6 +119,6 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadInput(f"{question} Without a terminal to ask on, say so with --yes.")
+        raise BadInput(f"{question} There is no terminal to ask on: use --yes.")
     if not typer.confirm(question, err=True):
         raise BadInput("Nothing was done.")

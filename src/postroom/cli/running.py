@@ -24,7 +24,7 @@ Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
 
 
 def scheduler(supervised: Supervised = False) -> None:
-    """Run a scheduler until SIGTERM. Any number may run; one acts."""
+    """Run a scheduler until SIGTERM. Any number may run; one is active."""
     from postroom import roles
 
     in_loop(roles.run_scheduler(load_settings(), supervised=supervised))
@@ -52,14 +52,14 @@ def web(supervised: Supervised = False) -> None:
 
 
 def drain(as_json: AsJson = False) -> None:
-    """Do everything that is due, then exit."""
+    """Send everything that is due, then exit."""
     from postroom import roles, wiring
 
     settings = load_settings()
     in_loop(roles.drain(settings))
     rest = work(_look_around)
     if rest.is_anything_due:
-        tell("Interrupted: something is still due. Run it again.")
+        tell("Interrupted. Something is still due: run it again.")
         raise typer.Exit(INTERRUPTED)
     waiting = ngettext(
         "; {count} work item waits for a later try",

@@ -89,7 +89,8 @@ class Interrupt:
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interrupt]:
     """Within it a signal is a question, not an exception."""
-    interrupt, loop = Interrupt(), asyncio.get_running_loop()
+    interrupt = Interrupt()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt.ask)
     try:

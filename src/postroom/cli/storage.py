@@ -40,7 +40,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY")]
 
 @app.command("tables")
 def tables(as_json: AsJson = False) -> None:
-    """Name the tables."""
+    """List the tables."""
     show(TABLES, as_json, *TABLES)
 
 
@@ -51,7 +51,7 @@ def rows(
     start: Annotated[
         str, typer.Option("--from", metavar="KEY", help="The first key, or partition, to show.")
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Print rows in key order; secrets are masked."""
@@ -81,7 +81,7 @@ def row(table: Table, partition: Partition, key: Key, as_json: AsJson = False) -
 def delete_row(
     table: Table, partition: Partition, key: Key, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Delete one row, if it is still what you are shown. This mends nothing by itself."""
+    """Delete one row, unless it changed since it was shown. This repairs nothing by itself."""
     found = _read_row(table, partition, key)
     confirm(f"Delete from {table}: {_line(found)} ?", yes)
 
@@ -95,7 +95,7 @@ def delete_row(
 
 @app.command("queues")
 def queues(as_json: AsJson = False) -> None:
-    """Name the queues and how many items each has, those in hand included."""
+    """List the queues and how many items each has, claimed ones included."""
 
     async def job(parts: Parts) -> dict[str, int]:
         return {name: await parts.storage.queues.length(name) for name in QUEUES}
@@ -107,10 +107,10 @@ def queues(as_json: AsJson = False) -> None:
 @app.command("peek")
 def peek(
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
-    limit: Annotated[int, typer.Option(min=1, max=CLAIM_ITEMS_MAX, help="How many.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=CLAIM_ITEMS_MAX, help="At most this many.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Print the next items of a queue without taking them."""
+    """Print the next items of a queue without claiming them."""
     _check_name(queue, QUEUES, "queue")
 
     async def job(parts: Parts) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _taken(times: int) -> Text:
 @app.command("blobs")
 def blobs(
     prefix: Annotated[str, typer.Argument(metavar="[PREFIX]")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of blobs."""
@@ -154,7 +154,7 @@ def blob(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson =
     async def job(parts: Parts) -> bytes:
         content = await parts.storage.blobs.get(name)
         if content is None:
-            raise NotFound(f"There is no blob {name}: “postroom storage blobs” names them.")
+            raise NotFound(f"There is no blob {name}. “postroom storage blobs” lists them.")
         return content
 
     content = _look(job)
@@ -184,7 +184,7 @@ def _look(job: Any) -> Any:
     try:
         return work(job)
     except ValueError as error:
-        raise BadInput(f"Storage cannot have that: {error}.") from error
+        raise BadInput(f"This cannot be in storage: {error}.") from error
 
 
 async def _rows(parts: Parts, table: str, keys: Keys, limit: int) -> AsyncIterator[Row]:
@@ -195,7 +195,8 @@ async def _rows(parts: Parts, table: str, keys: Keys, limit: int) -> AsyncIterat
         )
         for found in page.rows:
             yield found
-        limit, after = limit - len(page.rows), page.next
+        limit -= len(page.rows)
+        after = page.next
         if after is None:
             return
 
@@ -215,7 +216,7 @@ def _read_row(table: str, partition: str, key: str) -> Row:
 
 def _check_name(name: str, names: tuple[str, ...], kind: str) -> None:
     if name not in names:
-        raise BadInput(f"There is no {kind} {name}: there are {', '.join(names)}.")
+        raise BadInput(f"There is no {kind} {name}. There are {', '.join(names)}.")
 
 
 def _data(row: Row) -> dict[str, Any]:

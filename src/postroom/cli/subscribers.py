@@ -1,4 +1,4 @@
-"""`postroom subscriber …`: one person, or everyone, of a list. Imports are in imports.py."""
+"""`postroom subscriber …`: the people on a list. Imports are in imports.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from postroom.records import lists, subscribers
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-app = typer.Typer(no_args_is_help=True, help="The people of a list.")
+app = typer.Typer(no_args_is_help=True, help="The people on a list.")
 app.command("import")(import_people)
 ListName = Annotated[str, typer.Argument(metavar="LIST")]
 AddressText = Annotated[str, typer.Argument(metavar="ADDRESS")]
@@ -58,11 +58,12 @@ def add(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be given several times.")
     ] = None,
     bring_back: Annotated[
-        bool, typer.Option("--bring-back", help="Also if they left: only if they asked for it.")
+        bool,
+        typer.Option("--bring-back", help="Even if they unsubscribed; only on request."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add one person. People who have not confirmed are not mailed."""
+    """Add one person. Emails go only to verified people."""
     check_list_name(list_name)
     parsed = parse_address(address)
     attributes = clean_attributes(attributes_from(attribute or []))
@@ -80,13 +81,13 @@ def add(
     added = work(job)
     words = f"{added.address} is on {list_name}"
     asking = f"“postroom subscriber ask {list_name} {added.address}” sends a confirmation email"
-    unverified = "" if verified else f", and has not confirmed: {asking}"
+    unverified = "" if verified else f" and has not confirmed. {asking}"
     show(_data(added), as_json, f"{words}{unverified}.")
 
 
 @app.command("show")
 def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson = False) -> None:
-    """Show what is known of one person."""
+    """Show one person."""
     check_list_name(list_name)
     parsed = parse_address(address)
 
@@ -94,7 +95,7 @@ def show_subscriber(list_name: ListName, address: AddressText, as_json: AsJson =
         await lists.read(parts.storage.tables, list_name)
         found = await subscribers.find(parts.storage.tables, list_name, parsed.storage_key)
         if found is None:
-            raise NotFound(f"{parsed.typed} was never on {list_name}.")
+            raise NotFound(f"{parsed.typed} has never been on {list_name}.")
         return found.value
 
     data = _data(work(job))
@@ -112,12 +113,12 @@ def ask(
 ) -> None:
     """Send a confirmation email to one person, or to everybody who has not confirmed.
 
-    Nobody is asked twice within 24 hours, or more than three times in 30 days. Interrupted, run it
-    again: whoever was asked is skipped.
+    Everybody gets at most one such email in 24 hours, and three in 30 days. After an interruption,
+    run it again: people who were asked are skipped.
     """
     check_list_name(list_name)
     if everybody == (address is not None):
-        raise typer.BadParameter("name one, or say --all", param_hint="ADDRESS")
+        raise typer.BadParameter("name one person, or use --all", param_hint="ADDRESS")
     if address is not None:
         _ask_one(list_name, parse_address(address), as_json)
         return
@@ -129,11 +130,11 @@ def ask(
         job.asked,
         name=list_name,
     )
-    show(data, as_json, str(told), f"{job.skipped:,} skipped: asked before, or left earlier.")
+    show(data, as_json, str(told), f"{job.skipped:,} skipped: asked recently, or unsubscribed.")
     if job.mistake:
         raise WrongState(job.mistake)
     if job.status is Status.STOPPED:
-        tell("Interrupted: run the same command again to ask the others.")
+        tell("Interrupted. Run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -167,7 +168,7 @@ async def _ask_all(parts: Parts, list_name: str) -> AskJob:
 
 @app.command("remove")
 def remove(list_name: ListName, address: AddressText, as_json: AsJson = False) -> None:
-    """Take one person off a list; nobody mails them any more, and no import brings them back."""
+    """Remove one person from a list. They get no more emails, and no import adds them again."""
     check_list_name(list_name)
     parsed = parse_address(address)
 
@@ -176,17 +177,17 @@ def remove(list_name: ListName, address: AddressText, as_json: AsJson = False) -
 
     work(job)
     data = {"list": list_name, "address": parsed.typed, "removed": True}
-    show(data, as_json, f"{parsed.typed} is off {list_name}.")
+    show(data, as_json, f"{parsed.typed} is removed from {list_name}.")
 
 
 @app.command("export")
 def export(
     list_name: ListName,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="- or none: print.")] = None,
-    gone: Annotated[bool, typer.Option("--gone", help="Those who left instead.")] = False,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: print.")] = None,
+    gone: Annotated[bool, typer.Option("--gone", help="People who unsubscribed instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write everyone of a list as CSV, or with --json and no file as one array."""
+    """Export a list as CSV, or with --json and no file as one array."""
     check_list_name(list_name)
     path = None if file is None or str(file) == "-" else file
     standing = SubscriberFilter.GONE if gone else SubscriberFilter.THERE

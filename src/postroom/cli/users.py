@@ -26,38 +26,40 @@ def add(
     role: Annotated[Role, typer.Option(help="What they may do.")] = Role.OWNER,
     as_json: AsJson = False,
 ) -> None:
-    """Make a user. The password is asked for, or is the first line of standard input."""
+    """Create a user. Asks for the password, or reads it from standard input."""
     from postroom.actions import sign_in
 
     parsed = parse_address(address)
     password = _password()
 
     async def job(parts: Parts) -> User:
-        tables, now = parts.storage.tables, parts.clock.now()
+        tables = parts.storage.tables
+        now = parts.clock.now()
         return await sign_in.add_user(tables, parsed.typed, role, password, now)
 
     made = work(job)
-    show(_data(made), as_json, f"{made.address} is {made.role.value}, and can sign in.")
+    show(_data(made), as_json, f"{made.address} is {made.role.value} and can sign in.")
 
 
 @app.command("link")
 def link(
     address: AddressText,
-    role: Annotated[Role, typer.Option(help="What a newcomer may do.")] = Role.EDITOR,
+    role: Annotated[Role, typer.Option(help="What a new user may do.")] = Role.EDITOR,
     as_json: AsJson = False,
 ) -> None:
-    """Make a link by which somebody chooses a password: a newcomer, or who lost theirs."""
+    """Create a link to choose a password, for a new user or one who forgot theirs."""
     from postroom.actions import sign_in
 
     parsed = parse_address(address)
 
     async def job(parts: Parts) -> str:
-        tables, now = parts.storage.tables, parts.clock.now()
+        tables = parts.storage.tables
+        now = parts.clock.now()
         token = await sign_in.invite(tables, parsed.typed, role, now)
         return f"{parts.settings.url}/admin/welcome/{token}"
 
     made = work(job)
-    told = f"For {parsed.typed}; it works once, within two days, and is shown only now:"
+    told = f"A link for {parsed.typed}. It works once, within two days, and is shown only once:"
     show({"address": parsed.typed, "link": made}, as_json, told, made)
 
 
@@ -72,12 +74,12 @@ def all_users(as_json: AsJson = False) -> None:
     lines = [f"{each.address:40}  {each.role:7}  {readable(each.created_at)}" for each in found]
     show([_data(each) for each in found], as_json, *lines)
     if not found and not as_json:
-        tell("There is no user yet: “postroom serve” prints a link for the first one.")
+        tell("There is no user yet. “postroom serve” prints a link for the first one.")
 
 
 @app.command("remove")
 def remove(address: AddressText, as_json: AsJson = False) -> None:
-    """Take a user away, with all their sessions."""
+    """Remove a user and end all their sessions."""
     from postroom.actions import sign_in
 
     parsed = parse_address(address)
@@ -86,7 +88,7 @@ def remove(address: AddressText, as_json: AsJson = False) -> None:
         await sign_in.remove(parts.storage.tables, parsed.storage_key)
 
     work(job)
-    show({"address": parsed.typed, "removed": True}, as_json, f"{parsed.typed} is gone.")
+    show({"address": parsed.typed, "removed": True}, as_json, f"{parsed.typed} is removed.")
 
 
 def _password() -> str:

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.errors import BadInput
+from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import _, pgettext
 
 ID_CHARS = 8
@@ -96,15 +96,21 @@ def check_key_name(name: str) -> str:
     return name
 
 
+class TooManyLists(BadInput):
+    """More lists than one access key can be limited to."""
+
+
+class NoSuchKey(NotFound):
+    def __init__(self, id_: str) -> None:
+        super().__init__(_("There is no access key {id}.", id=id_[:40]))
+
+
 def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
     """Each once, as they were named."""
     once = tuple(dict.fromkeys(names))
     if len(once) > LISTS_MAX:
-        raise BadInput(
-            _(
-                "A key is for at most {limit} lists, or without --list for every list.",
-                limit=LISTS_MAX,
-            )
+        raise TooManyLists(
+            _("An access key can be limited to at most {limit} lists.", limit=LISTS_MAX)
         )
     return once
 

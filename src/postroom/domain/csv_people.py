@@ -17,7 +17,7 @@ from postroom.domain.address_typos import mended
 from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import InactiveReason, clean_attributes
-from postroom.domain.texts import Text, _
+from postroom.domain.texts import _
 
 EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
 # What other programs call the column; ours comes first.
@@ -183,7 +183,7 @@ def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
         names = [_apart(each, name) if i != at else name for i, each in enumerate(names)]
     email = next((names.index(name) for name in EMAIL_NAMES if name in names), None)
     if email is None:
-        raise BadInput(_no_email(header))
+        raise _no_email(header)
     ours = {EMAIL, SUBSCRIPTION, SINCE, _RESERVED}
     return Columns(
         email,
@@ -259,13 +259,20 @@ def _apart(name: str, taken: str) -> str:
     return f"{name}_2" if name == taken else name
 
 
-def _no_email(header: Sequence[str]) -> Text:
+class NoEmailColumn(BadInput):
+    """No column is known to have the addresses."""
+
+
+def _no_email(header: Sequence[str]) -> BadInput:
     if any("@" in heading for heading in header):
-        return _("The first row must name the columns, as in email,first_name: add such a row.")
-    return _(
-        "There is no column email; the columns are: {columns}. Say which one holds the addresses "
-        "with --column email=NAME.",
-        columns=clipped(", ".join(header)),
+        return BadInput(
+            _("The first row must name the columns, as in email,first_name. Add such a row.")
+        )
+    return NoEmailColumn(
+        _(
+            "There is no column email. The columns are: {columns}.",
+            columns=clipped(", ".join(header)),
+        )
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.address import parse_mailbox
-from postroom.domain.errors import BadInput
+from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import _
 
 NAME_CHARS_MAX = 50  # part of keys and of List-Id, where a DNS label has at most 63
@@ -29,6 +29,12 @@ class MailingList(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     postal_address: str = ""
     public_form: bool = False  # anybody can sign up on a page of this service
+
+
+class NoSuchList(NotFound):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(_("There is no list {name}.", name=name))
 
 
 def list_data(found: MailingList) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.confirmation import ConfirmationAttempts
-from postroom.domain.errors import BadInput
+from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.texts import _, pgettext
 
 ATTRIBUTES_MAX = 30  # of a subscriber, so that a delivery row stays small
@@ -89,6 +89,28 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     basis: str = ""  # the import that added them, and the consent it declared
     imported_at: datetime | None = None
     confirmation: ConfirmationAttempts | None = None  # only until the email is accepted
+
+
+class AlreadySubscribed(AlreadyThere):
+    """Somebody has this address on this list, or had it until they unsubscribed."""
+
+    def __init__(self, subscriber: Subscriber) -> None:
+        self.subscriber = subscriber
+        if subscriber.gone is None:
+            sentence = _(
+                "{address} is already on {name}.",
+                address=subscriber.address,
+                name=subscriber.list_name,
+            )
+        else:
+            sentence = _(
+                "{address} is no longer on {name} ({gone}). Add them again only if they asked "
+                "for it.",
+                address=subscriber.address,
+                name=subscriber.list_name,
+                gone=INACTIVE_TEXTS[subscriber.gone],
+            )
+        super().__init__(sentence)
 
 
 def subscription(one: Subscriber) -> InactiveReason | SubscriberFilter:

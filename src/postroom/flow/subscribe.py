@@ -24,7 +24,11 @@ from postroom.act import Act
 from postroom.domain.address import Address
 from postroom.domain.consent import Event
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
+from postroom.domain.subscriber import (
+    AlreadySubscribed,
+    InactiveReason,
+    Subscriber,
+)
 from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid
 from postroom.domain.work_item import ConfirmItem
@@ -94,20 +98,8 @@ async def add(
         await subscribers.join(tables, newcomer, added)
         return newcomer
     known, etag = found
-    if not known.gone:
-        raise AlreadyThere(
-            _("{address} is on {name} already.", address=address.typed, name=list_name)
-        )
-    if not bring_back:
-        raise AlreadyThere(
-            _(
-                "{address} is gone from {name} ({gone}): add them again only if they asked for "
-                "it, with --bring-back.",
-                address=address.typed,
-                name=list_name,
-                gone=INACTIVE_TEXTS[known.gone],
-            )
-        )
+    if known.gone is None or not bring_back:
+        raise AlreadySubscribed(known)
     return (await subscribers.join_again(tables, known, newcomer, etag, added)).value
 
 

@@ -107,10 +107,14 @@ async def reopen(tables: Tables) -> None:
     """Let roles start again on a source; a migration that goes on later begins anew."""
     found = await state.find(tables)
     if found is None or found.value.standing is Standing.OPEN:
-        raise NotFound("This storage is open: nothing has to be done.")
+        raise NotFound("This storage is open. There is nothing to do.")
     if found.value.standing is Standing.FILLING:
         raise WrongState(await state.why_closed(tables))
     await state.write(tables, msgspec.structs.replace(found.value, standing=Standing.OPEN))
+
+
+class AlreadyMoved(WrongState):
+    """The source was moved before."""
 
 
 async def _check_quiet(journey: Journey) -> None:
@@ -121,8 +125,8 @@ async def _check_quiet(journey: Journey) -> None:
     ):
         if living := await leases.living(storage.tables, now):
             raise WrongState(
-                f"The role {living[0].name} is at work on {name}: stop “postroom serve” and every "
-                "role there. If it was killed, try again in a minute."
+                f"The role {living[0].name} is running on {name}. Stop every role there. If it was "
+                "killed, try again in a minute."
             )
 
 
@@ -203,10 +207,7 @@ async def _check_ends(journey: Journey, here: Migration | None, there: Migration
         )
     is_other = here and here.other != target
     if here and here.standing is Standing.MOVED and (there is None or is_other):
-        raise WrongState(
-            f"{source} was moved to {here.other} already. “--verify-only” compares the two again; "
-            "“--reopen” opens it, to be moved anew."
-        )
+        raise AlreadyMoved(f"{source} was already moved to {here.other}.")
     if there is None:
         if await is_empty(journey.source, TABLES, QUEUES):
             raise WrongState(f"{source} is empty: there is nothing to move.")

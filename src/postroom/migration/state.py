@@ -14,7 +14,7 @@ import msgspec
 
 from postroom.records.rows import stored, to_properties
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Conflict, Tables, Unavailable
 
 TABLE, PARTITION = "service", "migration"
 _KEY = "state"
@@ -95,8 +95,12 @@ async def forget(tables: Tables, migration: Migration) -> None:
     raise TakenOver
 
 
+class StorageClosed(Unavailable):
+    """A migration from or to this storage has begun, so nobody may work with it."""
+
+
 async def why_closed(tables: Tables) -> str:
-    """Why this storage must not be used, as a sentence; empty if it may be."""
+    """Why nobody may work with this storage, in a sentence; empty if it is open."""
     found = await find(tables)
     if found is None:
         return ""
@@ -107,10 +111,9 @@ async def why_closed(tables: Tables) -> str:
         case Standing.FILLING:
             return (
                 f"This storage is being filled from {migration.other} and is not complete yet. "
-                "Run the same “postroom migrate” again to finish."
+                "Finish the migration first."
             )
         case Standing.CLOSED:
-            said = f"is being copied to {migration.other}. Finish “postroom migrate”"
+            return f"This storage is being copied to {migration.other}. Finish the migration first."
         case Standing.MOVED:
-            said = f"was moved to {migration.other}. Set POSTROOM_STORAGE to that one"
-    return f"This storage {said}, or use this one again with “postroom migrate --reopen”."
+            return f"This storage was moved to {migration.other}. Set POSTROOM_STORAGE to that one."

@@ -12,6 +12,7 @@ import structlog
 from postroom.domain.access_key import (
     SAFE_RIGHTS,
     AccessKey,
+    NoSuchKey,
     Right,
     is_key,
     is_key_id,
@@ -19,8 +20,6 @@ from postroom.domain.access_key import (
     key_id,
     new_key,
 )
-from postroom.domain.errors import NotFound
-from postroom.domain.texts import _
 from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
 from postroom.storage.port import Conflict, KeysWithin, Row, Tables, Value
 
@@ -68,7 +67,7 @@ async def revoke(tables: Tables, id_: str) -> AccessKey:
             await tables.delete(_TABLE, _PARTITION, row.key)
             revoked = _access_key(row)
     if revoked is None:
-        raise NotFound(_("There is no key {id}: “postroom key all” shows the ids.", id=id_[:40]))
+        raise NoSuchKey(id_)
     return revoked
 
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.mailing_list import MailingList, folded_name
+from postroom.domain.errors import AlreadyThere
+from postroom.domain.mailing_list import MailingList, NoSuchList, folded_name
 from postroom.domain.texts import _
 from postroom.records.rows import (
     FORMAT,
@@ -95,13 +95,7 @@ async def read(tables: Tables, name: str) -> MailingList:
 async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
     found = await find_with_etag(tables, name)
     if found is None:
-        raise NotFound(
-            _(
-                "There is no list {name}. Create it with “postroom list create {name} --from "
-                "ADDRESS”.",
-                name=name,
-            )
-        )
+        raise NoSuchList(name)
     return found
 
 

@@ -42,12 +42,12 @@ OURS = str(Path(__file__).parent.parent)  # where our own code is
 READY_S_MAX = 2.0
 RETRY = {"Retry-After": "10"}
 DETAILS = {  # of a problem, for programs
-    404: _("There is no such resource; /api/v1/openapi.json lists them."),
-    405: _("This resource does not take that method; see /api/v1/openapi.json."),
-    409: _("Somebody else changed it at the same moment: look at it, and try again."),
-    413: _("The body is too large; send a smaller one."),
-    500: _("Something went wrong here; look whether it was done, then try again."),
-    503: _("Storage does not answer in time; try again a little later."),
+    404: _("There is no such resource. /api/v1/openapi.json lists them."),
+    405: _("This method is not allowed here. See /api/v1/openapi.json."),
+    409: _("Somebody else changed it at the same moment. Check it, and try again."),
+    413: _("The body is too large. Send a smaller one."),
+    500: _("Something went wrong. Check whether it was done, then try again."),
+    503: _("Storage does not respond in time. Try again later."),
 }
 
 # Title and sentence for administrators; whoever reads mail has pages of their own.
@@ -122,7 +122,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     """All of it; `spoken` are languages to answer in, if not those that there are."""
     app = FastAPI(
         title="Postroom",
-        description="The web service of an e-mail list service.",
+        description="Mailing lists, subscribers and messages.",
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
@@ -131,7 +131,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     )
     app.state.context = context
     app.include_router(api.router)
-    api.describe(app)
+    api.add_problem_schema(app)
     app.include_router(links.router)
     app.include_router(sign_up_form.router)
     app.include_router(admin.router)

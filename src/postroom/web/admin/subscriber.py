@@ -11,10 +11,10 @@ from postroom.domain.address import parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.subscriber import InactiveReason, Subscriber
+from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.flow import subscribe
-from postroom.records import consents, lists, subscribers
+from postroom.records import consents, lists
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
 from postroom.web.admin.subscriber_form import (
@@ -75,10 +75,18 @@ async def edit(request: Request, signed_in: Editor, list_name: str, who: str) ->
         return await _form(request, signed_in, one, form, 422)
     try:
         where = await _saved(request, signed_in, one, to, form)
-    except AlreadyThere:
-        await _explain(request, to, form)
+    except AlreadySubscribed as error:
+        if error.subscriber.gone:
+            form.mistakes["bring_back"] = _(
+                "This address is no longer on {name}. Tick this if they asked to be added again.",
+                name=to.list_name,
+            )
+        else:
+            form.mistakes["address"] = str(error)
+    except AlreadyThere as error:
+        form.mistakes["address"] = str(error)
     except NotFound:
-        form.mistake = _("They left in the meantime: nothing was changed.")
+        form.mistake = _("They unsubscribed in the meantime. Nothing was changed.")
     except Conflict:
         one, etag = await find_person(context, list_name, who)
         if not form.show_others(values_of(one), etag):  # a second click on the button
@@ -143,21 +151,6 @@ async def _destination(request: Request, form: Form) -> Destination | None:
         attributes=attributes or {},
         bring_back=form.is_ticked("bring_back"),
     )
-
-
-async def _explain(request: Request, to: Destination, form: Form) -> None:
-    """Somebody has the place they should go to; a tick brings back who is gone from it."""
-    tables, key = context_of(request).storage.tables, to.address.storage_key
-    found = await subscribers.find(tables, to.list_name, key)
-    if found and found.value.gone:
-        form.mistakes["bring_back"] = _(
-            "This address is gone from {name}: tick this if they asked to come back.",
-            name=to.list_name,
-        )
-    else:
-        form.mistakes["address"] = _(
-            "Somebody on {name} has this address already.", name=to.list_name
-        )
 
 
 async def _form(

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from postroom.actions import export_people
-from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
+from postroom.domain.address import BadAddress, key_prefix, parse_address
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name
 from postroom.domain.seal import seal, unseal
-from postroom.domain.subscriber import Subscriber, SubscriberFilter
+from postroom.domain.subscriber import AlreadySubscribed, Subscriber, SubscriberFilter
 from postroom.domain.texts import Text, _, ngettext
 from postroom.flow import subscribe
 from postroom.records import counts, imports, lists, subscribers
@@ -129,22 +129,17 @@ async def add(request: Request, signed_in: Editor) -> Response:
 
         try:
             return go((await act_once(request, signed_in, form, join)).what, "added")
+        except AlreadySubscribed as error:
+            if error.subscriber.gone:
+                gone = error.subscriber
+                form.mistakes["bring_back"] = _(
+                    "They are no longer on this list. Tick this if they asked to be added again."
+                )
+            else:
+                form.mistakes["address"] = str(error)
         except (AlreadyThere, Conflict):
-            gone = await _explain(context.storage.tables, name, address, form)
+            form.mistake = _("Somebody changed this at the same moment. Try again.")
     return _new(request, signed_in, mailing_list, form, gone, 409 if gone else 422)
-
-
-async def _explain(tables: Tables, name: str, address: Address, form: Form) -> Subscriber | None:
-    """Why somebody could not be added; who they are, if they are gone."""
-    found = await subscribers.find(tables, name, address.storage_key)
-    if found is None:
-        form.mistake = _("Somebody changed this at the same moment: try again.")
-        return None
-    if not found.value.gone:
-        form.mistakes["address"] = _("{address} is on this list already.", address=address.typed)
-        return None
-    form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
-    return found.value
 
 
 def _new(

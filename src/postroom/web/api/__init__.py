@@ -1,21 +1,22 @@
-"""The web service under /api/v1: what a client's site and other programs may ask for.
+"""The web service under /api/v1, for a client's site and other programs.
 
-problems, gate, body          refusals; who may call; what a call brings
+gate, route, problems         access keys; how a call reaches its function; refusals
 paging, versions, idempotency pages by cursor; ETag and If-Match; creating once
-subscribe, lists, subscribers, messages, steering, outcomes      the resources
-described                     what /api/v1/openapi.json says of all that
+subscribe, lists, subscribers, messages, controls, outcomes      the resources
+openapi                       what /api/v1/openapi.json says beside the routes
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
-from postroom.web.api import control, lists, messages, outcomes, subscribe, subscribers
-from postroom.web.api.openapi import describe
+from postroom.web.api import controls, lists, messages, outcomes, subscribe, subscribers
+from postroom.web.api.auth import BEARER
+from postroom.web.api.openapi import add_problem_schema
 from postroom.web.api.problems import ApiProblem
 
-__all__ = ["ApiProblem", "describe", "router"]
+__all__ = ["ApiProblem", "add_problem_schema", "router"]
 
-router = APIRouter(prefix="/api/v1")
-for _resource in (subscribe, lists, subscribers, messages, control, outcomes):
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(BEARER)])
+for _resource in (subscribe, lists, subscribers, messages, controls, outcomes):
     router.include_router(_resource.router)

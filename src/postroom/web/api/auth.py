@@ -1,6 +1,6 @@
-"""Who may call: keys, their rights and lists, and how often.
+"""Access keys: who may call, with which rights, for which lists, how often.
 
-Every route names the right it wants, in its signature:
+Every route names the right it needs in its signature:
 
     async def show(caller: Reader, name: str) -> Response
 """
@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 from fastapi import Depends
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 from starlette.requests import Request
 
 from postroom.act import Act
@@ -27,12 +27,12 @@ from postroom.domain.consent import Trace, by_key
 from postroom.domain.texts import Text, _
 from postroom.domain.throttle import NO_WAIT
 from postroom.records import keys
-from postroom.storage.port import Conflict, StorageError, Tables
-from postroom.web.api.problems import ApiProblem, changed_meanwhile, storage_failed
+from postroom.storage.port import StorageError, Tables
+from postroom.web.api.problems import ApiProblem
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.throttles import CallLimit, throttles_of
 
-STORAGE_S_MAX = 5.0  # longer than that a client's own page would not wait
+STORAGE_S_MAX = 5.0  # a client's own page would not wait longer
 KEY_KEPT = timedelta(seconds=5)  # a revoked key works no longer than this
 KEYS_KEPT_MAX = 1000
 KEY_CALLS = CallLimit("keys", 1000, timedelta(seconds=1), 2000, KEYS_KEPT_MAX)
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class KeyCache:
-    """What one process remembers of keys, for seconds."""
+    """The access keys that this process looked up in the last seconds."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[AccessKey, datetime]] = OrderedDict()
@@ -68,7 +68,7 @@ def key_cache_of(request: Request) -> KeyCache:
 
 @dataclass(frozen=True)
 class ApiCaller:
-    """Somebody with a key, at work since `now`."""
+    """The holder of a key, in a call that began at `now`."""
 
     context: WebContext
     key: AccessKey
@@ -84,42 +84,59 @@ class ApiCaller:
         return self.context.act(self.trace, self.now)
 
     def check_may_use(self, list_name: str, field: str = "list") -> None:
-        """The same words whether the list is there or not."""
+        """Refuse in the same words whether the list exists or not."""
         if not self.key.is_for(list_name):
             raise ApiProblem(
                 HTTPStatus.FORBIDDEN,
-                _("This key is not for the list {name}: use one that is.", name=list_name[:60]),
+                _("This access key is not for the list {name}.", name=list_name[:60]),
                 field=field,
             )
 
 
-# --- Letting in ---------------------------------------------------------------------------------
+# --- Authentication -----------------------------------------------------------------------------
 
 BEARER = HTTPBearer(
     scheme_name="accessKey",
-    description="A key that `postroom key create` made, with the right that the call needs.",
+    description="An access key with the right that the call needs (`postroom key create`).",
     auto_error=False,  # refused in our own words
 )
-Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+
+
+async def identify(request: Request) -> ApiCaller:
+    """The caller by their key, before anything else of the call is read."""
+    context = context_of(request)
+    now = context.clock.now()
+    bearer = await BEARER(request)
+    key = None
+    if bearer:
+        key = await answered(
+            key_cache_of(request).find_key(context.storage.tables, bearer.credentials, now)
+        )
+    if key is None:
+        raise ApiProblem(
+            HTTPStatus.UNAUTHORIZED,
+            _("Send a valid access key, as in “Authorization: Bearer prk_…”."),
+            {"WWW-Authenticate": "Bearer"},
+        )
+    count(request, KEY_CALLS, key.id, now, _("Too many calls with this access key."))
+    return ApiCaller(context, key, now, by_key(key.id, client_of(request)))
 
 
 def with_right(right: Right) -> Callable[..., Awaitable[ApiCaller]]:
-    """A dependency: whoever calls, if their key has the right."""
+    """A dependency: the caller, if their key has the right."""
 
-    async def caller(request: Request, bearer: Bearer) -> ApiCaller:
-        context, gate = context_of(request), key_cache_of(request)
-        now = context.clock.now()
-        key = await _known_key(context, gate, bearer, now)
-        count(request, KEY_CALLS, key.id, now, _("This key calls too often"))
-        if not key.has(right):
+    async def caller(request: Request) -> ApiCaller:
+        found: ApiCaller = request.state.caller
+        if not found.key.has(right):
             raise ApiProblem(
                 HTTPStatus.FORBIDDEN,
                 _(
-                    "This key has no right to {right}: use one made with “--right {right}”.",
+                    "This access key does not have the right “{right}”. Use one that was created "
+                    "with “--right {right}”.",
                     right=right,
                 ),
             )
-        return ApiCaller(context, key, now, by_key(key.id, client_of(request)))
+        return found
 
     return caller
 
@@ -129,38 +146,18 @@ Reader = Annotated[ApiCaller, Depends(with_right(Right.READ))]
 Writer = Annotated[ApiCaller, Depends(with_right(Right.WRITE))]
 
 
-async def _known_key(
-    context: WebContext, gate: KeyCache, bearer: HTTPAuthorizationCredentials | None, now: datetime
-) -> AccessKey:
-    key = None
-    if bearer:
-        key = await answered(gate.find_key(context.storage.tables, bearer.credentials, now))
-    if key is None:
-        raise ApiProblem(
-            HTTPStatus.UNAUTHORIZED,
-            _("Send a valid access key, as in “Authorization: Bearer prk_…”."),
-            {"WWW-Authenticate": "Bearer"},
-        )
-    return key
-
-
 def count(request: Request, limit: CallLimit, caller: str, now: datetime, what: Text) -> None:
     wait = throttles_of(request).wait(limit, caller, now)
     if wait > NO_WAIT:
         seconds = math.ceil(wait.total_seconds())
         raise ApiProblem(
             HTTPStatus.TOO_MANY_REQUESTS,
-            _("{what}: try again in {seconds} s.", what=what, seconds=seconds),
+            _("{what} Try again in {seconds} s.", what=what, seconds=seconds),
             {"Retry-After": str(seconds)},
         )
 
 
 async def answered(answer: Awaitable[T]) -> T:
-    """What storage says, in time. A sign-up given up half-way is completed by repeating it."""
-    try:
-        async with asyncio.timeout(STORAGE_S_MAX):
-            return await answer
-    except Conflict as error:
-        raise changed_meanwhile() from error
-    except (StorageError, TimeoutError) as error:
-        raise storage_failed(error) from error
+    """The answer of storage, in time. A sign-up that is given up half-way may be repeated."""
+    async with asyncio.timeout(STORAGE_S_MAX):
+        return await answer

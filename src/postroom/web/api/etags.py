@@ -1,7 +1,7 @@
-"""Versions of what is shown: ETag on the way out, If-Match on the way in (RFC 9110, 13.1.1).
+"""Versions: ETag in answers, If-Match in calls (RFC 9110, 13.1.1).
 
-Whoever changes or deletes says which version they mean. Who means another than the one that stands
-there is shown that one, and nothing is overwritten.
+A call that changes or deletes something names the version it means. If that is not the current
+one, nothing is overwritten and the answer shows the current one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.texts import _
@@ -26,49 +25,49 @@ T = TypeVar("T")
 
 
 class SeenVersion(msgspec.Struct, frozen=True):
-    """A thing as it stands, and the etag of its row."""
+    """What is shown of a row, and its etag."""
 
     data: dict[str, Any]
     etag: str
 
 
 def entity_tag(etag: str) -> str:
-    """An etag of storage in characters that every engine's fits into."""
+    """An etag of storage as an entity tag: engines use characters that a header may not have."""
     return f'"{hashlib.sha256(etag.encode()).hexdigest()[:24]}"'
 
 
 def shown(seen: SeenVersion, status: int = HTTPStatus.OK, **headers: str) -> Response:
     content = msgspec.json.encode(seen.data)
-    told = {"ETag": entity_tag(seen.etag), **headers}
-    return Response(content, status, told, "application/json")
+    return Response(content, status, {"ETag": entity_tag(seen.etag), **headers}, "application/json")
 
 
 async def change(
-    request: Request,
+    if_match: str | None,
     look: Callable[[], Awaitable[SeenVersion]],
     act: Callable[[str], Awaitable[T]],
 ) -> T:
-    """Act on the version that is meant, or show the one that stands there.
+    """Act on the version that is meant, or refuse and show the current one.
 
-    Between the look and the act somebody else may win: `act` gets the etag and says Conflict.
+    Somebody else may change it between the look and the act: `act` gets the etag, and raises
+    Conflict then.
     """
-    if "if-match" not in request.headers:
+    if if_match is None:
         raise ApiProblem(
             HTTPStatus.PRECONDITION_REQUIRED,
-            _("Say which version you mean: send the ETag of your last GET as “If-Match”, or “*”."),
+            _("Send the ETag of your last GET as “If-Match”, or “*” for any version."),
             field="If-Match",
         )
     seen = await look()
-    check_meant(request, seen)
+    check_meant(if_match, seen)
     try:
         return await act(seen.etag)
     except Conflict:
         raise _stale(await look()) from None
 
 
-def check_meant(request: Request, seen: SeenVersion) -> None:
-    """Whoever names no version means any. A weak tag names none for sure, so it never fits."""
-    named = request.headers.get("if-match", ANY).strip()
+def check_meant(if_match: str | None, seen: SeenVersion) -> None:
+    """No tag means any version. A weak tag never matches (RFC 9110, 13.1.1)."""
+    named = ANY if if_match is None else if_match.strip()
     tags = [found[0] for found in _TAG.finditer(named)]
     if named != ANY and entity_tag(seen.etag) not in tags:
         raise _stale(seen)
@@ -77,7 +76,7 @@ def check_meant(request: Request, seen: SeenVersion) -> None:
 def _stale(seen: SeenVersion) -> ApiProblem:
     return ApiProblem(
         HTTPStatus.PRECONDITION_FAILED,
-        _("Somebody has changed it since: look at “current”, and try again with its ETag."),
+        _("It has changed since. Check “current”, and try again with its ETag."),
         {"ETag": entity_tag(seen.etag)},
         current=seen.data,
     )

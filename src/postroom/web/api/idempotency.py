@@ -1,9 +1,9 @@
-"""Creating once: a call that brings an Idempotency-Key may be repeated and creates nothing twice.
+"""Creating once: a call with an Idempotency-Key may be repeated and creates nothing twice.
 
 Dies half-way:
     before the note                       nothing happened
-    between note and creation             repeated, the call is taken over and creates it now
-    between creation and the answer noted repeated, it finds what it made by the time in its note
+    between note and creation             the repeated call takes over and creates it
+    between creation and the answer noted the repeated call finds it by the time in its note
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from postroom.records import idempotency
 from postroom.records.idempotency import CallBegun, CallInProgress, KeyReused, StoredAnswer
 from postroom.web.api.auth import ApiCaller
 from postroom.web.api.etags import SeenVersion, entity_tag
-from postroom.web.api.openapi import IDEMPOTENCY_KEY
-from postroom.web.api.problems import ApiProblem
+from postroom.web.api.openapi import IDEMPOTENCY_KEY_PATTERN
+from postroom.web.api.problems import ApiProblem, invalid
 
 HEADER = "Idempotency-Key"
-_KEY = re.compile(IDEMPOTENCY_KEY["schema"]["pattern"])  # as documented
+_KEY = re.compile(IDEMPOTENCY_KEY_PATTERN)
 Create = Callable[[CallBegun | None], Awaitable[tuple[SeenVersion, str]]]
 
 
-async def create_once(request: Request, caller: ApiCaller, body: bytes, create: Create) -> Response:
-    """201 with what was made, now or by the same call before.
+async def create_once(
+    request: Request, caller: ApiCaller, key: str | None, create: Create
+) -> Response:
+    """Answer 201 with what was created, now or by the same call before.
 
-    `create` says what it made and where that is. It gets the note of the call, if there is one:
-    with the time in it, it must recognise what an earlier try has made. Whatever may change with
-    time is checked in it, not before: an answer that was given once stays true.
+    `create` returns what it created and its path. It gets the note of the call, if there is one:
+    by the time in it, it must recognise what an earlier try created. Whatever may change with time
+    is checked in `create`, not before it, so that a repeated call gets the same answer.
     """
-    key = request.headers.get(HEADER)
     if key is None:
         return _response(_answer(*await create(None)))
-    begun = await _begin(request, caller, key, body)
+    begun = await _begin(request, caller, key)
     if isinstance(begun, StoredAnswer):
         return _response(begun)
     try:
@@ -55,36 +56,28 @@ async def create_once(request: Request, caller: ApiCaller, body: bytes, create: 
     return _response(answer)
 
 
-async def _begin(
-    request: Request, caller: ApiCaller, key: str, body: bytes
-) -> CallBegun | StoredAnswer:
+async def _begin(request: Request, caller: ApiCaller, key: str) -> CallBegun | StoredAnswer:
     if not _KEY.fullmatch(key):
-        raise ApiProblem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("“Idempotency-Key” must be 1 to 100 printable ASCII characters, without spaces."),
-            field=HEADER,
+        raise invalid(
+            _("“Idempotency-Key” must be 1 to 100 printable ASCII characters without spaces."),
+            HEADER,
         )
-    fingerprint = _fingerprint(request, body)
+    called = f"{request.method} {request.scope['path']}\n".encode()
+    fingerprint = hashlib.sha256(called + await request.body()).hexdigest()
     begun = await idempotency.begin(caller.tables, caller.key.id, key, fingerprint, caller.now)
     if isinstance(begun, KeyReused):
-        raise ApiProblem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("This Idempotency-Key was used for another call: take a new one for each."),
-            field=HEADER,
+        raise invalid(
+            _("This Idempotency-Key was used for another call. Use a new one for each call."),
+            HEADER,
         )
     if isinstance(begun, CallInProgress):
         seconds = max(1, math.ceil(begun.wait.total_seconds()))
         raise ApiProblem(
             HTTPStatus.CONFLICT,
-            _("The same call is under way: ask again in {seconds} s.", seconds=seconds),
+            _("The same call is still in progress. Try again in {seconds} s.", seconds=seconds),
             {"Retry-After": str(seconds)},
         )
     return begun
-
-
-def _fingerprint(request: Request, body: bytes) -> str:
-    asked = f"{request.method} {request.scope['path']}\n".encode()
-    return hashlib.sha256(asked + body).hexdigest()
 
 
 def _answer(seen: SeenVersion, location: str) -> StoredAnswer:

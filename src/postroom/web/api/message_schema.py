@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Path
+from pydantic import BaseModel, Field
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import GOING_OUT, Message, OnDoubt, Status
@@ -13,52 +16,13 @@ from postroom.domain.texts import _
 from postroom.domain.trouble import TroubleKind
 from postroom.records import leases, messages
 from postroom.records.stored import Stored
-from postroom.web.api import openapi
 from postroom.web.api.auth import ApiCaller
-from postroom.web.api.openapi import NUMBER, TEXT, TIME, TIME_OR_NONE, TRUTH, object_of
+from postroom.web.api.openapi import Count, example
 from postroom.web.api.problems import ApiProblem
 from postroom.web.mail_server import shared_troubles
 
 Ref = Annotated[str, Path(description="The ref of a message.", examples=["634852858215726983"])]
-
 _COUNTS = ("audience", "queued", "sending", "sent", "failed", "held", "skipped", "doubts")
-_PROPERTIES: dict[str, Any] = {
-    "ref": TEXT,
-    "status": {"type": "string", "enum": list(Status)},
-    "list": TEXT,
-    "subject": TEXT,
-    "from": TEXT,
-    "on_doubt": {"type": "string", "enum": list(OnDoubt)},
-    **dict.fromkeys(_COUNTS, NUMBER),
-    "test_mode": TRUTH,
-    "created_at": TIME,
-    "due_at": TIME_OR_NONE,
-    "completed_at": TIME_OR_NONE,
-}
-_BODY = {"type": ["string", "null"]}
-_TROUBLE = object_of(
-    {
-        "kind": {"type": "string", "enum": list(TroubleKind)},
-        "detail": TEXT,
-        "since": TIME,
-        "next_try_at": TIME,
-        "senders": NUMBER,
-        "running": NUMBER,
-    }
-)
-_TROUBLES = {
-    "type": "array",
-    "items": _TROUBLE,
-    "description": "What keeps the mail server from taking a message that is going out: reported "
-    "by `senders` of the `running` senders.",
-}
-MESSAGE = openapi.named("Message", object_of(_PROPERTIES))
-WHOLE_MESSAGE = openapi.named(
-    "MessageWithBodies",
-    object_of(_PROPERTIES | {"mail_server_troubles": _TROUBLES, "html": _BODY, "text": _BODY}),
-)
-MESSAGE_PAGE = openapi.page_of("MessagePage", MESSAGE)
-
 EXAMPLE: dict[str, Any] = {
     "ref": "639154470120000000",
     "status": "pending",
@@ -79,8 +43,49 @@ WHOLE_EXAMPLE = EXAMPLE | {
 }
 
 
+class MessageView(BaseModel):
+    model_config = example(EXAMPLE)
+    ref: str
+    status: Status
+    list: str
+    subject: str
+    sender: str = Field(alias="from")
+    on_doubt: OnDoubt
+    audience: Count
+    queued: Count
+    sending: Count
+    sent: Count
+    failed: Count
+    held: Count
+    skipped: Count
+    doubts: Count
+    test_mode: bool
+    created_at: datetime
+    due_at: datetime | None
+    completed_at: datetime | None
+
+
+class TroubleView(BaseModel):
+    kind: TroubleKind
+    detail: str
+    since: datetime
+    next_try_at: datetime
+    senders: Count
+    running: Count
+
+
+class WholeMessageView(MessageView):
+    model_config = example(WHOLE_EXAMPLE)
+    mail_server_troubles: builtins.list[TroubleView] = Field(
+        description="Why the mail server does not accept emails of a message that is being sent, "
+        "as reported by `senders` of the `running` senders."
+    )
+    html: str | None
+    text: str | None
+
+
 async def mail_server_troubles(caller: ApiCaller, message: Message) -> list[dict[str, Any]]:
-    """None of a message that does not wait for the mail server."""
+    """What the senders report, if the message is being sent."""
     if message.status not in GOING_OUT:
         return []
     alive = await leases.living(caller.tables, caller.now)
@@ -98,10 +103,8 @@ async def mail_server_troubles(caller: ApiCaller, message: Message) -> list[dict
 
 
 async def known_message(caller: ApiCaller, ref: str) -> Stored[Message]:
-    """The message and its etag; one to a list that is not the key's is not there for it."""
-    absent = ApiProblem(
-        HTTPStatus.NOT_FOUND, _("There is no message {ref}: check the ref.", ref=ref[:40])
-    )
+    """The message and its etag; a message to a list that the key is not for looks absent."""
+    absent = ApiProblem(HTTPStatus.NOT_FOUND, _("There is no message {ref}.", ref=ref[:40]))
     try:
         found = await messages.read_with_etag(caller.tables, ref)
     except NotFound:

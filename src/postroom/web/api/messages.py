@@ -1,20 +1,18 @@
-"""/messages: write, look at, edit and delete them; steering.py has what comes after that."""
+"""/messages: create, show, edit and delete; controls.py has what comes after that."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import msgspec
-from fastapi import APIRouter
-from msgspec import UNSET, UnsetType
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.due_time import FORMS, UnknownZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound
-from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import (
     SUBJECT_CHARS_MAX,
     Message,
@@ -25,188 +23,184 @@ from postroom.domain.message import (
     message_data,
     ref_of_call,
 )
-from postroom.domain.texts import _
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft, Origin, Revision
 from postroom.records import bodies, messages
 from postroom.records.idempotency import CallBegun
-from postroom.web.api import body, etags, openapi, paging
+from postroom.web.api import etags, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.body import Member
 from postroom.web.api.etags import SeenVersion
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import known_list
 from postroom.web.api.message_schema import (
-    EXAMPLE,
-    MESSAGE,
-    MESSAGE_PAGE,
-    WHOLE_EXAMPLE,
-    WHOLE_MESSAGE,
+    MessageView,
     Ref,
+    WholeMessageView,
     known_message,
     mail_server_troubles,
 )
-from postroom.web.api.openapi import WITH_BODY, responses
-from postroom.web.api.problems import ApiProblem, ApiRoute
+from postroom.web.api.openapi import (
+    ABSENT,
+    GUARDED,
+    WITH_BODY,
+    IdempotencyKey,
+    IfMatch,
+    RequestBody,
+    ResultPage,
+    answers,
+    example,
+)
+from postroom.web.api.paging import PageQuery
+from postroom.web.api.problems import invalid
+from postroom.web.api.route import ApiRoute
+from postroom.web.api.subscribe import ExistingList
 
 BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
-LOOKED_AT_MAX = 500  # messages a call, when only those of some lists are wanted
+READ_MAX = 500  # messages a call reads at most, when only those to some lists are wanted
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
 
-_BODY_SCHEMA = {"type": ["string", "null"], "description": "With merge fields, {{ name }}."}
-_LIST = Member(_("a text, the name of a list"), check_list_name)
-_SUBJECT = Member(
-    _("a text of one line"),
-    check_subject,
-    {"type": "string", "minLength": 1, "maxLength": SUBJECT_CHARS_MAX},
-)
-_BODY = Member(_("a text, or null for none"), check_body, _BODY_SCHEMA)
-_ON_DOUBT = Member(
-    _("resend or hold"),
-    schema={
-        "type": "string",
-        "enum": list(OnDoubt),
-        "description": "What happens to a mail of which nobody can tell whether it went out.",
-    },
-)
-AT = Member(_("a text, a time"), schema={"type": "string", "description": f"{FORMS}."})
-ZONE = Member(_("a text, a time zone such as Europe/Berlin"))
+
+def _checked_body(text: str | None) -> str | None:
+    return None if text is None else check_body(text)
 
 
-class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
-    list: Annotated[str, _LIST]
-    subject: Annotated[str, _SUBJECT]
-    html: Annotated[str | None, _BODY] = None
-    text: Annotated[str | None, _BODY] = None
-    at: Annotated[str | UnsetType, AT] = UNSET
-    zone: Annotated[str, ZONE] = ""
-    on_doubt: Annotated[OnDoubt, _ON_DOUBT] = OnDoubt.RESEND
+Subject = Annotated[
+    str,
+    AfterValidator(check_subject),
+    Field(json_schema_extra={"minLength": 1, "maxLength": SUBJECT_CHARS_MAX}),
+]
+Body = Annotated[
+    str | None,
+    AfterValidator(_checked_body),
+    Field(description="May have merge fields such as {{ name }}."),
+]
+Doubt = Annotated[
+    OnDoubt, Field(description="What to do with an email that may or may not have been sent.")
+]
+At = Annotated[str, Field(description=f"{FORMS}.")]
+Zone = Annotated[str, Field(description="The time zone of `at`, such as Europe/Berlin.")]
 
 
-class MessageChange(msgspec.Struct, forbid_unknown_fields=True):
-    list: Annotated[str | UnsetType, _LIST] = UNSET
-    subject: Annotated[str | UnsetType, _SUBJECT] = UNSET
-    html: Annotated[str | UnsetType | None, _BODY] = UNSET
-    text: Annotated[str | UnsetType | None, _BODY] = UNSET
-    on_doubt: Annotated[OnDoubt | UnsetType, _ON_DOUBT] = UNSET
+class NewMessage(RequestBody):
+    model_config = example(
+        {
+            "list": "contoso1",
+            "subject": "New lecture series",
+            "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
+            "at": "2120-01-01 09:00",
+            "zone": "Europe/Berlin",
+        }
+    )
+    bytes_max: ClassVar[int] = BYTES_MAX
+    list: ExistingList
+    subject: Subject
+    html: Body = None
+    text: Body = None
+    at: At = ABSENT
+    zone: Zone = ""
+    on_doubt: Doubt = OnDoubt.RESEND
 
 
-_NEW_EXAMPLE = {
-    "list": "contoso1",
-    "subject": "New lecture series",
-    "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
-    "at": "2120-01-01 09:00",
-    "zone": "Europe/Berlin",
-}
-_BY_LIST = {
-    "name": "list",
-    "in": "query",
-    "description": "Only messages to this list.",
-    "schema": {"type": "string"},
-}
+class MessageChange(RequestBody):
+    model_config = example({"subject": "Lectures begin on Tuesday"})
+    bytes_max: ClassVar[int] = BYTES_MAX
+    list_name: Annotated[ExistingList, Field(alias="list")] = ABSENT
+    subject: Subject = ABSENT
+    html: Body = ABSENT
+    text: Body = ABSENT
+    on_doubt: Doubt = ABSENT
+
+
+class MessagePageQuery(PageQuery):
+    list: Annotated[str, Field(description="Only messages to this list.")] = ABSENT
 
 
 @router.get(
     "/messages",
-    summary="Messages, the newest first",
-    responses=responses(
-        200, "A page of messages, with the books of the last report.", MESSAGE_PAGE,
-        {"items": [EXAMPLE], "next": None}, refused=(422,), headers=("Link",),
-    ),
-    openapi_extra={"parameters": paging.parameters(_BY_LIST)},
-)  # fmt: skip
-async def show_messages(request: Request, caller: Reader) -> Response:
-    """A key that is limited to lists sees their messages alone."""
-    asked = paging.page_request(request, caller, "list")
-    wanted = asked.filters.get("list")
-    if wanted is not None:
-        caller.check_may_use(wanted)
-    found, after = await _newest(caller, asked, wanted)
-    return paging.page(caller, asked, [message_data(each) for each in found], after)
+    summary="Show messages, newest first",
+    response_model=ResultPage[MessageView],
+    response_description="One page of messages, with the counts of their last report.",
+    responses=answers(200, headers=("Link",)),
+)
+async def show_messages(
+    request: Request, caller: Reader, query: Annotated[MessagePageQuery, Query()]
+) -> Response:
+    """An access key that is limited to some lists sees only messages to these.
 
-
-async def _newest(
-    caller: ApiCaller, asked: paging.PageRequest, wanted: str | None
-) -> tuple[list[Message], str | None]:
-    """Looks at so many and no more: a page may be short, and not be the last."""
+    A call reads a limited number of messages, so a page may be short without being the last.
+    """
+    asked = paging.page_request(request, caller, query)
+    if query.list is not None:
+        caller.check_may_use(query.list)
     found: list[Message] = []
     after: str | None = asked.after or None
-    for _look in range(-(-LOOKED_AT_MAX // asked.limit)):
+    for _read in range(-(-READ_MAX // asked.limit)):
         room = asked.limit - len(found)
-        seen, after = await messages.newest(caller.tables, limit=room, after=after)
-        found += [each for each in seen if _is_shown(caller, each, wanted)]
+        read, after = await messages.newest(caller.tables, limit=room, after=after)
+        found += [
+            each
+            for each in read
+            if caller.key.is_for(each.list_name) and query.list in (None, each.list_name)
+        ]
         if after is None or len(found) == asked.limit:
             break
-    return found, after
-
-
-def _is_shown(caller: ApiCaller, message: Message, wanted: str | None) -> bool:
-    return caller.key.is_for(message.list_name) and wanted in (None, message.list_name)
+    return paging.page(caller, asked, [message_data(each) for each in found], after)
 
 
 @router.post(
     "/messages",
     status_code=HTTPStatus.CREATED,
-    summary="Write a message",
-    responses=responses(
-        201, "The message.", MESSAGE, EXAMPLE,
-        refused=(404, 409, *WITH_BODY), headers=("ETag", "Location"),
-    ),
-    openapi_extra={
-        "parameters": [openapi.IDEMPOTENCY_KEY],
-        "requestBody": openapi.taking(NewMessage, _NEW_EXAMPLE),
-    },
-)  # fmt: skip
-async def write_message(request: Request, caller: Writer) -> Response:
-    """It goes out `at` its time; without one it stays a draft."""
-    sent = await body.receive(request, BYTES_MAX)
-    call = await body.parsed(sent, NewMessage)
+    summary="Create a message",
+    response_model=MessageView,
+    response_description="The new message.",
+    responses=answers(201, 404, 409, *WITH_BODY, headers=("ETag", "Location")),
+)
+async def create_message(
+    request: Request, caller: Writer, call: NewMessage, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """It is sent `at` its time; without one it stays a draft."""
 
     async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
         now = begun.note.begun_at if begun else caller.now
         origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
-        if origin and await _is_written(caller, origin, call):
-            ref = origin.ref  # an earlier try wrote it; its list may be gone since
+        if origin and await _is_created(caller, origin, call):
+            ref = origin.ref  # by an earlier try; its list may be deleted since
         else:
             await known_list(caller, call.list)
-            draft = _draft(call, now)
+            draft = Draft(
+                list_name=call.list,
+                subject=call.subject,
+                html=call.html,
+                text=call.text,
+                due_at=None if call.at is None else due_time(call.at, call.zone, now),
+                due_zone=call.zone,
+                on_doubt=call.on_doubt,
+            )
             act = caller.context.act(caller.trace, now)
             ref = (await compose.compose(act, draft, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
         return SeenVersion(message_data(message), etag), f"/api/v1/messages/{ref}"
 
-    return await create_once(request, caller, sent, create)
+    return await create_once(request, caller, idempotency_key, create)
 
 
-async def _is_written(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:
-    """Whether an earlier try of the same call got to its end, but for the note of it."""
+async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:
+    """Whether an earlier try of the same call did all but note its answer."""
     found = await messages.find(caller.tables, origin.ref)
     if found is None or found.origin != origin.call:
         return False
-    if call.at is not UNSET:
+    if call.at is not None:
         return found.status is not Status.DRAFT
     return await _bodies(caller, found) != (None, None)
 
 
-def _draft(call: NewMessage, now: datetime) -> Draft:
-    return Draft(
-        list_name=call.list,
-        subject=call.subject,
-        html=call.html,
-        text=call.text,
-        due_at=None if call.at is UNSET else due_time(call.at, call.zone, now),
-        due_zone=call.zone,
-        on_doubt=call.on_doubt,
-    )
-
-
 @router.get(
     "/messages/{ref}",
-    summary="A message with its bodies and its books of this moment",
-    responses=responses(
-        200, "The message.", WHOLE_MESSAGE, WHOLE_EXAMPLE, refused=(404,), headers=("ETag",)
-    ),
+    summary="Show a message with its bodies and current counts",
+    response_model=WholeMessageView,
+    response_description="The message.",
+    responses=answers(200, 404, headers=("ETag",)),
 )
 async def show_message(caller: Reader, ref: Ref) -> Response:
     return etags.shown(await _look(caller, ref))
@@ -214,48 +208,38 @@ async def show_message(caller: Reader, ref: Ref) -> Response:
 
 @router.patch(
     "/messages/{ref}",
-    summary="Edit a draft or a pending message",
-    responses=responses(
-        200, "The message as it says now.", WHOLE_MESSAGE, WHOLE_EXAMPLE,
-        refused=(*openapi.GUARDED, *WITH_BODY), headers=("ETag",),
-    ),
-    openapi_extra={
-        "parameters": [openapi.IF_MATCH],
-        "requestBody": openapi.taking(MessageChange, {"subject": "Lectures begin on Tuesday"}),
-    },
-)  # fmt: skip
-async def edit_message(request: Request, caller: Writer, ref: Ref) -> Response:
-    """What is not named stays; a body that is null is taken away."""
-    call = await body.read_body(request, MessageChange, BYTES_MAX)
-    if call.list is not UNSET:
-        await known_list(caller, call.list)
-    revision = Revision(
-        list_name=None if call.list is UNSET else call.list,
-        subject=None if call.subject is UNSET else call.subject,
-        html=call.html,
-        text=call.text,
-        on_doubt=None if call.on_doubt is UNSET else call.on_doubt,
-    )
+    summary="Edit a draft or a scheduled message",
+    response_model=WholeMessageView,
+    response_description="The edited message.",
+    responses=answers(200, *GUARDED, *WITH_BODY, headers=("ETag",)),
+)
+async def edit_message(
+    caller: Writer, ref: Ref, call: MessageChange, if_match: IfMatch = None
+) -> Response:
+    """Members that are left out stay as they are; null removes a body."""
+    revision = Revision(**call.model_dump(exclude_unset=True))
+    if revision.list_name is not None:
+        await known_list(caller, revision.list_name)
 
     async def act(etag: str) -> None:
         await compose.edit(caller.context.storage, ref, revision, etag)
 
-    await etags.change(request, lambda: _look(caller, ref), act)
+    await etags.change(if_match, lambda: _look(caller, ref), act)
     return etags.shown(await _look(caller, ref))
 
 
 @router.delete(
     "/messages/{ref}",
     status_code=HTTPStatus.NO_CONTENT,
-    summary="Delete a draft or a pending message",
-    responses=responses(204, "Gone, with its bodies.", None, refused=openapi.GUARDED),
-    openapi_extra={"parameters": [openapi.IF_MATCH]},
+    summary="Delete a draft or a scheduled message",
+    response_description="The message and its bodies are deleted.",
+    responses=answers(204, *GUARDED),
 )
-async def delete_message(request: Request, caller: Writer, ref: Ref) -> Response:
+async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
     async def act(etag: str) -> None:
         await compose.discard(caller.context.storage, ref, etag)
 
-    await etags.change(request, lambda: _look(caller, ref), act)
+    await etags.change(if_match, lambda: _look(caller, ref), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -269,7 +253,7 @@ async def _look(caller: ApiCaller, ref: str) -> SeenVersion:
 
 
 async def _bodies(caller: ApiCaller, message: Message) -> tuple[str | None, str | None]:
-    """None of a draft whose writer died half-way: so it can be seen, mended and deleted."""
+    """None for a draft whose writer died half-way, so that it can be shown, edited and deleted."""
     try:
         return await bodies.load(caller.context.storage.blobs, message)
     except NotFound:
@@ -281,4 +265,4 @@ def due_time(at: str, zone: str, now: datetime) -> datetime:
         return parse_due_time(at, zone, now)
     except BadInput as error:
         field = "zone" if isinstance(error, UnknownZone) else "at"
-        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)[:300], field=field) from None
+        raise invalid(str(error)[:300], field) from None

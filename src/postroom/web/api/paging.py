@@ -1,8 +1,8 @@
-"""Pages by cursor: how many, going on from where, and what stands in the way of rubbish.
+"""Pages by cursor.
 
-A cursor is the key of the last thing looked at, signed together with what was asked for: it fits
-only the collection and the filters it was given out for. It is hidden, too: that thing may be a
-message to another list, and a query with an address in it would stand in every log on the way.
+A cursor is the key of the last row that was read, signed together with the collection and the
+filters: it is valid for these only. It is encrypted, too: that row may be a message to another
+list, and an address in a query would be in every log on the way.
 """
 
 from __future__ import annotations
@@ -16,49 +16,38 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.texts import Text, _
+from postroom.domain.texts import _
 from postroom.domain.token import is_signed, sign
 from postroom.web.api.auth import ApiCaller
-from postroom.web.api.problems import ApiProblem
+from postroom.web.api.problems import ApiProblem, invalid
 
 LIMIT_MAX = 200
-LIMIT_UNLESS_TOLD = 50
-VALUE_CHARS_MAX = 2000  # of a parameter: longer than the cursor of the longest address
-
-_PARAMETERS: list[dict[str, Any]] = [
-    {
-        "name": "limit",
-        "in": "query",
-        "description": "How many at most.",
-        "schema": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": LIMIT_MAX,
-            "default": LIMIT_UNLESS_TOLD,
-        },
-        "example": LIMIT_UNLESS_TOLD,
-    },
-    {
-        "name": "cursor",
-        "in": "query",
-        "description": "The `next` of the page before; leave it out for the first.",
-        "schema": {"type": "string", "minLength": 1},
-    },
-]
+LIMIT_DEFAULT = 50
+VALUE_CHARS_MAX = 2000  # longer than the cursor after the longest address
 
 
-def parameters(*filters: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*filters, *_PARAMETERS]
+class PageQuery(BaseModel):
+    """Which page; a collection with filters adds them."""
+
+    model_config = ConfigDict(extra="forbid")
+    limit: int = Field(LIMIT_DEFAULT, ge=1, le=LIMIT_MAX, description="At most this many items.")
+    cursor: str = Field(
+        default_factory=str,
+        max_length=VALUE_CHARS_MAX,
+        description="The `next` of the page before; leave it out for the first page.",
+        json_schema_extra={"minLength": 1},
+    )
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """Which page of which collection."""
+    """The page that was asked for."""
 
     path: str
-    filters: dict[str, str]  # as they were sent
+    filters: dict[str, str]  # that were sent
     limit: int
     after: str  # "" for the first page
 
@@ -67,21 +56,22 @@ class PageRequest(msgspec.Struct, frozen=True):
         return self.path, *(f"{name}={self.filters[name]}" for name in sorted(self.filters))
 
 
-def page_request(request: Request, caller: ApiCaller, *filters: str) -> PageRequest:
-    """Limit, cursor and filters; Refused for anything else, so that no typing error goes unseen."""
-    sent = _parameters(request, {"limit", "cursor", *filters})
-    limit = _limit(sent.pop("limit", str(LIMIT_UNLESS_TOLD)))
-    cursor = sent.pop("cursor", None)
-    asked = PageRequest(request.scope["path"], sent, limit, "")
-    if cursor is None:
+def page_request(request: Request, caller: ApiCaller, query: PageQuery) -> PageRequest:
+    """The page that was asked for; refused if the cursor does not belong to this collection."""
+    names = [name for name, _value in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise invalid(_("A parameter is there more than once."), names[-1][:60])
+    filters = query.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_unset=True)
+    asked = PageRequest(request.scope["path"], filters, query.limit, "")
+    if "cursor" not in query.model_fields_set:
         return asked
-    return msgspec.structs.replace(asked, after=_opened(cursor, caller, asked))
+    return msgspec.structs.replace(asked, after=_opened(query.cursor, caller, asked))
 
 
 def page(
     caller: ApiCaller, asked: PageRequest, items: Sequence[Mapping[str, Any]], after: str | None
 ) -> Response:
-    """The answer; `after` is where the next page begins, None if this was the last."""
+    """The answer; `after` is the key before the next page, None if this is the last."""
     cursor = None if after is None else _closed(after, caller, asked)
     headers = {}
     if cursor:
@@ -89,42 +79,6 @@ def page(
         headers["Link"] = f'<{caller.context.site.url}{asked.path}?{query}>; rel="next"'
     content = msgspec.json.encode({"items": items, "next": cursor})
     return Response(content, HTTPStatus.OK, headers, "application/json")
-
-
-def _parameters(request: Request, known: set[str]) -> dict[str, str]:
-    sent: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        shown = name[:60]
-        if name not in known:
-            raise _wrong(
-                shown,
-                _(
-                    "“{shown}” is not known here: use {known}.",
-                    shown=shown,
-                    known=" or ".join(sorted(known)),
-                ),
-            )
-        if name in sent:
-            raise _wrong(shown, _("“{shown}” stands there twice: name it once.", shown=shown))
-        if len(value) > VALUE_CHARS_MAX:
-            raise _wrong(
-                shown,
-                _(
-                    "“{shown}” is longer than {limit} characters.",
-                    shown=shown,
-                    limit=VALUE_CHARS_MAX,
-                ),
-            )
-        sent[name] = value
-    return sent
-
-
-def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= len(str(LIMIT_MAX)):
-        limit = int(text)
-        if 1 <= limit <= LIMIT_MAX:
-            return limit
-    raise _wrong("limit", _("“limit” must be a number from 1 to {limit}.", limit=LIMIT_MAX))
 
 
 def _closed(after: str, caller: ApiCaller, asked: PageRequest) -> str:
@@ -146,21 +100,17 @@ def _opened(cursor: str, caller: ApiCaller, asked: PageRequest) -> str:
 
 
 def _veiled(text: bytes, caller: ApiCaller, token: str) -> bytes:
-    """There and back: a stream that only this installation can make, another for every cursor."""
+    """Encrypt or decrypt with a key stream that only this installation can make."""
     seed = f"{caller.context.site.secret}\0cursor\0{token}".encode()
     stream = hashlib.shake_256(seed).digest(len(text))
     return bytes(one ^ other for one, other in zip(text, stream, strict=True))
 
 
 def _no_cursor() -> ApiProblem:
-    return _wrong(
-        "cursor",
+    return invalid(
         _(
-            "“cursor” must be the “next” of a page of this collection, with the same "
-            "filters: begin anew without it."
+            "“cursor” must be the “next” of a page of this collection, with the same filters. "
+            "Start again without it."
         ),
+        "cursor",
     )
-
-
-def _wrong(field: str, detail: Text) -> ApiProblem:
-    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, field=field)

@@ -1,20 +1,13 @@
-"""Refusals of the web service: every answer that is not what was asked for is a problem (RFC 9457).
-
-Its detail is a sentence that says what to do.
-"""
+"""Refusals of the web service: each is a problem (RFC 9457) whose detail says what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, ClassVar
 
 import msgspec
 import structlog
-from fastapi.routing import APIRoute
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound, WrongState
 from postroom.domain.texts import Text, _
@@ -23,10 +16,10 @@ from postroom.storage.port import Conflict, StorageError, StorageGone
 MEDIA_TYPE = "application/problem+json"
 RETRY_STORAGE_S = 5
 DETAIL_CHARS_MAX = 500
-# Anybody may read it, so it does not name the path; the log does.
+# Anybody can read it, so it does not name the path; the log does.
 STORAGE_GONE = _(
     "The database file was deleted or replaced while Postroom was running. "
-    "Stop all roles, put it back, start again."
+    "Stop all roles, restore the file, and start again."
 )
 STATUS_OF = {
     BadInput: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -36,11 +29,10 @@ STATUS_OF = {
 }
 
 log = structlog.get_logger("api")
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ApiProblem(Exception):
-    """The call ends here, with a problem as its answer."""
+    """Ends the call with a problem as its answer."""
 
     def __init__(
         self,
@@ -60,65 +52,29 @@ class ApiProblem(Exception):
         return Response(content, self.status, self._headers, MEDIA_TYPE)
 
 
-def storage_failed(error: BaseException) -> ApiProblem:
-    """Of the error only its kind is told: its words may name places and people."""
-    log.warning("storage_failed", error=type(error).__name__)
-    words = _("Storage does not answer: try again in {seconds} s.", seconds=RETRY_STORAGE_S)
-    return ApiProblem(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        STORAGE_GONE if isinstance(error, StorageGone) else words,
-        {"Retry-After": str(RETRY_STORAGE_S)},
-    )
+def invalid(detail: Text | str, field: str, **members: object) -> ApiProblem:
+    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, {}, field=field, **members)
 
 
-def changed_meanwhile() -> ApiProblem:
-    """Storage answered, and did nothing: somebody else was faster."""
-    return ApiProblem(
-        HTTPStatus.CONFLICT,
-        _("Somebody else changed it at the same moment: look at it, and try again."),
-    )
-
-
-class ApiRoute(APIRoute):
-    """A route whose every refusal is a problem, also of another method."""
-
-    _methods: ClassVar[dict[str, set[str]]] = {}  # by path, over all routes of the service
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
-        self._methods.setdefault(path, set()).update(self.methods or ())
-
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except ApiProblem as refused:
-                return refused.response()
-            except tuple(STATUS_OF) as error:
-                return _said(error).response()
-            except Conflict:
-                return changed_meanwhile().response()
-            except (StorageError, TimeoutError) as error:
-                return storage_failed(error).response()
-
-        return answer
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in (self.methods or ()):
-            await super().handle(scope, receive, send)
-            return
-        headers = {"Allow": ", ".join(sorted(self._methods[self.path]))}
-        refused = ApiProblem(
-            HTTPStatus.METHOD_NOT_ALLOWED,
-            _("Use {methods} here.", methods=headers["Allow"]),
-            headers,
+def as_problem(error: Exception) -> ApiProblem | None:
+    """The problem for an error that is expected here; None for a bug."""
+    if isinstance(error, ApiProblem):
+        return error
+    if isinstance(error, Conflict):
+        return ApiProblem(
+            HTTPStatus.CONFLICT,
+            _("Somebody else changed it at the same moment. Check it, and try again."),
         )
-        await refused.response()(scope, receive, send)
-
-
-def _said(error: Exception) -> ApiProblem:
-    """What the error says to people, as a problem."""
-    status = next(status for kind, status in STATUS_OF.items() if isinstance(error, kind))
-    return ApiProblem(status, str(error)[:DETAIL_CHARS_MAX])
+    if isinstance(error, StorageError | TimeoutError):
+        # Only the kind of the error is logged: its text may name files and people.
+        log.warning("storage_failed", error=type(error).__name__)
+        detail = _("Storage does not respond. Try again in {seconds} s.", seconds=RETRY_STORAGE_S)
+        return ApiProblem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            STORAGE_GONE if isinstance(error, StorageGone) else detail,
+            {"Retry-After": str(RETRY_STORAGE_S)},
+        )
+    for kind, status in STATUS_OF.items():
+        if isinstance(error, kind):
+            return ApiProblem(status, str(error)[:DETAIL_CHARS_MAX])
+    return None

@@ -1,16 +1,15 @@
 """POST /subscribe: a client's site signs somebody up.
 
-The answer is the same whether an address is known or not, and a call may be repeated: asking twice
-is asking once.
+The answer is the same whether an address is known or not, and a call may be repeated.
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,13 +20,12 @@ from postroom.domain.subscriber import clean_attributes
 from postroom.domain.texts import _
 from postroom.flow import subscribe as stage
 from postroom.web.api.auth import Joiner, answered, count
-from postroom.web.api.body import Member, read_body
-from postroom.web.api.openapi import ACCEPTED, WITH_BODY, responses, taking
-from postroom.web.api.problems import ApiProblem, ApiRoute
+from postroom.web.api.openapi import WITH_BODY, Accepted, RequestBody, answers, example
+from postroom.web.api.problems import ApiProblem
+from postroom.web.api.route import ApiRoute
 from postroom.web.throttles import ADDRESSES_CALLED
 
 router = APIRouter(route_class=ApiRoute)
-_ATTRIBUTES = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 def check_address(text: str) -> str:
@@ -35,22 +33,22 @@ def check_address(text: str) -> str:
     return text
 
 
-LIST_NAME = Member(_("a text, the name of a list"), check_list_name)
-ADDRESS = Member(_("a text, the address"), check_address)
-ATTRIBUTES = Member(_("an object whose values are texts"), clean_attributes, _ATTRIBUTES)
+ExistingList = Annotated[str, AfterValidator(check_list_name)]
+EmailAddress = Annotated[str, AfterValidator(check_address)]
+Attributes = Annotated[dict[str, str], AfterValidator(clean_attributes)]
 
 
-class SignUp(msgspec.Struct, forbid_unknown_fields=True):
-    list: Annotated[str, LIST_NAME]
-    email: Annotated[str, ADDRESS]
-    attributes: Annotated[dict[str, str], ATTRIBUTES] = {}
-
-
-_EXAMPLE: dict[str, Any] = {
-    "list": "contoso1",
-    "email": "student1@contoso.edu",
-    "attributes": {"name": "Ada"},
-}
+class SignUp(RequestBody):
+    model_config = example(
+        {
+            "list": "contoso1",
+            "email": "student1@contoso.edu",
+            "attributes": {"name": "Ada"},
+        }
+    )
+    list: ExistingList
+    email: EmailAddress
+    attributes: Attributes = Field(default_factory=dict)
 
 
 @router.post(
@@ -58,30 +56,23 @@ _EXAMPLE: dict[str, Any] = {
     status_code=HTTPStatus.ACCEPTED,
     summary="Sign somebody up for a list",
     tags=["subscribe"],
-    responses=responses(
-        202,
-        "Accepted. Who is not on the list yet gets a mail to confirm.",
-        ACCEPTED,
-        {"status": "accepted"},
-        refused=(404, 409, *WITH_BODY),
-    ),
-    openapi_extra={"requestBody": taking(SignUp, _EXAMPLE)},
+    response_model=Accepted,
+    response_description="Accepted. Anybody who is not on the list yet gets an email to confirm.",
+    responses=answers(202, 404, 409, *WITH_BODY),
 )
-async def subscribe(request: Request, caller: Joiner) -> Response:
-    """Store the address unverified and queue a mail with a link to confirm it.
+async def subscribe(request: Request, caller: Joiner, call: SignUp) -> Response:
+    """Store the address unverified and queue an email with a link to confirm it.
 
-    The answer does not tell whether the address is on the list. Calls may be repeated.
+    The answer does not reveal whether the address is on the list. Calls may be repeated.
     """
-    call = await read_body(request, SignUp)
     caller.check_may_use(call.list)
     address = parse_address(call.email)
-    count(request, ADDRESSES_CALLED, address.key, caller.now, _("This address was sent too often"))
+    too_many = _("Too many sign-ups of this address.")
+    count(request, ADDRESSES_CALLED, address.key, caller.now, too_many)
     try:
         await answered(stage.sign_up(caller.act, call.list, address, call.attributes))
     except NotFound:
         raise ApiProblem(
-            HTTPStatus.NOT_FOUND,
-            _("There is no list {name}: check the name.", name=call.list),
-            field="list",
+            HTTPStatus.NOT_FOUND, _("There is no list {name}.", name=call.list), field="list"
         ) from None
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -1,14 +1,14 @@
-"""/lists/{name}/subscribers: the people of a list, each known by their address."""
+"""/lists/{name}/subscribers: the people on a list, each identified by their address."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import msgspec
-from fastapi import APIRouter, Path
-from msgspec import UNSET, UnsetType
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field, StrictBool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +19,7 @@ from postroom.domain.asking import CANNOT_ASK_TEXTS
 from postroom.domain.errors import AlreadyThere, WrongState
 from postroom.domain.subscriber import (
     INACTIVE_TEXTS,
+    AlreadySubscribed,
     InactiveReason,
     Subscriber,
     SubscriberFilter,
@@ -29,15 +30,27 @@ from postroom.flow import subscribe
 from postroom.records import subscribers
 from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
-from postroom.web.api import body, etags, openapi, paging
+from postroom.web.api import etags, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.body import Member
 from postroom.web.api.etags import SeenVersion
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import ListName, known_list
-from postroom.web.api.openapi import TEXT, TIME, TRUTH, WITH_BODY, object_of, responses
-from postroom.web.api.problems import ApiProblem, ApiRoute
-from postroom.web.api.subscribe import ADDRESS, ATTRIBUTES, LIST_NAME
+from postroom.web.api.openapi import (
+    ABSENT,
+    GUARDED,
+    WITH_BODY,
+    Accepted,
+    IdempotencyKey,
+    IfMatch,
+    RequestBody,
+    ResultPage,
+    answers,
+    example,
+)
+from postroom.web.api.paging import PageQuery
+from postroom.web.api.problems import ApiProblem, invalid
+from postroom.web.api.route import ApiRoute
+from postroom.web.api.subscribe import Attributes, EmailAddress, ExistingList
 
 router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
 AddressPart = Annotated[
@@ -52,122 +65,100 @@ _EXAMPLE: dict[str, Any] = {
     "since": "2026-11-15T09:00:00Z",
     "attributes": {"name": "Ada"},
 }
-_STANDING = {"type": "string", "enum": ["verified", "unverified", *InactiveReason]}
-_SUBSCRIBER = openapi.named(
-    "Subscriber",
-    object_of({
-        "list": TEXT, "address": TEXT, "standing": _STANDING, "verified": TRUTH, "since": TIME,
-        "attributes": ATTRIBUTES.schema,
-    }),
-)  # fmt: skip
-_PAGE = openapi.page_of("SubscriberPage", _SUBSCRIBER)
-_VERIFIED = Member(_("true or false"), schema=TRUTH | {"description": "They have confirmed."})
-_BRING_BACK = Member(
-    _("true or false"),
-    schema=TRUTH | {"description": "Also if they left: only if they asked for it."},
-)
-_FILTERS: list[dict[str, Any]] = [
-    {
-        "name": "address_prefix",
-        "in": "query",
-        "description": "Only addresses that begin so.",
-        "schema": TEXT,
-    },
-    {
-        "name": "standing",
-        "in": "query",
-        "description": "Only people who stand so; `there` is verified or not, `gone` left or was "
-        "removed.",
-        "schema": {
-            "type": "string",
-            "enum": list(SubscriberFilter),
-            "default": SubscriberFilter.ALL,
-        },
-    },
+Verified = Annotated[StrictBool, Field(description="Whether they have confirmed.")]
+BringBack = Annotated[
+    StrictBool,
+    Field(description="Add them even if they unsubscribed. Only if they asked for it."),
 ]
 
 
-class NewSubscriber(msgspec.Struct, forbid_unknown_fields=True):
-    address: Annotated[str, ADDRESS]
-    verified: Annotated[bool, _VERIFIED] = False
-    attributes: Annotated[dict[str, str], ATTRIBUTES] = {}
-    bring_back: Annotated[bool, _BRING_BACK] = False
+class NewSubscriber(RequestBody):
+    model_config = example(
+        {
+            "address": "student1@contoso.edu",
+            "verified": True,
+            "attributes": {"name": "Ada"},
+        }
+    )
+    address: EmailAddress
+    verified: Verified = False
+    attributes: Attributes = Field(default_factory=dict)
+    bring_back: BringBack = False
 
 
-class SubscriberChange(msgspec.Struct, forbid_unknown_fields=True):
-    address: Annotated[str | UnsetType, ADDRESS] = UNSET
-    list: Annotated[str | UnsetType, LIST_NAME] = UNSET
-    verified: Annotated[bool | UnsetType, _VERIFIED] = UNSET
-    attributes: Annotated[dict[str, str] | UnsetType, ATTRIBUTES] = UNSET
-    bring_back: Annotated[bool, _BRING_BACK] = False
+class SubscriberChange(RequestBody):
+    model_config = example({"attributes": {"name": "Ada L."}})
+    address: EmailAddress = ABSENT
+    list: ExistingList = ABSENT
+    verified: Verified = ABSENT
+    attributes: Attributes = ABSENT
+    bring_back: BringBack = False
+
+
+class SubscriberView(BaseModel):
+    model_config = example(_EXAMPLE)
+    list: str
+    address: str
+    standing: Literal["verified", "unverified"] | InactiveReason
+    verified: bool
+    since: datetime
+    attributes: dict[str, str]
+
+
+class SubscriberPageQuery(PageQuery):
+    address_prefix: str = Field("", description="Only addresses that start with this.")
+    standing: SubscriberFilter = Field(
+        SubscriberFilter.ALL,
+        description="Only people with this standing; `there` is verified or unverified, `gone` is "
+        "unsubscribed or removed.",
+    )
 
 
 @router.get(
     "/lists/{name}/subscribers",
-    summary="People of a list, by address",
-    responses=responses(
-        200, "A page of people.", _PAGE, {"items": [_EXAMPLE], "next": None},
-        refused=(404, 422), headers=("Link",),
-    ),
-    openapi_extra={"parameters": paging.parameters(*_FILTERS)},
-)  # fmt: skip
-async def show_subscribers(request: Request, caller: Reader, name: ListName) -> Response:
-    asked = paging.page_request(request, caller, "address_prefix", "standing")
-    prefix, standing = _prefix(asked), _standing(asked)
+    summary="Show the people on a list by address",
+    response_model=ResultPage[SubscriberView],
+    response_description="One page of people.",
+    responses=answers(200, 404, headers=("Link",)),
+)
+async def show_subscribers(
+    request: Request, caller: Reader, name: ListName, query: Annotated[SubscriberPageQuery, Query()]
+) -> Response:
+    asked = paging.page_request(request, caller, query)
+    prefix = key_prefix(query.address_prefix)
+    if len(prefix) > STORAGE_KEY_CHARS_MAX:
+        raise invalid(_("No address starts with this."), "address_prefix")
     await known_list(caller, name)
     shelf = await subscribers.scan_people(
         caller.tables,
         name,
         prefix=prefix,
-        standing=standing,
+        standing=query.standing,
         after=asked.after,
         limit=asked.limit,
     )
     return paging.page(caller, asked, [subscriber_data(one) for one in shelf.people], shelf.next)
 
 
-def _prefix(asked: paging.PageRequest) -> str:
-    prefix = key_prefix(asked.filters.get("address_prefix", ""))
-    if len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise ApiProblem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("No address begins like that."),
-            field="address_prefix",
-        )
-    return prefix
-
-
-def _standing(asked: paging.PageRequest) -> SubscriberFilter:
-    try:
-        return SubscriberFilter(asked.filters.get("standing", SubscriberFilter.ALL))
-    except ValueError:
-        raise ApiProblem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("“standing” must be one of {standings}.", standings=", ".join(SubscriberFilter)),
-            field="standing",
-        ) from None
-
-
 @router.post(
     "/lists/{name}/subscribers",
     status_code=HTTPStatus.CREATED,
     summary="Add somebody",
-    responses=responses(
-        201, "Who was added.", _SUBSCRIBER, _EXAMPLE,
-        refused=(404, 409, *WITH_BODY), headers=("ETag", "Location"),
-    ),
-    openapi_extra={
-        "parameters": [openapi.IDEMPOTENCY_KEY],
-        "requestBody": openapi.taking(
-            NewSubscriber,
-            {"address": "student1@contoso.edu", "verified": True, "attributes": {"name": "Ada"}},
-        ),
-    },
-)  # fmt: skip
-async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Response:
-    """No confirmation email is sent. People who unsubscribed are re-added only by `bring_back`."""
-    sent = await body.receive(request)
-    call = body.parse(sent, NewSubscriber)
+    response_model=SubscriberView,
+    response_description="The new subscriber.",
+    responses=answers(201, 404, 409, *WITH_BODY, headers=("ETag", "Location")),
+)
+async def add_subscriber(
+    request: Request,
+    caller: Writer,
+    name: ListName,
+    call: NewSubscriber,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Add somebody as an administrator does: no email asks them to confirm.
+
+    Somebody who unsubscribed is added again only with `bring_back`.
+    """
     address = parse_address(call.address)
 
     async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
@@ -183,20 +174,26 @@ async def add_subscriber(request: Request, caller: Writer, name: ListName) -> Re
                 bring_back=call.bring_back,
             )
         except AlreadyThere:
-            known, _ = await _known(caller, name, address)
-            if begun is None or known.gone or known.since != now:
-                raise _already_there(known) from None
+            known, _etag = await _known(caller, name, address)
+            if known.gone:
+                raise ApiProblem(
+                    HTTPStatus.CONFLICT,
+                    f"{AlreadySubscribed(known)} {_('Then send “bring_back”: true.')}",
+                    field="bring_back",
+                ) from None
+            if begun is None or known.since != now:
+                raise
         return await _look(caller, name, address), _path(name, address)
 
-    return await create_once(request, caller, sent, create)
+    return await create_once(request, caller, idempotency_key, create)
 
 
 @router.get(
     "/lists/{name}/subscribers/{address:path}",
-    summary="Somebody, there or gone",
-    responses=responses(
-        200, "What is known of them.", _SUBSCRIBER, _EXAMPLE, refused=(404, 422), headers=("ETag",)
-    ),
+    summary="Show somebody, unsubscribed or not",
+    response_model=SubscriberView,
+    response_description="The subscriber.",
+    responses=answers(200, 404, headers=("ETag",)),
 )
 async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
     await known_list(caller, name)
@@ -205,61 +202,55 @@ async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) 
 
 @router.patch(
     "/lists/{name}/subscribers/{address:path}",
-    summary="Change somebody, also their address or list",
-    responses=responses(
-        200, "What is known of them now; Location says where.", _SUBSCRIBER, _EXAMPLE,
-        refused=(*openapi.GUARDED, *WITH_BODY), headers=("ETag", "Location"),
-    ),
-    openapi_extra={
-        "parameters": [openapi.IF_MATCH],
-        "requestBody": openapi.taking(SubscriberChange, {"attributes": {"name": "Ada L."}}),
-    },
-)  # fmt: skip
+    summary="Change somebody, their address or their list",
+    response_model=SubscriberView,
+    response_description="The changed subscriber, found at Location from now on.",
+    responses=answers(200, *GUARDED, *WITH_BODY, headers=("ETag", "Location")),
+)
 async def change_subscriber(
-    request: Request, caller: Writer, name: ListName, address: AddressPart
+    caller: Writer,
+    name: ListName,
+    address: AddressPart,
+    call: SubscriberChange,
+    if_match: IfMatch = None,
 ) -> Response:
-    """What is not named stays; attributes are replaced as a whole."""
+    """Members that are left out stay as they are; attributes are replaced as a whole."""
     await known_list(caller, name)
-    who = parse_address(address)
-    call = await body.read_body(request, SubscriberChange)
-    if call.list is not UNSET:
+    current = parse_address(address)
+    sent = call.model_fields_set
+    if "list" in sent:
         await known_list(caller, call.list)
 
     async def act(etag: str) -> Subscriber:
-        known, _ = await _known(caller, name, who)
+        known, _ = await _known(caller, name, current)
         _check_there(known)
-        to = _destination(known, call)
+        to = Destination(
+            list_name=call.list if "list" in sent else known.list_name,
+            address=parse_address(call.address if "address" in sent else known.address),
+            verified=call.verified if "verified" in sent else known.verified,
+            attributes=call.attributes if "attributes" in sent else known.attributes,
+            bring_back=call.bring_back,
+        )
         return await move_subscriber.change(caller.act, known, to, etag=etag)
 
-    there = await etags.change(request, lambda: _look(caller, name, who), act)
-    moved = parse_address(there.address)  # a subscriber's key is as storage takes it
-    seen = await _look(caller, there.list_name, moved)
-    return etags.shown(seen, Location=_path(there.list_name, moved))
-
-
-def _destination(known: Subscriber, call: SubscriberChange) -> Destination:
-    return Destination(
-        list_name=known.list_name if call.list is UNSET else call.list,
-        address=parse_address(known.address if call.address is UNSET else call.address),
-        verified=known.verified if call.verified is UNSET else call.verified,
-        attributes=known.attributes if call.attributes is UNSET else call.attributes,
-        bring_back=call.bring_back,
-    )
+    changed = await etags.change(if_match, lambda: _look(caller, name, current), act)
+    moved = parse_address(changed.address)
+    seen = await _look(caller, changed.list_name, moved)
+    return etags.shown(seen, Location=_path(changed.list_name, moved))
 
 
 @router.post(
     "/lists/{name}/subscribers/{address:path}/ask",
     status_code=HTTPStatus.ACCEPTED,
     summary="Send a confirmation email to somebody who has not confirmed",
-    responses=responses(
-        202, "The email is queued.", openapi.ACCEPTED, {"status": "accepted"},
-        refused=(404, 409, 422),
-    ),
-)  # fmt: skip
+    response_model=Accepted,
+    response_description="The email is queued.",
+    responses=answers(202, 404, 409),
+)
 async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Response:
-    """Refused with 409 for whoever confirmed or left, and for whoever was asked too often.
+    """409 if they have confirmed or unsubscribed, or got too many of these emails.
 
-    Nobody is asked twice within 24 hours, or more than three times in 30 days.
+    At most one such email in 24 hours, and three in 30 days.
     """
     await known_list(caller, name)
     who = parse_address(address)
@@ -273,14 +264,14 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
 @router.delete(
     "/lists/{name}/subscribers/{address:path}",
     status_code=HTTPStatus.NO_CONTENT,
-    summary="Take somebody off the list",
-    responses=responses(204, "Nobody mails them any more.", None, refused=openapi.GUARDED),
-    openapi_extra={"parameters": [openapi.IF_MATCH]},
+    summary="Remove somebody from the list",
+    response_description="Nothing is sent to them any more.",
+    responses=answers(204, *GUARDED),
 )
 async def remove_subscriber(
-    request: Request, caller: Writer, name: ListName, address: AddressPart
+    caller: Writer, name: ListName, address: AddressPart, if_match: IfMatch = None
 ) -> Response:
-    """Also if they are queued already. No import brings them back."""
+    """Emails that are queued for them are not sent either. No import adds them again."""
     await known_list(caller, name)
     who = parse_address(address)
 
@@ -288,7 +279,7 @@ async def remove_subscriber(
         _check_there((await _known(caller, name, who)).value)
         await subscribe.remove(caller.act, name, who, etag=etag)
 
-    await etags.change(request, lambda: _look(caller, name, who), act)
+    await etags.change(if_match, lambda: _look(caller, name, who), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -302,7 +293,7 @@ async def _known(caller: ApiCaller, name: str, address: Address) -> Stored[Subsc
     if found is None:
         raise ApiProblem(
             HTTPStatus.NOT_FOUND,
-            _("{address} was never on {name}.", address=address.typed, name=name),
+            _("{address} has never been on {name}.", address=address.typed, name=name),
         )
     return found
 
@@ -311,30 +302,12 @@ def _check_there(known: Subscriber) -> None:
     if known.gone:
         raise WrongState(
             _(
-                "{address} is gone ({gone}): add them again only if they asked for it.",
+                "{address} is no longer on {name} ({gone}).",
                 address=known.address,
+                name=known.list_name,
                 gone=INACTIVE_TEXTS[known.gone],
             )
         )
-
-
-def _already_there(known: Subscriber) -> ApiProblem:
-    if not known.gone:
-        return ApiProblem(
-            HTTPStatus.CONFLICT,
-            _("{address} is on {name} already.", address=known.address, name=known.list_name),
-        )
-    return ApiProblem(
-        HTTPStatus.CONFLICT,
-        _(
-            "{address} is gone from {name} ({gone}): add them again only if they asked for "
-            "it, with “bring_back”: true.",
-            address=known.address,
-            name=known.list_name,
-            gone=INACTIVE_TEXTS[known.gone],
-        ),
-        field="bring_back",
-    )
 
 
 def _path(name: str, address: Address) -> str:

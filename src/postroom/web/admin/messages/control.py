@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from postroom.act import Act
 from postroom.actions import send_test_mail
+from postroom.actions.control_message import Control, control
 from postroom.domain.due_time import (
     OFFSET,
     AmbiguousTime,
@@ -28,7 +29,7 @@ from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
-from postroom.flow import compose, steer
+from postroom.flow import compose
 from postroom.records import bodies, counts, lists, messages
 from postroom.storage.port import Conflict
 from postroom.web.admin.messages.pages import details, read_for
@@ -108,20 +109,6 @@ async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
         told = due_at.timestamp(), _zone(form), people.verified, now.timestamp()
         return go(f"/admin/messages/{ref}", "scheduled", *told)
     return await _refused(request, signed_in, ref, form, _ask_when)
-
-
-@router.post("/{ref}/unschedule")
-async def unschedule(request: Request, signed_in: Editor, ref: str) -> Response:
-    """Back to draft; a second click finds it done."""
-    tables = context_of(request).storage.tables
-    await read_for(request, ref)
-    try:
-        await steer.unschedule(tables, ref)
-    except WrongState as error:
-        message = await messages.read(tables, ref)
-        if message.status is not Status.DRAFT:
-            return await details(request, signed_in, message, Form(mistake=str(error)), 409)
-    return go(f"/admin/messages/{ref}", "unscheduled")
 
 
 def _time_fields(message: Message) -> dict[str, str]:
@@ -292,28 +279,37 @@ def _may_test(request: Request, context: WebContext, signed_in: SignedIn) -> boo
     return wait <= NO_WAIT
 
 
-# --- On its way -------------------------------------------------------------------------------
+# --- While it is being sent ---------------------------------------------------------------------
+
+_NOTICES = {
+    Control.UNSCHEDULE: "unscheduled",
+    Control.PAUSE: "paused",
+    Control.RESUME: "resumed",
+    Control.CANCEL: "cancelled",
+    Control.RETRY_FAILED: "retrying",
+    Control.SEND_HELD_AGAIN: "decided",
+    Control.COUNT_HELD_AS_SENT: "decided",
+}
+
+
+@router.post("/{ref}/unschedule")
+async def unschedule(request: Request, signed_in: Editor, ref: str) -> Response:
+    return await _control(request, signed_in, ref, Control.UNSCHEDULE)
 
 
 @router.post("/{ref}/pause")
 async def pause(request: Request, signed_in: Editor, ref: str) -> Response:
-    tables = context_of(request).storage.tables
-    return await _steer(request, signed_in, ref, "paused", lambda: steer.pause(tables, ref))
+    return await _control(request, signed_in, ref, Control.PAUSE)
 
 
 @router.post("/{ref}/resume")
 async def resume(request: Request, signed_in: Editor, ref: str) -> Response:
-    tables = context_of(request).storage.tables
-    return await _steer(request, signed_in, ref, "resumed", lambda: steer.resume(tables, ref))
+    return await _control(request, signed_in, ref, Control.RESUME)
 
 
 @router.post("/{ref}/retry")
 async def retry(request: Request, signed_in: Editor, ref: str) -> Response:
-    context = context_of(request)
-    tables, now = context.storage.tables, context.clock.now()
-    return await _steer(
-        request, signed_in, ref, "retrying", lambda: steer.retry_failed(tables, ref, now)
-    )
+    return await _control(request, signed_in, ref, Control.RETRY_FAILED)
 
 
 @router.get("/{ref}/cancel")
@@ -324,11 +320,7 @@ async def cancel_page(request: Request, signed_in: Editor, ref: str) -> Response
 
 @router.post("/{ref}/cancel")
 async def cancel(request: Request, signed_in: Editor, ref: str) -> Response:
-    context = context_of(request)
-    tables, now = context.storage.tables, context.clock.now()
-    return await _steer(
-        request, signed_in, ref, "cancelled", lambda: steer.cancel(tables, ref, now)
-    )
+    return await _control(request, signed_in, ref, Control.CANCEL)
 
 
 @router.get("/{ref}/decide")
@@ -339,35 +331,26 @@ async def decide_page(request: Request, signed_in: Editor, ref: str) -> Response
 
 @router.post("/{ref}/decide")
 async def decide(request: Request, signed_in: Editor, ref: str) -> Response:
-    context, form = context_of(request), await posted(request)
-    tables, now = context.storage.tables, context.clock.now()
-    if form.value("held") not in ("again", "sent"):
-        message, _etag = await read_for(request, ref, with_books=True)
-        form.mistakes["held"] = _("Choose one of the two.")
-        return show(request, signed_in, "messages/decide.html", 422, message=message, form=form)
-    again = form.value("held") == "again"
-    return await _steer(
-        request,
-        signed_in,
-        ref,
-        "decided",
-        lambda: steer.decide_held(tables, ref, send_again=again, now=now),
-    )
+    form = await posted(request)
+    match form.value("held"):
+        case "again":
+            return await _control(request, signed_in, ref, Control.SEND_HELD_AGAIN)
+        case "sent":
+            return await _control(request, signed_in, ref, Control.COUNT_HELD_AS_SENT)
+    message, _etag = await read_for(request, ref, with_books=True)
+    form.mistakes["held"] = _("Choose one of the two.")
+    return show(request, signed_in, "messages/decide.html", 422, message=message, form=form)
 
 
-async def _steer(
-    request: Request,
-    signed_in: SignedIn,
-    ref: str,
-    said: str,
-    act: Callable[[], Awaitable[Message]],
-) -> Response:
-    """Do it, and say so; what cannot be done any more is said on the message's page."""
-    message, _etag = await read_for(request, ref)
+async def _control(request: Request, signed_in: SignedIn, ref: str, action: Control) -> Response:
+    """Do it and say so; if it is not possible any more, the message's page says why."""
+    context = context_of(request)
+    await read_for(request, ref)
     try:
-        await act()
+        await control(act_of(request, signed_in), ref, action)
     except WrongState as error:
-        message = await messages.read(context_of(request).storage.tables, ref)
-        return await details(request, signed_in, message, Form(mistake=str(error)), 409)
-    context_of(request).wake_scheduler()
-    return go(f"/admin/messages/{ref}", said)
+        message = await messages.read(context.storage.tables, ref)
+        is_done = action is Control.UNSCHEDULE and message.status is Status.DRAFT  # second click
+        if not is_done:
+            return await details(request, signed_in, message, Form(mistake=str(error)), 409)
+    return go(f"/admin/messages/{ref}", _NOTICES[action])

@@ -1,8 +1,8 @@
-"""Beside the path, steer: what people may do to a message on its way.
+"""Action, control message: unschedule, pause, resume or cancel it, retry or decide.
 
 Before: any stage.   After: the scheduler and the senders find the new status within seconds.
-Dies half-way: each act is one guarded write, retried if the message moved meanwhile. Unscheduling
-deletes the due entry after it: one that is left is passed over, and cleared away later.
+Dies half-way: each action is one guarded write, retried if the message changed meanwhile.
+Unscheduling deletes the due entry afterwards: one that is left is ignored, and deleted later.
 Commit point: the message row.
 """
 
@@ -11,28 +11,68 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
 
 import msgspec
 
+from postroom.act import Act
 from postroom.domain import message as rules
 from postroom.domain.errors import WrongState
 from postroom.domain.message import STATUS_TEXTS, Message, Revive
 from postroom.domain.texts import _
+from postroom.flow import report
 from postroom.records import messages
 from postroom.storage.port import Conflict, Tables
 
 _TRIES_MAX = 20  # the scheduler writes the row about once a second
 
 
+class Control(StrEnum):
+    """What people may do to a message on its way."""
+
+    UNSCHEDULE = "unschedule"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY_FAILED = "retry"
+    SEND_HELD_AGAIN = "send-again"
+    COUNT_HELD_AS_SENT = "count-as-sent"
+
+
+async def control(act: Act, ref: str, action: Control) -> Message:
+    """Do it, wake the scheduler, and return the message with its current books."""
+    tables = act.tables
+    now = act.now
+    match action:
+        case Control.UNSCHEDULE:
+            changed = await unschedule(tables, ref)
+        case Control.PAUSE:
+            changed = await pause(tables, ref)
+        case Control.RESUME:
+            changed = await resume(tables, ref)
+        case Control.CANCEL:
+            changed = await cancel(tables, ref, now)
+        case Control.RETRY_FAILED:
+            changed = await retry_failed(tables, ref, now)
+        case Control.SEND_HELD_AGAIN:
+            changed = await decide_held(tables, ref, send_again=True, now=now)
+        case Control.COUNT_HELD_AS_SENT:
+            changed = await decide_held(tables, ref, send_again=False, now=now)
+        case _:
+            assert_never(action)
+    act.wake_scheduler()
+    return await report.books_of(tables, changed)
+
+
 async def unschedule(tables: Tables, ref: str) -> Message:
     """Bring a scheduled message back to draft; WrongState once the scheduler has started it.
 
-    The due entry is read before the row is written, and deleted only if it is still the same: one
-    that was put meanwhile belongs to a new time, and that message would be found without it only by
-    the sweep.
+    The due entry is read before the row is written, and deleted only if it is still the same: an
+    entry put meanwhile belongs to a new time, and without it only the sweep finds the message.
     """
     found = await messages.find_live(tables, ref)
-    entry = await messages.find_due(tables, found[0]) if found else None
+    entry = await messages.find_due(tables, found.value) if found else None
     draft = await _change(tables, ref, rules.unscheduled)
     if entry:
         with contextlib.suppress(Conflict):
@@ -49,7 +89,7 @@ async def resume(tables: Tables, ref: str) -> Message:
 
 
 async def cancel(tables: Tables, ref: str, now: datetime) -> Message:
-    """One that was not due yet becomes so, for the scheduler to close its books."""
+    """Cancel, and make it due at once, so that the scheduler closes its books."""
 
     def change(message: Message) -> Message:
         due_at = min(message.due_at or now, now)
@@ -61,7 +101,7 @@ async def cancel(tables: Tables, ref: str, now: datetime) -> Message:
 
 
 async def retry_failed(tables: Tables, ref: str, now: datetime) -> Message:
-    """Queue the failed again, out of the archive if need be."""
+    """Queue the failed again, from the archive if need be."""
     return await _revive(tables, ref, Revive.FAILED, now)
 
 
@@ -70,16 +110,21 @@ async def decide_held(tables: Tables, ref: str, *, send_again: bool, now: dateti
 
 
 async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Message:
-    if await messages.find_live(tables, ref):
+    live = await messages.find_live(tables, ref)
+    archived = None if live else await messages.find_archived(tables, ref)
+    found = live or archived
+    message = found.value if found else await messages.read(tables, ref)
+    back = msgspec.structs.replace(rules.revived(message, revive), due_at=message.due_at or now)
+    books = (await report.books_of(tables, message)).books
+    if revive is Revive.FAILED and not books.failed:
+        raise WrongState(_("Message {ref} has no failed recipients.", ref=ref))
+    if revive is not Revive.FAILED and not books.held:
+        raise WrongState(_("Message {ref} has no held recipients.", ref=ref))
+    if archived is None:
         return await _change(tables, ref, lambda message: rules.revived(message, revive))
-    found = await messages.find_archived(tables, ref)
-    archived = found[0] if found else await messages.read(tables, ref)
-    if found is None or revive is not Revive.FAILED or not archived.books.failed:
-        raise WrongState(_("Message {ref} has nobody to decide on or to send to again.", ref=ref))
-    back = msgspec.structs.replace(rules.revived(archived, revive), due_at=archived.due_at or now)
     try:
-        await _rejuvenate(tables, *found, now)
-        await messages.put_due(tables, back, now)  # an entry without a message is passed over
+        await _rejuvenate(tables, *archived, now)
+        await messages.put_due(tables, back, now)  # an entry without a message is ignored
         await messages.insert_live(tables, back)
     except Conflict:
         return await _change(tables, ref, lambda message: message)  # somebody else was faster
@@ -87,7 +132,7 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
 
 
 async def _rejuvenate(tables: Tables, archived: Message, etag: str, now: datetime) -> None:
-    """From this write on the sweep takes it for young, so that nothing expires under the living."""
+    """Restart its age: the sweep must not delete batches of a message that is live again."""
     await messages.put_archive_entry(tables, archived.ref, now)
     young = msgspec.structs.replace(archived, completed_at=now)
     await messages.replace_archived(tables, young, etag)
@@ -112,4 +157,4 @@ async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]
             return changed
         except Conflict:
             continue
-    raise WrongState(_("Message {ref} changes too fast: try again.", ref=ref))
+    raise WrongState(_("Message {ref} is changing too fast. Try again.", ref=ref))
