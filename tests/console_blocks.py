@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from postroom.bench.ports import held_port
+from postroom_bench.ports import held_port
 
 ADDRESS = "127.0.0.1:8025"
 COMMAND_S_MAX = 60.0  # longer is too long for a reader, too

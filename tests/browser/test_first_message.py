@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from postroom.bench.house import until
+from postroom_bench.installation import until
 from tests.browser.chromium import WAIT_MS_MAX, Troubles, axe, watched_page
 from tests.browser.running_site import RunningSite, running_site
 from tests.browser.signed_in import sign_in_page

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from postroom.bench.house import until
 from postroom.domain.address import parse_address
 from postroom.domain.import_job import Status
 from postroom.flow import subscribe
 from postroom.records import ask_jobs, imports
+from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page

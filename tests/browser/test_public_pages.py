@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
-from postroom.bench.house import until
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
@@ -19,6 +18,7 @@ from postroom.flow import subscribe
 from postroom.records import lists, subscribers
 from postroom.web import security
 from postroom.web.public import links
+from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 
 from postroom import wiring
-from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
 from postroom.records import migrations
 from postroom.storage.azure.account import Account
 from postroom.storage.port import KeysWithin, Storage
+from postroom_bench.installation import LIST, Installation, until
 from tests.contract.azurite import azurite
 from tests.contract.faulty_azure import faulty_azure
 
@@ -39,10 +39,10 @@ async def rows_of_list(storage: Storage) -> int:
     return len(page.rows) + 1000 * (page.next is not None)
 
 
-async def kill_on_the_way(house: House, storage: Storage, *options: str) -> None:
+async def kill_on_the_way(installation: Installation, storage: Storage, *options: str) -> None:
     """Once something new has arrived."""
     before = await rows_of_list(storage)
-    migration = await house.start("migrate", *options)
+    migration = await installation.start("migrate", *options)
     await until(lambda: has_more(storage, before), within_s=RUN_S_MAX, every_s=0.01)
     await migration.kill()
     assert await migrations.find(storage.tables), "it was through already"
@@ -56,8 +56,8 @@ def asks_for_a_second_page(request: web.Request) -> bool:
     return "NextPartitionKey" in request.query
 
 
-async def finish(house: House, *options: str) -> dict[str, object]:
-    migration = await house.start("migrate", *options, "--json")
+async def finish(installation: Installation, *options: str) -> dict[str, object]:
+    migration = await installation.start("migrate", *options, "--json")
     assert await migration.wait(within_s=RUN_S_MAX) == 0, migration.log.read_text()
     found: dict[str, object] = json.loads(migration.printed.read_text())
     return found
@@ -66,11 +66,11 @@ async def finish(house: House, *options: str) -> dict[str, object]:
 @pytest.mark.timeout(240)
 async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_path: Path) -> None:
     prefix, clock = f"k{secrets.token_hex(6)}", WallClock()
-    async with House(tmp_path) as house:
-        async with house.parts() as parts:
-            await house.people(parts, PEOPLE)
-            await house.message(parts)
-        house.overrides["THERE"] = address_of(azurite().account)
+    async with Installation(tmp_path) as installation:
+        async with installation.parts() as parts:
+            await installation.people(parts, PEOPLE)
+            await installation.message(parts)
+        installation.overrides["THERE"] = address_of(azurite().account)
         there = ("--to", "env:THERE", "--to-prefix", prefix)
         back = (
             "--from",
@@ -80,22 +80,22 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
             "--to",
             f"sqlite:///{tmp_path}/b.db",
         )
-        ours = house.settings()
-        account = wiring.elsewhere(ours, house.overrides["THERE"], prefix)
+        ours = installation.settings()
+        account = wiring.elsewhere(ours, installation.overrides["THERE"], prefix)
         file = wiring.elsewhere(ours, f"sqlite:///{tmp_path}/b.db", None)
         async with wiring.opened_storage(account, clock) as storage:
-            await kill_on_the_way(house, storage, *there)
-        first = await finish(house, *there)
+            await kill_on_the_way(installation, storage, *there)
+        first = await finish(installation, *there)
         async with faulty_azure() as (azure, passing):
-            house.overrides["THERE"] = address_of(passing)
+            installation.overrides["THERE"] = address_of(passing)
             azure.holds = asks_for_a_second_page  # a file is written too fast to be caught at it
             async with wiring.opened_storage(file, clock) as storage:
-                await kill_on_the_way(house, storage, *back)
+                await kill_on_the_way(installation, storage, *back)
             azure.holds = lambda _request: False
-            last = await finish(house, *back)
+            last = await finish(installation, *back)
         assert first["parts"] == last["parts"]
         assert first["equal"]
         assert last["moved"]
-        refused = await house.start("serve")
+        refused = await installation.start("serve")
         assert await refused.wait(within_s=RUN_S_MAX) == 3
         assert "was moved to Azure's emulator" in refused.log.read_text()

@@ -13,11 +13,11 @@ import structlog
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from postroom.bench.sink import Sink, SinkOptions
 from postroom.flow import fan_out, report
 from postroom.records import batches
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Storage
+from postroom_bench.sink import Sink, SinkOptions
 from tests.contract.engines import ENGINES, FILES, MovableClock
 from tests.scenario.clock import TownClock
 from tests.scenario.moving_house import fill

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from postroom.bench.sink import Sink
 from postroom.confirmations import ConfirmationLane
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
@@ -19,6 +18,7 @@ from postroom.records.leases import Right
 from postroom.records.single_mail_items import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from postroom_bench.sink import Sink
 from tests.scenario.clock import TownClock
 from tests.scenario.town import LIST, RULES, SITE, Town, address_of
 

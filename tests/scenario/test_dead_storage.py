@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.scheduler import Scheduler
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import StorageError, StorageFull, Unavailable
+from postroom_bench.sink import Sink
 from tests.scenario.clock import TownClock, soon
 from tests.scenario.storm import Storm
 from tests.scenario.town import CLAIM_S, Town, once_each

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.port import StorageGone
 from postroom.storage.sqlite.storage import SqliteStorage
+from postroom_bench.sink import Sink
 from tests.scenario.clock import TownClock, soon
 from tests.scenario.town import CLAIM_S, Town, once_each
 

@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.address import parse_address
 from postroom.domain.breaker import MailHealth
 from postroom.domain.delivery import Ledger, State
@@ -39,6 +38,7 @@ from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
+from postroom_bench.sink import Sink, SinkOptions
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
 LIST = "contoso1"

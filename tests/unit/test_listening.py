@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.ports import held_port
 from postroom.settings import BadSettings, Settings, load
 from postroom.wiring import listening
+from postroom_bench.ports import held_port
 
 
 def has_ipv6() -> bool:

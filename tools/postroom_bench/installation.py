@@ -110,13 +110,13 @@ def printed_beside(log: Path) -> Path:
 
 
 def _elsewhere() -> dict[str, str]:
-    """What is around us without any setting: a house must never meet a service that is at work."""
+    """The environment without settings: an installation must never meet a service at work."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(settings.PREFIX)
     }
 
 
-class House:
+class Installation:
     """Settings, processes, and questions about what arrived."""
 
     def __init__(
@@ -137,7 +137,7 @@ class House:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "postroom.bench.sink",
+            "postroom_bench.sink",
             *self._sink_options,
             stdout=asyncio.subprocess.PIPE,
         )
