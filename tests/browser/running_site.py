@@ -21,8 +21,8 @@ from postroom.wiring import Parts
 from postroom_bench.installation import Installation, until
 from tests.process.test_cli import Folder
 
-START_S = 30.0
-STOP_S = 30.0
+START_S = 120.0
+STOP_S = 120.0
 MAILS_MAX = 100
 
 

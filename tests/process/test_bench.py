@@ -216,7 +216,7 @@ async def test_one_that_takes_too_long_is_ended_and_its_rate_is_what_arrived(
 
     async def told_after_the_last_mail(process: Process, seconds: float) -> str:
         """Its time begins when all have arrived: a busy machine may need long for that."""
-        await until(lambda: all_have_arrived(installation), within_s=60)
+        await until(lambda: all_have_arrived(installation), within_s=120)
         return await told_within(process, seconds)
 
     monkeypatch.setattr(baselines, "_told_within", told_after_the_last_mail)
@@ -270,7 +270,7 @@ async def test_an_installation_never_works_on_the_storage_that_the_environment_n
     monkeypatch.setenv("POSTROOM_STORAGE_FILE", str(tmp_path / "storage"))
     async with Installation(installation) as opened:
         made = await opened.start("init")
-        assert await made.wait(within_s=30) == 0, made.log.read_text()
+        assert await made.wait(within_s=120) == 0, made.log.read_text()
     assert (installation / "postroom.db").exists()
     assert not real.exists()
 

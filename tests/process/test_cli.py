@@ -198,7 +198,7 @@ class Importing:
         self._stack.callback(self._end)
         self._file = await asyncio.to_thread(self._pipe.open, "w", encoding="utf-8")
         await asyncio.to_thread(self.feed, f"email,name\n{csv_of(FIRST_PEOPLE)}")
-        await until(self._has_started, within_s=60)
+        await until(self._has_started, within_s=120)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -19,7 +19,7 @@ SLOW_SINK = ("--chunking", "--delay", "20")
 
 
 async def pid_of(installation: Installation, role: str) -> int:
-    await until(lambda: _is_there(installation, role), within_s=60)
+    await until(lambda: _is_there(installation, role), within_s=120)
     pid = _find_pid(installation, role)
     assert pid
     return pid
@@ -50,7 +50,7 @@ async def sending(installation: Installation, parts: Parts) -> str:
     """A message on its way, under `hold`: nobody may get it twice."""
     await installation.people(parts, PEOPLE)
     ref = await installation.message(parts, OnDoubt.HOLD)
-    await until(lambda: _has_begun(installation), within_s=60)
+    await until(lambda: _has_begun(installation), within_s=120)
     return ref
 
 
@@ -68,7 +68,7 @@ async def settled(installation: Installation, parts: Parts, ref: str) -> None:
     assert max(arrived.values()) == 1
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("role", ["sender", "scheduler"])
 async def test_a_role_that_hangs_is_replaced_and_its_work_is_settled(
     tmp_path: Path, role: str
@@ -80,7 +80,7 @@ async def test_a_role_that_hangs_is_replaced_and_its_work_is_settled(
         hung = await pid_of(installation, role)
         os.kill(hung, signal.SIGSTOP)
         await settled(installation, parts, ref)
-        await until(lambda: _says(serve, "role_hangs", role), within_s=60)
+        await until(lambda: _says(serve, "role_hangs", role), within_s=120)
         assert not _command_of(hung)
 
 
@@ -89,7 +89,7 @@ async def _says(process: Process, event: str, role: str) -> bool:
     return any((line.get("event"), line.get("role")) == (event, role) for line in lines)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Path) -> None:
     async with Installation(tmp_path, SLOW_SINK) as installation, installation.parts() as parts:
         installation.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
@@ -103,7 +103,7 @@ async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Pat
         await settled(installation, parts, ref)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_scheduler_that_dies_is_replaced_without_waiting_for_its_lease(
     tmp_path: Path,
 ) -> None:

@@ -25,7 +25,7 @@ async def wait_for_speed(installation: Installation, sender: Process) -> None:
         assert sender.is_running, sender.log.read_text()[-2000:]
         return await installation.arrived_number() >= since + AT_SPEED
 
-    await until(check, within_s=60, every_s=0.01)
+    await until(check, within_s=120, every_s=0.01)
 
 
 async def wait_until_settled(parts: Parts, ref: str, installation: Installation) -> Message:
@@ -35,7 +35,7 @@ async def wait_until_settled(parts: Parts, ref: str, installation: Installation)
     async def check() -> bool:
         return sum(path.name[0] != "." for path in journals.iterdir()) <= 1
 
-    await until(check, within_s=60)
+    await until(check, within_s=120)
     return await books(parts, ref)
 
 
@@ -52,7 +52,7 @@ def assert_books_balance(message: Message) -> None:
     assert not message.books.open
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("on_doubt", OnDoubt)
 async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
     on_doubt: OnDoubt, tmp_path: Path
@@ -86,7 +86,7 @@ async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
         assert twice <= message.books.doubts
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 async def test_ten_planned_stops_leave_no_doubt_at_all(tmp_path: Path) -> None:
     async with Installation(tmp_path) as installation, installation.parts() as parts:
         await installation.people(parts, PEOPLE)
@@ -95,7 +95,7 @@ async def test_ten_planned_stops_leave_no_doubt_at_all(tmp_path: Path) -> None:
         for _ in range(STOPS):
             sender = await installation.start("sender")
             await wait_for_speed(installation, sender)
-            assert await sender.terminate(within_s=10) == 0, sender.log.read_text()[-2000:]
+            assert await sender.terminate(within_s=120) == 0, sender.log.read_text()[-2000:]
         await installation.start("sender")
         message = await wait_until_completed(parts, ref)
         arrived = await installation.arrived()

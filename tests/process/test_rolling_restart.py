@@ -19,7 +19,7 @@ from postroom_bench.installation import LIST, Installation, Process, until
 CALLERS = 6
 CHECK_EVERY_S = 0.1
 NOTICE_S = 3  # many times what the balancer needs to notice, on a busy machine too
-WITHIN_S = 60
+WITHIN_S = 120.0
 ANSWERS_BETWEEN = 50  # so many before the next web is stopped
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -145,7 +145,7 @@ async def visiting(visitors: Visitors) -> AsyncIterator[None]:
             await asyncio.gather(*tasks)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_webs_restarted_in_turn_lose_no_request(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:

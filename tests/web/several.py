@@ -138,7 +138,7 @@ async def _in_service(app: ASGIApp) -> AsyncIterator[None]:
     serving = asyncio.ensure_future(app({"type": "lifespan"}, told.get, said.put))
     for event in ("startup", "shutdown"):
         told.put_nowait({"type": f"lifespan.{event}"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await said.get())["type"] == f"lifespan.{event}.complete"
         if event == "startup":
             yield

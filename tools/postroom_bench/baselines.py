@@ -26,7 +26,7 @@ SOURCE_FRAME_BYTES = 140  # the heading that it writes itself
 NAIVE = "smtplib + EmailMessage"
 NAIVE_MAILS = 2000  # a sample: a long list would take it an hour
 SECONDS_MAX = 20.0  # of each; a rate needs no more
-START_UP_S = 30.0
+START_UP_S = 120.0
 
 
 class Load(NamedTuple):

@@ -34,7 +34,7 @@ PARAGRAPH_BYTES = 61  # in HTML and in text
 FRAME_BYTES = 1200  # of a mail without paragraphs: heading, title, foot
 MAIL_BYTES = 4096
 CLEAR = "smtp://127.0.0.1:{port}?tls=none"
-READY_S = 20.0
+READY_S = 120.0
 DUMP_S = 300.0  # a million mails as JSON
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CALLS = re.compile(r'^postroom_storage_calls_total\{kind="(\w+)",role="\w+"\} (\S+)$', re.M)

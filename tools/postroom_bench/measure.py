@@ -35,8 +35,8 @@ from postroom_bench.run_timeline import (
     until_fanned_out,
 )
 
-START_UP_S = 30.0
-STOP_S = 30.0
+START_UP_S = 120.0
+STOP_S = 120.0
 SETTLE_S = 1.0  # what a role does at its start is no part of what is measured
 RETRY_FIRST_S = 0.5
 CERTIFICATE = "certificate.pem"

@@ -26,7 +26,7 @@ from postroom.wiring import Parts
 from postroom_bench.installation import LIST, Installation, is_completed, until
 from postroom_bench.ports import held_port
 
-READY_S = 60.0
+READY_S = 120.0
 RUN_S_MAX = 3600.0
 ROLES = ("web", "scheduler", "sender")
 PAGE_CALLERS = 4

@@ -29,7 +29,7 @@ from postroom_bench.ports import held_port
 PER_S = 500
 FOR_S = 20.0
 CALLERS = 64
-READY_S = 60.0
+READY_S = 120.0
 PATIENCE_S = 300.0  # for the last confirmation
 
 
