@@ -66,7 +66,7 @@ async def make_account(page: Page, site: RunningSite) -> None:
 
 async def make_list(page: Page) -> None:
     await page.get_by_role("link", name="Create a list").click()
-    await page.get_by_label("Name").fill("contoso1")
+    await page.get_by_role("textbox", name="Name").fill("contoso1")
     await page.get_by_label("Description").fill("History Department announcements")
     await page.get_by_label("From").fill("donotreply@contoso.edu")
     await page.get_by_role("button", name="Save").click()

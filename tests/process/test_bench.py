@@ -67,8 +67,7 @@ def bench(folder: Path, *options: str) -> dict[str, Any]:
         "--transport outbox",
         "--tempfail-share 0.1 --tls",
         "--size 10000 --svg picture.svg --fan-out-first",
-        "--delay-ms 2 --no-chunking --senders 2 --lanes 2 --count-calls",
-        "--delay-ms 2 --no-chunking --no-pipelining --lanes 2",
+        "--delay-ms 2 --no-chunking --no-pipelining --senders 2 --lanes 2 --count-calls",
     ],
 )
 def test_a_run_loses_nobody_and_mails_nobody_twice(tmp_path: Path, options: str) -> None:
