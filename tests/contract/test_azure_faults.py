@@ -17,7 +17,8 @@ from postroom.storage.azure.retry import READ_TRIES, RetryPolicy
 from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.port import Claim, Insert, KeysWithin, Storage, Unavailable
 from postroom_bench.ports import held_port
-from tests.contract.engines import MovableClock, all_rows
+from tests.clock import MovableClock
+from tests.contract.engines import all_rows
 from tests.contract.faulty_azure import Fault, FaultyAzure, faulty_azure
 
 TABLE, QUEUE = "message", "azuremailqueue"

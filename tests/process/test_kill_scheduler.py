@@ -12,7 +12,7 @@ from postroom.records import batches, messages
 from postroom.wiring import Parts
 from postroom_bench.installation import Installation, books, until
 
-PEOPLE = 200_000
+PEOPLE = 100_000
 KILLS = 10
 
 

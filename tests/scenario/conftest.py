@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +19,8 @@ from postroom.records import batches
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Storage
 from postroom_bench.sink import Sink, SinkOptions
-from tests.contract.engines import ENGINES, FILES, MovableClock
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
+from tests.contract.engines import ENGINES, FILES
 from tests.scenario.moving_house import fill
 from tests.scenario.town import Town
 
@@ -65,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest_asyncio.fixture
 async def town(request: pytest.FixtureRequest, sink: Sink) -> AsyncIterator[Town]:
-    clock = TownClock()
+    clock = MovableClock()
     with TemporaryDirectory(dir=FILES) as folder:
         async with ENGINES[request.param](clock, Path(folder)) as storage:
             town = Town(storage, clock, sink, Path(folder))
@@ -92,7 +93,7 @@ def log_lines() -> Iterator[list[EventDict]]:
 
 @pytest.fixture
 def clock() -> MovableClock:
-    return MovableClock()
+    return MovableClock(short_s=math.inf)
 
 
 @pytest_asyncio.fixture

@@ -19,7 +19,7 @@ from postroom.records.single_mail_items import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
 from postroom_bench.sink import Sink
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
 from tests.scenario.town import LIST, RULES, SITE, Town, address_of
 
 NAMES = ["ada", "bob", "temp-fail-once", "perm-fail", "zoe"]
@@ -91,7 +91,7 @@ async def test_a_death_at_any_call_loses_nobody(
     for last in range(1, CALLS_MAX):
         sink.reset()
         sink.attempts.clear()
-        clock = TownClock()
+        clock = MovableClock()
         town = Town(MemoryStorage(clock), clock, sink, tmp_path)
         await town.found_list()
         for name in NAMES:

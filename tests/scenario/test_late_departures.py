@@ -9,7 +9,7 @@ from postroom.flow import move
 from postroom.flow.bring_in import Intake, bring_in
 from postroom.flow.move import Destination
 from postroom.records import subscribers
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.scenario.test_consent import Silent
 from tests.scenario.town import LIST, Town, address_of
 

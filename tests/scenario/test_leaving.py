@@ -7,7 +7,7 @@ from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.flow import subscribe, sweep
 from postroom.records import lists
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each
 
 LEFT = (State.SKIPPED, "left before it was sent")

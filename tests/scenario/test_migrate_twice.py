@@ -14,7 +14,7 @@ from postroom.records import likenesses, migrations
 from postroom.records.migrations import TakenOver
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Storage
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, Fate, Mortal, everything, move
 
 RUNS_MAX = 300

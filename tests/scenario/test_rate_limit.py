@@ -11,7 +11,7 @@ from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import steer, subscribe
 from postroom.records import rate_limits
 from postroom.sender import SenderRole
-from tests.scenario.clock import PATIENCE_S, soon
+from tests.clock import PATIENCE_S, soon
 from tests.scenario.town import LIST, Town, once_each, students
 
 NAMES = students(60)

@@ -9,7 +9,7 @@ from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, OnDoubt, Status
 from postroom.flow import steer
 from postroom.storage.port import DEAD_LETTERS
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each, students
 
 SKIPPED = (State.SKIPPED, "the message was cancelled")

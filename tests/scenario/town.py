@@ -39,7 +39,7 @@ from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
 from postroom_bench.sink import Sink, SinkOptions
-from tests.scenario.clock import PATIENCE_S, TownClock, soon
+from tests.clock import PATIENCE_S, MovableClock, soon
 
 LIST = "contoso1"
 FROM = "History Department <donotreply@contoso.edu>"
@@ -117,7 +117,7 @@ class Clerk:
 @dataclass
 class Town:
     storage: Storage
-    clock: TownClock
+    clock: MovableClock
     sink: Sink
     folder: Path
     scheduler: Scheduler = field(init=False)

@@ -25,8 +25,8 @@ from postroom.web import admin
 from postroom.web.admin.users import removal_path
 from postroom.web.context import client_of
 from postroom.web.signed_in import ADMIN, anybody
+from tests.clock import MovableClock
 from tests.conftest import PRODUCTION_HASHER
-from tests.scenario.clock import TownClock
 from tests.web.office import NOW, Office, open_office
 from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, sign_in_as
 
@@ -119,7 +119,7 @@ async def welcome(office: Office, token: str, **fields: str) -> httpx2.Response:
 
 async def test_no_first_link_is_given_while_somebody_is_there_however_pages_come() -> None:
     """A page may be short, even empty, and still have a next (storage/port.py)."""
-    tables = MemoryStorage(TownClock(), empty_first_page=True).tables
+    tables = MemoryStorage(MovableClock(), empty_first_page=True).tables
     owner = User(
         address="ada@contoso.edu",
         key="ada@contoso.edu",

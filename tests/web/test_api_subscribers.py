@@ -13,7 +13,7 @@ from postroom.domain.subscriber import SubscriberFilter
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.web.program import ADA, BOB, Program, problem
 
 PEOPLE = "/lists/contoso1/subscribers"
