@@ -43,7 +43,7 @@ class Aftermath:
 
 
 @dataclass
-class Town:
+class RunningRoles:
     """The roles of all machines, started again when they die, as a service manager would."""
 
     installation: Installation
@@ -86,17 +86,17 @@ async def chaos(folder: Path, *, people: int, kills: int, outages: int, seed: in
     chance.shuffle(blows)
     async with _installation(folder) as (azurite, installation), installation.parts() as parts:
         await installation.people(parts, people)
-        town = Town(installation, [])
-        await town.open()
+        roles = RunningRoles(installation, [])
+        await roles.open()
         ref = await installation.message(parts, OnDoubt.HOLD)
         killed: Counter[str] = Counter()
         for number, blow in enumerate(blows, start=1):
-            await _progress(installation, town, people * number // (len(blows) + 1))
+            await _progress(installation, roles, people * number // (len(blows) + 1))
             if blow == "kill":
-                killed[await town.kill_one(chance)] += 1
+                killed[await roles.kill_one(chance)] += 1
             else:
-                await _outage(azurite, town)
-        message = await _completed(parts, town, ref)
+                await _outage(azurite, roles)
+        message = await _completed(parts, roles, ref)
         return Aftermath(message, await installation.arrived(), killed)
 
 
@@ -115,13 +115,13 @@ async def _installation(folder: Path) -> AsyncIterator[tuple[AzuriteOnDisk, Inst
             await asyncio.to_thread(azurite.stop)
 
 
-async def _progress(installation: Installation, town: Town, mails: int) -> None:
+async def _progress(installation: Installation, roles: RunningRoles, mails: int) -> None:
     """Blows fall all along the way; whoever is held is not waited for."""
     seen, unmoved = -1, 0
 
     async def check() -> bool:
         nonlocal seen, unmoved
-        await town.revive()
+        await roles.revive()
         now = await installation.arrived_number()
         unmoved = unmoved + 1 if now == seen else 0
         seen = now
@@ -130,21 +130,21 @@ async def _progress(installation: Installation, town: Town, mails: int) -> None:
     await until(check, within_s=COMPLETED_S, every_s=0.05)
 
 
-async def _outage(azurite: AzuriteOnDisk, town: Town) -> None:
+async def _outage(azurite: AzuriteOnDisk, roles: RunningRoles) -> None:
     """Until several roles have met nobody there."""
-    before = town.refusals()
+    before = roles.refusals()
     await asyncio.to_thread(azurite.stop)
 
     async def check() -> bool:
-        return town.refusals() >= before + REFUSALS
+        return roles.refusals() >= before + REFUSALS
 
     await until(check, within_s=COMPLETED_S, every_s=0.1)
     await asyncio.to_thread(azurite.start)
 
 
-async def _completed(parts: Parts, town: Town, ref: str) -> Message:
+async def _completed(parts: Parts, roles: RunningRoles, ref: str) -> Message:
     async def check() -> bool:
-        await town.revive()
+        await roles.revive()
         try:
             return (await books(parts, ref)).completed_at is not None
         except StorageError:
