@@ -22,7 +22,6 @@ US = "postroom"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"bench"},
     {"roles", "supervisor"},
     {"wiring"},
     {"engines"},  # the part of it that is about storage

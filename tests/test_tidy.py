@@ -53,7 +53,7 @@ class Module:
 
     @property
     def is_source(self) -> bool:
-        return self.path.startswith("src/")
+        return self.path.startswith(("src/", "tools/"))
 
 
 Rule = Callable[[Module], Iterator[str]]

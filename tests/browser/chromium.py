@@ -35,7 +35,7 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1[:/])")
-WAIT_MS_MAX = 15_000.0  # for one step of a journey, on a busy machine
+WAIT_MS_MAX = 60_000.0  # for one step of a journey, on a busy machine
 # htmx says both as errors when a page gives up a request: it went elsewhere, or asks anew.
 # The first comes before every failure, and the line after it says which.
 GIVEN_UP = ("htmx:afterRequest", "htmx:sendAbort")

@@ -13,16 +13,16 @@ from email.policy import default
 from pathlib import Path
 from typing import Any
 
-from postroom.bench.house import House, until
 from postroom.flow.render import Site
 from postroom.records.secrets import installation_secret
 from postroom.storage.port import KeysWithin
 from postroom.transport import outbox
 from postroom.wiring import Parts
+from postroom_bench.installation import Installation, until
 from tests.process.test_cli import Folder
 
-START_S = 30.0
-STOP_S = 30.0
+START_S = 120.0
+STOP_S = 120.0
 MAILS_MAX = 100
 
 
@@ -53,18 +53,18 @@ class RunningSite:
 @asynccontextmanager
 async def running_site(folder: Path, port: int) -> AsyncIterator[RunningSite]:
     url = f"http://127.0.0.1:{port}"
-    async with House(folder) as house:
-        house.overrides |= {
+    async with Installation(folder) as installation:
+        installation.overrides |= {
             "POSTROOM_BIND": f"127.0.0.1:{port}",
             "POSTROOM_URL": url,
             "POSTROOM_TRANSPORT": "outbox:",
             "POSTROOM_SENDERS_MAX": "1",
         }
-        serve = await house.start("serve")
+        serve = await installation.start("serve")
         await until(lambda: asyncio.to_thread(is_ready, url), within_s=START_S)
         terminal = Folder(folder)
-        terminal.environ |= house.environ | {"POSTROOM_LOG_LEVEL": "error"}
-        async with house.parts() as parts:
+        terminal.environ |= installation.environ | {"POSTROOM_LOG_LEVEL": "error"}
+        async with installation.parts() as parts:
             links = Site(url, await installation_secret(parts.storage.tables))
             yield RunningSite(url, folder, parts, links, terminal)
         assert await serve.terminate(within_s=STOP_S) == 0, serve.log.read_text()[-2000:]

@@ -16,11 +16,11 @@ from fastapi.routing import APIRoute
 from playwright.async_api import Page, ViewportSize, expect
 
 from postroom.actions import sign_in
-from postroom.bench.house import until
 from postroom.domain.user import Role
 from postroom.records import keys, messages
 from postroom.web import admin
 from postroom.web.signed_in import ADMIN
+from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page

@@ -10,14 +10,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from postroom.bench.house import until
+from postroom_bench.installation import until
 from tests.browser.chromium import WAIT_MS_MAX, Troubles, axe, watched_page
 from tests.browser.running_site import RunningSite, running_site
 from tests.browser.signed_in import sign_in_page
 
 MYSELF = "owner@contoso.edu"
 PASSWORD = "four words are good"
-GONE_OUT_S_MAX = 30.0
+GONE_OUT_S_MAX = 120.0
 OPENS_MS = 2000.0
 WATCH_PAGE = re.compile(r"/admin/messages/\d+$")
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -66,7 +66,7 @@ async def make_account(page: Page, site: RunningSite) -> None:
 
 async def make_list(page: Page) -> None:
     await page.get_by_role("link", name="Create a list").click()
-    await page.get_by_label("Name").fill("contoso1")
+    await page.get_by_role("textbox", name="Name").fill("contoso1")
     await page.get_by_label("Description").fill("History Department announcements")
     await page.get_by_label("From").fill("donotreply@contoso.edu")
     await page.get_by_role("button", name="Save").click()

@@ -30,7 +30,7 @@ async def test_the_page_of_a_new_key_loaded_again_makes_no_second_one(
     name = f"Site of {id(any_page)}"
     await sign_in_page(site, any_page)
     await any_page.goto(f"{site.url}/admin/keys")
-    await any_page.get_by_label("Name").fill(name)
+    await any_page.get_by_role("textbox", name="Name").fill(name)
     await any_page.get_by_role("button", name="Make the key").click()
     await expect(any_page.locator("#key")).to_contain_text("prk_")
     await any_page.reload()

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
-from postroom.bench.house import until
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.records import lists, subscribers
+from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.test_public_pages import IS_TOO_WIDE, MAIL_S_MAX, heading, text_of

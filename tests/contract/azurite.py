@@ -35,7 +35,7 @@ LISTENING = re.compile(r"Azurite (\w+) service is successfully listening at \S+:
 SERVICES = 3
 LINES_MAX = 50  # of what it says before it is ready
 OPTIONS = ("--silent", "--disableTelemetry", "--skipApiVersionCheck")
-STOP_S = 60  # it writes everything down first
+STOP_S = 120.0  # it writes everything down first
 
 
 class Azurite:

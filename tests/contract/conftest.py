@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +11,13 @@ import pytest
 import pytest_asyncio
 
 from postroom.storage.port import BLOB_NAMES_MAX, Blobs, Queues, Storage, Tables
-from tests.contract.engines import BLOB_PAGE_NAMES, ENGINES, FILES, MovableClock
+from tests.clock import MovableClock
+from tests.contract.engines import BLOB_PAGE_NAMES, ENGINES, FILES
 
 
 @pytest.fixture
 def clock() -> MovableClock:
-    return MovableClock()
+    return MovableClock(short_s=math.inf)
 
 
 @pytest_asyncio.fixture(params=ENGINES)

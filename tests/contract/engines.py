@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -31,34 +30,6 @@ class Follows(Clock, Protocol):
 
     @property
     def followers(self) -> list[Callable[[float], None]]: ...
-
-
-class MovableClock:
-    """Stands still until it is moved, and whatever follows it with it."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-        self._passed_s = 0.0
-        self.followers: list[Callable[[float], None]] = []
-
-    def now(self) -> datetime:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._passed_s
-
-    def set(self, seconds: float) -> None:
-        """Somebody sets the wall clock; no time passes."""
-        self._now += timedelta(seconds=seconds)
-
-    def move(self, seconds: float) -> None:
-        self._now += timedelta(seconds=seconds)
-        self._passed_s += seconds
-        for follow in self.followers:
-            follow(seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.move(seconds)
 
 
 Engine = Callable[[Follows, Path], AbstractAsyncContextManager[Storage]]

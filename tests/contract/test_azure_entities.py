@@ -20,8 +20,9 @@ from postroom.storage.azure.entities import as_batch
 from postroom.storage.azure.http import Identity
 from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.port import Delete, Insert, KeysWithin, Replace, Upsert, Value
+from tests.clock import MovableClock
 from tests.contract.azurite import azurite
-from tests.contract.engines import MovableClock, all_rows
+from tests.contract.engines import all_rows
 
 TABLE = "message"
 VALUES: dict[str, Value] = {

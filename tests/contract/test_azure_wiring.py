@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from postroom import engines, wiring
-from postroom.bench.ports import held_port
 from postroom.settings import BadSettings, Settings, load
 from postroom.storage.port import Unavailable
+from postroom_bench.ports import held_port
 from tests.contract.azurite import azurite
 
 KEY = "c2VjcmV0"

@@ -8,7 +8,7 @@ from postroom.storage.counting import Calls, CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Insert, KeysWithin
 from postroom.storage.sqlite.storage import SqliteStorage
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 
 
 async def test_calls_are_counted_as_azure_would_bill_them(clock: MovableClock) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from postroom.storage.port import Claim, ClaimLost, Item, Queues
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 
 QUEUE = "azuremailqueue"
 OTHER = "azuremailsubscribequeue"

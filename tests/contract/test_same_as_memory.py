@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -35,7 +36,8 @@ from postroom.storage.port import (
     Storage,
     Upsert,
 )
-from tests.contract.engines import ENGINES, FILES, KEY_CHARACTERS, MovableClock, all_rows, memory
+from tests.clock import MovableClock
+from tests.contract.engines import ENGINES, FILES, KEY_CHARACTERS, all_rows, memory
 
 TABLE = "message"
 QUEUE = "azuremailqueue"
@@ -77,7 +79,7 @@ class SameAsMemory(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.opened = AsyncExitStack()
         self.folder = TemporaryDirectory(dir=FILES)
-        self.clock = MovableClock()
+        self.clock = MovableClock(short_s=math.inf)
         self.claims: list[tuple[Claim, Claim]] = []
         # For every row the versions it ever had, as (model's etag, engine's etag), newest last.
         self.versions: dict[tuple[str, str], list[tuple[str, str]]] = {}

@@ -12,9 +12,9 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Timeouts, Tls
+from postroom_bench.sink import Sink, SinkOptions
 from tests.letters import Letter, Witness, letters, many_letters
 
 SHAPES = {

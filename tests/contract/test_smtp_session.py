@@ -13,10 +13,10 @@ import pytest
 import trustme
 import uvloop
 
-from postroom.bench.ports import held_port
-from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Timeouts, Tls
+from postroom_bench.ports import held_port
+from postroom_bench.sink import Sink, SinkOptions
 from tests.letters import Letter, Witness, letters
 
 PASSWORD = "correct horse battery"

@@ -14,7 +14,8 @@ from postroom.storage.port import Insert, KeysAcross, KeysWithin, Unavailable
 from postroom.storage.sqlite.file import SCHEMA_VERSION
 from postroom.storage.sqlite.file_watch import FileWatch
 from postroom.storage.sqlite.storage import Reader, SqliteStorage
-from tests.contract.engines import MovableClock, all_rows
+from tests.clock import MovableClock
+from tests.contract.engines import all_rows
 
 TABLE = "message"
 

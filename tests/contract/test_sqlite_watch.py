@@ -19,7 +19,7 @@ from postroom.storage.port import StorageGone
 from postroom.storage.sqlite.file_watch import FileWatch
 from postroom.storage.sqlite.rows import read_row
 from postroom.storage.sqlite.storage import Reader, SqliteStorage
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 
 TABLE = "message"
 

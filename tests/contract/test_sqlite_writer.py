@@ -25,7 +25,8 @@ from postroom.storage.port import (
 )
 from postroom.storage.sqlite.storage import SqliteStorage
 from postroom.storage.sqlite.writer import CHECKPOINT_PAGES, GroupWriter
-from tests.contract.engines import MovableClock, all_rows
+from tests.clock import MovableClock
+from tests.contract.engines import all_rows
 
 PAGE_BYTES = 4096
 TABLE = "message"

@@ -13,7 +13,7 @@ from postroom.supervisor import KILL_AFTER_S
 from tests.deploy.reading import UNITS, directives, unit_environment, values
 
 PROGRAM = "/opt/postroom/bin/postroom"
-VERIFY_S_MAX = 30.0
+VERIFY_S_MAX = 120.0
 
 # Every directive we use, as systemd.unit(5), systemd.service(5), systemd.exec(5) and
 # systemd.kill(5) spell it: a misspelt one is only a warning in the journal.

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.house import LIST, House, books
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.flow import subscribe
 from postroom.records.recipient_outcomes import all_outcomes
+from postroom_bench.installation import LIST, Installation, books
 from tests.acting import acting
 from tests.interop.postfix import Postfix
 
@@ -23,15 +23,15 @@ async def test_a_message_reaches_everybody_once_and_says_who_was_refused(
     postfix: Postfix, shape: str, tmp_path: Path
 ) -> None:
     name = f"student{FIRST[shape]}"  # student10000, student10001…: others than in other tests
-    async with House(tmp_path) as house, house.parts() as parts:
-        house.overrides["POSTROOM_TRANSPORT"] = f"smtp://127.0.0.1:{getattr(postfix, shape)}"
-        await house.people(parts, PEOPLE, name=name)
+    async with Installation(tmp_path) as installation, installation.parts() as parts:
+        installation.overrides["POSTROOM_TRANSPORT"] = f"smtp://127.0.0.1:{getattr(postfix, shape)}"
+        await installation.people(parts, PEOPLE, name=name)
         for refused in ("nobody@contoso.edu", "busy@contoso.edu"):
             address = parse_address(refused)
             now = parts.clock.now()
             await subscribe.add(acting(parts.storage, now), LIST, address, {}, verified=True)
-        ref = await house.message(parts)
-        drain = await house.start("drain")
+        ref = await installation.message(parts)
+        drain = await installation.start("drain")
         assert await drain.wait(within_s=60) == 0, drain.log.read_text()[-2000:]
         message = await books(parts, ref)
         sent = [fate async for fate in all_outcomes(parts.storage.tables, message, State.SENT)]

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.bench.house import House, Process, books, until
-from postroom.bench.ports import held_port
 from postroom.domain.message import Message, OnDoubt
 from postroom.storage.port import StorageError
 from postroom.wiring import Parts
+from postroom_bench.installation import Installation, Process, books, until
+from postroom_bench.ports import held_port
 from tests.contract.azurite import AzuriteOnDisk
 
 MACHINES = ("east", "west")
@@ -43,10 +43,10 @@ class Aftermath:
 
 
 @dataclass
-class Town:
+class RunningRoles:
     """The roles of all machines, started again when they die, as a service manager would."""
 
-    house: House
+    installation: Installation
     running: list[tuple[str, str, Process]]
 
     async def open(self) -> None:
@@ -77,50 +77,52 @@ class Town:
         )
 
     async def _start(self, role: str, machine: str) -> None:
-        self.running.append((role, machine, await self.house.start(role, machine=machine)))
+        self.running.append((role, machine, await self.installation.start(role, machine=machine)))
 
 
 async def chaos(folder: Path, *, people: int, kills: int, outages: int, seed: int) -> Aftermath:
     chance = random.Random(seed)
     blows = ["kill"] * kills + ["outage"] * outages
     chance.shuffle(blows)
-    async with _house(folder) as (azurite, house), house.parts() as parts:
-        await house.people(parts, people)
-        town = Town(house, [])
-        await town.open()
-        ref = await house.message(parts, OnDoubt.HOLD)
+    async with _installation(folder) as (azurite, installation), installation.parts() as parts:
+        await installation.people(parts, people)
+        roles = RunningRoles(installation, [])
+        await roles.open()
+        ref = await installation.message(parts, OnDoubt.HOLD)
         killed: Counter[str] = Counter()
         for number, blow in enumerate(blows, start=1):
-            await _progress(house, town, people * number // (len(blows) + 1))
+            await _progress(installation, roles, people * number // (len(blows) + 1))
             if blow == "kill":
-                killed[await town.kill_one(chance)] += 1
+                killed[await roles.kill_one(chance)] += 1
             else:
-                await _outage(azurite, town)
-        message = await _completed(parts, town, ref)
-        return Aftermath(message, await house.arrived(), killed)
+                await _outage(azurite, roles)
+        message = await _completed(parts, roles, ref)
+        return Aftermath(message, await installation.arrived(), killed)
 
 
 @asynccontextmanager
-async def _house(folder: Path) -> AsyncIterator[tuple[AzuriteOnDisk, House]]:
+async def _installation(folder: Path) -> AsyncIterator[tuple[AzuriteOnDisk, Installation]]:
     with held_port() as blob, held_port() as queue, held_port() as table:
         azurite = AzuriteOnDisk(folder / "azurite", blob=blob, queue=queue, table=table)
         await asyncio.to_thread(azurite.start)
         try:
             settings = SETTINGS | {"POSTROOM_STORAGE": azurite.address}
-            async with House(folder, ("--chunking", "--delay", "5"), settings) as house:
-                yield azurite, house
+            async with Installation(
+                folder, ("--chunking", "--delay", "5"), settings
+            ) as installation:
+                yield azurite, installation
         finally:
             await asyncio.to_thread(azurite.stop)
 
 
-async def _progress(house: House, town: Town, mails: int) -> None:
+async def _progress(installation: Installation, roles: RunningRoles, mails: int) -> None:
     """Blows fall all along the way; whoever is held is not waited for."""
     seen, unmoved = -1, 0
 
     async def check() -> bool:
         nonlocal seen, unmoved
-        await town.revive()
-        now = await house.arrived_number()
+        await roles.revive()
+        now = await installation.arrived_number()
         unmoved = unmoved + 1 if now == seen else 0
         seen = now
         return now >= mails or unmoved > 200
@@ -128,21 +130,21 @@ async def _progress(house: House, town: Town, mails: int) -> None:
     await until(check, within_s=COMPLETED_S, every_s=0.05)
 
 
-async def _outage(azurite: AzuriteOnDisk, town: Town) -> None:
+async def _outage(azurite: AzuriteOnDisk, roles: RunningRoles) -> None:
     """Until several roles have met nobody there."""
-    before = town.refusals()
+    before = roles.refusals()
     await asyncio.to_thread(azurite.stop)
 
     async def check() -> bool:
-        return town.refusals() >= before + REFUSALS
+        return roles.refusals() >= before + REFUSALS
 
     await until(check, within_s=COMPLETED_S, every_s=0.1)
     await asyncio.to_thread(azurite.start)
 
 
-async def _completed(parts: Parts, town: Town, ref: str) -> Message:
+async def _completed(parts: Parts, roles: RunningRoles, ref: str) -> Message:
     async def check() -> bool:
-        await town.revive()
+        await roles.revive()
         try:
             return (await books(parts, ref)).completed_at is not None
         except StorageError:

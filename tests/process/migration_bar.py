@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from postroom import wiring
-from postroom.bench.house import House, Process, until
 from postroom.clock import WallClock
 from postroom.scheduler import Scheduler
 from postroom.storage.port import QUEUES
 from postroom.wiring import Parts
+from postroom_bench.installation import Installation, Process, until
 from tests.contract.azurite import ROOT, azurite
 from tests.process.test_kill_migrate import address_of
 from tests.scenario.moving_house import everything
@@ -36,8 +36,10 @@ async def fan_out(parts: Parts) -> None:
     await scheduler.stop()
 
 
-async def killed_at(house: House, options: tuple[str, ...], stage: str, rows: int) -> None:
-    process = await house.start("migrate", *options)
+async def killed_at(
+    installation: Installation, options: tuple[str, ...], stage: str, rows: int
+) -> None:
+    process = await installation.start("migrate", *options)
 
     async def has_reached() -> bool:
         assert process.is_running, process.log.read_text()
@@ -49,9 +51,11 @@ async def killed_at(house: House, options: tuple[str, ...], stage: str, rows: in
     print(f"  killed at {stage}, {rows:,}")
 
 
-async def finished(house: House, options: tuple[str, ...]) -> tuple[dict[str, object], float]:
+async def finished(
+    installation: Installation, options: tuple[str, ...]
+) -> tuple[dict[str, object], float]:
     """What it printed, and the most memory it had."""
-    process = await house.start("migrate", *options, "--json")
+    process = await installation.start("migrate", *options, "--json")
     peak_mb = [0.0]
 
     async def is_over() -> bool:
@@ -71,12 +75,12 @@ def peak_of(process: Process) -> float:
 
 
 async def leg(
-    name: str, house: House, options: tuple[str, ...], stage: str, rows: int
+    name: str, installation: Installation, options: tuple[str, ...], stage: str, rows: int
 ) -> dict[str, object]:
     print(name)
     began = time.monotonic()
-    await killed_at(house, options, stage, rows)
-    found, peak_mb = await finished(house, options)
+    await killed_at(installation, options, stage, rows)
+    found, peak_mb = await finished(installation, options)
     print(f"  {time.monotonic() - began:.0f} s with the kill, peak {peak_mb:.0f} MB")
     return found
 
@@ -84,20 +88,20 @@ async def leg(
 async def run(people: int, folder: Path) -> None:
     os.environ["NODE_OPTIONS"] = f"--require {ROOT / 'tests' / 'azurite' / 'keyed_rows.js'}"
     last = f"sqlite:///{folder}/last.db"
-    async with House(folder) as house:
-        async with house.parts() as parts:
-            await house.people(parts, people)
-            await house.message(parts)
+    async with Installation(folder) as installation:
+        async with installation.parts() as parts:
+            await installation.people(parts, people)
+            await installation.message(parts)
             await fan_out(parts)
-        house.overrides["THERE"] = address_of(azurite().account)
+        installation.overrides["THERE"] = address_of(azurite().account)
         there = ("--to", "env:THERE")
         back = ("--from", "env:THERE", "--to", last)
-        first = await leg("file → Azurite", house, there, "mailinglist", people // 2)
-        second = await leg("Azurite → file", house, back, "mailinglist", people)
+        first = await leg("file → Azurite", installation, there, "mailinglist", people // 2)
+        second = await leg("Azurite → file", installation, back, "mailinglist", people)
         assert first["parts"] == second["parts"]
         for part in first["parts"]:  # type: ignore[attr-defined]
             print(f"  {part['name']:24} {part['target']:>10,}")
-        ours, clock = house.settings(), WallClock()
+        ours, clock = installation.settings(), WallClock()
         async with (
             wiring.opened_storage(ours, clock) as source,
             wiring.opened_storage(wiring.elsewhere(ours, last, None), clock) as target,

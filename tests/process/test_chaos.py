@@ -11,7 +11,7 @@ from tests.process.chaos import chaos
 PEOPLE = 1_000
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 async def test_kills_and_an_outage_of_storage_lose_nobody_and_mail_nobody_twice(
     tmp_path: Path,
 ) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from postroom import settings, wiring
-from postroom.bench.house import LIST, House, until
 from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
 from postroom.wiring import Parts
+from postroom_bench.installation import LIST, Installation, until
 
 PROGRAM = [sys.executable, "-m", "postroom.cli"]
 # More than can be under way at once, so that some are stored before the rest is read.
@@ -100,14 +100,14 @@ def test_from_a_list_to_a_message_that_everybody_got(folder: Folder) -> None:
 
 
 async def test_who_failed_is_named_and_tried_again(tmp_path: Path) -> None:
-    async with House(tmp_path) as house, house.parts() as parts:
+    async with Installation(tmp_path) as installation, installation.parts() as parts:
         folder = Folder(tmp_path)
-        folder.environ |= house.environ | {"POSTROOM_LOG_LEVEL": "error"}
-        await house.people(parts, 3)
+        folder.environ |= installation.environ | {"POSTROOM_LOG_LEVEL": "error"}
+        await installation.people(parts, 3)
         await asyncio.to_thread(
             folder.run, "subscriber", "add", LIST, "perm-fail@contoso.edu", "--verified"
         )
-        ref = await house.message(parts)
+        ref = await installation.message(parts)
         await asyncio.to_thread(check_retry, folder, ref)
 
 
@@ -198,7 +198,7 @@ class Importing:
         self._stack.callback(self._end)
         self._file = await asyncio.to_thread(self._pipe.open, "w", encoding="utf-8")
         await asyncio.to_thread(self.feed, f"email,name\n{csv_of(FIRST_PEOPLE)}")
-        await until(self._has_started, within_s=60)
+        await until(self._has_started, within_s=120)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.house import House, Process, books, is_completed, until
 from postroom.domain.message import OnDoubt
 from postroom.wiring import Parts
+from postroom_bench.installation import Installation, Process, books, is_completed, until
 
 PEOPLE = 3_000
 SILENCE_S = "10"  # after which a child hangs; far more than a busy machine makes one wait
@@ -18,20 +18,20 @@ LONG_S = "600"  # a lease that nobody waits for within this test
 SLOW_SINK = ("--chunking", "--delay", "20")
 
 
-async def pid_of(house: House, role: str) -> int:
-    await until(lambda: _is_there(house, role), within_s=60)
-    pid = _find_pid(house, role)
+async def pid_of(installation: Installation, role: str) -> int:
+    await until(lambda: _is_there(installation, role), within_s=120)
+    pid = _find_pid(installation, role)
     assert pid
     return pid
 
 
-async def _is_there(house: House, role: str) -> bool:
-    return _find_pid(house, role) is not None
+async def _is_there(installation: Installation, role: str) -> bool:
+    return _find_pid(installation, role) is not None
 
 
-def _find_pid(house: House, role: str) -> int | None:
+def _find_pid(installation: Installation, role: str) -> int | None:
     """Every role listens to its bell, which is named after it."""
-    wakeups = house.folder / "data" / "bells"
+    wakeups = installation.folder / "data" / "bells"
     names = os.listdir(wakeups) if wakeups.is_dir() else []
     found = [name for name in names if name.startswith(f"{role}.")]
     pids = [int(name.split(".")[1].partition("-")[0]) for name in found]
@@ -46,41 +46,41 @@ def _command_of(pid: int) -> bytes:
         return b""
 
 
-async def sending(house: House, parts: Parts) -> str:
+async def sending(installation: Installation, parts: Parts) -> str:
     """A message on its way, under `hold`: nobody may get it twice."""
-    await house.people(parts, PEOPLE)
-    ref = await house.message(parts, OnDoubt.HOLD)
-    await until(lambda: _has_begun(house), within_s=60)
+    await installation.people(parts, PEOPLE)
+    ref = await installation.message(parts, OnDoubt.HOLD)
+    await until(lambda: _has_begun(installation), within_s=120)
     return ref
 
 
-async def _has_begun(house: House) -> bool:
-    return await house.arrived_number() > 100
+async def _has_begun(installation: Installation) -> bool:
+    return await installation.arrived_number() > 100
 
 
-async def settled(house: House, parts: Parts, ref: str) -> None:
+async def settled(installation: Installation, parts: Parts, ref: str) -> None:
     """Everybody is accounted for, nobody was mailed twice."""
     await until(lambda: is_completed(parts, ref), within_s=120)
-    message, arrived = await books(parts, ref), await house.arrived()
+    message, arrived = await books(parts, ref), await installation.arrived()
     assert message.books.open == 0
     assert message.books.sent + message.books.held == PEOPLE
     assert len(arrived) >= message.books.sent
     assert max(arrived.values()) == 1
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("role", ["sender", "scheduler"])
 async def test_a_role_that_hangs_is_replaced_and_its_work_is_settled(
     tmp_path: Path, role: str
 ) -> None:
-    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
-        house.overrides |= {"POSTROOM_LEASE_S": SILENCE_S, "POSTROOM_ITEMS_AHEAD": "2"}
-        serve = await house.start("serve")
-        ref = await sending(house, parts)
-        hung = await pid_of(house, role)
+    async with Installation(tmp_path, SLOW_SINK) as installation, installation.parts() as parts:
+        installation.overrides |= {"POSTROOM_LEASE_S": SILENCE_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        serve = await installation.start("serve")
+        ref = await sending(installation, parts)
+        hung = await pid_of(installation, role)
         os.kill(hung, signal.SIGSTOP)
-        await settled(house, parts, ref)
-        await until(lambda: _says(serve, "role_hangs", role), within_s=60)
+        await settled(installation, parts, ref)
+        await until(lambda: _says(serve, "role_hangs", role), within_s=120)
         assert not _command_of(hung)
 
 
@@ -89,27 +89,27 @@ async def _says(process: Process, event: str, role: str) -> bool:
     return any((line.get("event"), line.get("role")) == (event, role) for line in lines)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Path) -> None:
-    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
-        house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
-        serve = await house.start("serve")
-        ref = await sending(house, parts)
-        pids = [await pid_of(house, role) for role in ("web", "scheduler", "sender")]
+    async with Installation(tmp_path, SLOW_SINK) as installation, installation.parts() as parts:
+        installation.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        serve = await installation.start("serve")
+        ref = await sending(installation, parts)
+        pids = [await pid_of(installation, role) for role in ("web", "scheduler", "sender")]
         await serve.kill()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        await house.start("serve")
-        await settled(house, parts, ref)
+        await installation.start("serve")
+        await settled(installation, parts, ref)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_scheduler_that_dies_is_replaced_without_waiting_for_its_lease(
     tmp_path: Path,
 ) -> None:
-    async with House(tmp_path, SLOW_SINK) as house, house.parts() as parts:
-        house.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
-        await house.start("serve")
-        ref = await sending(house, parts)
-        os.kill(await pid_of(house, "scheduler"), signal.SIGKILL)
-        await settled(house, parts, ref)
+    async with Installation(tmp_path, SLOW_SINK) as installation, installation.parts() as parts:
+        installation.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
+        await installation.start("serve")
+        ref = await sending(installation, parts)
+        os.kill(await pid_of(installation, "scheduler"), signal.SIGKILL)
+        await settled(installation, parts, ref)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from postroom import wiring
-from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
 from postroom.migration import state
 from postroom.storage.azure.account import Account
 from postroom.storage.port import KeysWithin, Storage
+from postroom_bench.installation import LIST, Installation, until
 from tests.contract.azurite import azurite
 from tests.contract.faulty_azure import faulty_azure
 
-PEOPLE = 3_000
+PEOPLE = 2_000
 RUN_S_MAX = 120.0
 
 
@@ -39,10 +41,10 @@ async def rows_of_list(storage: Storage) -> int:
     return len(page.rows) + 1000 * (page.next is not None)
 
 
-async def kill_on_the_way(house: House, storage: Storage, *options: str) -> None:
+async def kill_on_the_way(installation: Installation, storage: Storage, *options: str) -> None:
     """Once something new has arrived."""
     before = await rows_of_list(storage)
-    migration = await house.start("migrate", *options)
+    migration = await installation.start("migrate", *options)
     await until(lambda: has_more(storage, before), within_s=RUN_S_MAX, every_s=0.01)
     await migration.kill()
     assert await state.find(storage.tables), "it was through already"
@@ -56,21 +58,26 @@ def asks_for_a_second_page(request: web.Request) -> bool:
     return "NextPartitionKey" in request.query
 
 
-async def finish(house: House, *options: str) -> dict[str, object]:
-    migration = await house.start("migrate", *options, "--json")
+def writes_more_than(batches: int) -> Callable[[web.Request], bool]:
+    """Whether a request is a further batch of rows, so that a migration stops half-way."""
+    numbers = count(1)
+    return lambda request: request.path.endswith("$batch") and next(numbers) > batches
+
+
+async def finish(installation: Installation, *options: str) -> dict[str, object]:
+    migration = await installation.start("migrate", *options, "--json")
     assert await migration.wait(within_s=RUN_S_MAX) == 0, migration.log.read_text()
     found: dict[str, object] = json.loads(migration.printed.read_text())
     return found
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_path: Path) -> None:
     prefix, clock = f"k{secrets.token_hex(6)}", WallClock()
-    async with House(tmp_path) as house:
-        async with house.parts() as parts:
-            await house.people(parts, PEOPLE)
-            await house.message(parts)
-        house.overrides["THERE"] = address_of(azurite().account)
+    async with Installation(tmp_path) as installation:
+        async with installation.parts() as parts:
+            await installation.people(parts, PEOPLE)
+            await installation.message(parts)
         there = ("--to", "env:THERE", "--to-prefix", prefix)
         back = (
             "--from",
@@ -80,22 +87,25 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
             "--to",
             f"sqlite:///{tmp_path}/b.db",
         )
-        ours = house.settings()
-        account = wiring.elsewhere(ours, house.overrides["THERE"], prefix)
+        ours = installation.settings()
+        account = wiring.elsewhere(ours, address_of(azurite().account), prefix)
         file = wiring.elsewhere(ours, f"sqlite:///{tmp_path}/b.db", None)
-        async with wiring.opened_storage(account, clock) as storage:
-            await kill_on_the_way(house, storage, *there)
-        first = await finish(house, *there)
+        # Held half-way, so that no machine is too fast or too busy to catch it at work.
         async with faulty_azure() as (azure, passing):
-            house.overrides["THERE"] = address_of(passing)
-            azure.holds = asks_for_a_second_page  # a file is written too fast to be caught at it
-            async with wiring.opened_storage(file, clock) as storage:
-                await kill_on_the_way(house, storage, *back)
+            installation.overrides["THERE"] = address_of(passing)
+            azure.holds = writes_more_than(12)
+            async with wiring.opened_storage(account, clock) as storage:
+                await kill_on_the_way(installation, storage, *there)
             azure.holds = lambda _request: False
-            last = await finish(house, *back)
+            first = await finish(installation, *there)
+            azure.holds = asks_for_a_second_page
+            async with wiring.opened_storage(file, clock) as storage:
+                await kill_on_the_way(installation, storage, *back)
+            azure.holds = lambda _request: False
+            last = await finish(installation, *back)
         assert first["parts"] == last["parts"]
         assert first["equal"]
         assert last["moved"]
-        refused = await house.start("serve")
+        refused = await installation.start("serve")
         assert await refused.wait(within_s=RUN_S_MAX) == 3
         assert "was moved to Azure's emulator" in refused.log.read_text()

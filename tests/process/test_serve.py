@@ -10,37 +10,41 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.house import House, books, until
 from postroom.roles import BULK_NICE
+from postroom_bench.installation import Installation, books, until
 
 PEOPLE = 10_000  # so many that a sender is not through with them before it was interrupted
 
 
-def roles_awake(house: House) -> int:
+def roles_awake(installation: Installation) -> int:
     """Every role listens to its bell; one that ends in order takes it away."""
-    wakeups = house.folder / "data" / "bells"
+    wakeups = installation.folder / "data" / "bells"
     return len(os.listdir(wakeups)) if wakeups.is_dir() else 0
 
 
 async def test_children_stop_by_themselves_when_their_supervisor_is_killed(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
-        serve = await house.start("serve")
-        await until(lambda: _is(roles_awake(house) == 4), within_s=30)  # with the supervisor's
+    async with Installation(tmp_path) as installation:
+        serve = await installation.start("serve")
+        await until(
+            lambda: _is(roles_awake(installation) == 4), within_s=30
+        )  # with the supervisor's
         await serve.kill()
-        await until(lambda: _is(roles_awake(house) == 1), within_s=30)  # nobody took that away
+        await until(
+            lambda: _is(roles_awake(installation) == 1), within_s=30
+        )  # nobody took that away
 
 
 async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
-    async with House(tmp_path) as house:
-        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
-        async with house.parts():  # makes the storage, which scheduler and sender do not
+    async with Installation(tmp_path) as installation:
+        installation.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        async with installation.parts():  # makes the storage, which scheduler and sender do not
             pass
         for role in ("web", "scheduler", "sender"):
-            await house.start(role)
-        await until(lambda: _is(roles_awake(house) == 3), within_s=30)
-        wakeups = [name.split(".") for name in os.listdir(house.folder / "data" / "bells")]
+            await installation.start(role)
+        await until(lambda: _is(roles_awake(installation) == 3), within_s=120)
+        wakeups = [name.split(".") for name in os.listdir(installation.folder / "data" / "bells")]
         pids = {kind: int(rest.partition("-")[0]) for kind, rest in wakeups}
         nice = {kind: os.getpriority(os.PRIO_PROCESS, pid) for kind, pid in pids.items()}
     ours = os.getpriority(os.PRIO_PROCESS, 0)
@@ -51,21 +55,21 @@ async def test_who_sends_in_bulk_steps_back_behind_who_answers_people(
 async def test_the_web_role_answers_and_stops_when_asked(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
-    async with House(tmp_path) as house:
-        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
-        web = await house.start("web")
-        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
+    async with Installation(tmp_path) as installation:
+        installation.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        web = await installation.start("web")
+        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=120)
         assert await _answers(unused_tcp_port, "/static/public.css")
-        assert await web.terminate(within_s=10) == 0, web.log.read_text()
+        assert await web.terminate(within_s=120) == 0, web.log.read_text()
 
 
 async def test_the_link_to_the_first_account_follows_the_bound_address(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
-    async with House(tmp_path) as house:
-        house.overrides["POSTROOM_BIND"] = f"0.0.0.0:{unused_tcp_port}"
-        serve = await house.start("serve")
-        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=30)
+    async with Installation(tmp_path) as installation:
+        installation.overrides["POSTROOM_BIND"] = f"0.0.0.0:{unused_tcp_port}"
+        serve = await installation.start("serve")
+        await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=120)
         printed = serve.printed.read_text() + serve.log.read_text()
         found = re.search(r"make your account at http://([^/]*)(/admin/welcome/\S+)", printed)
         assert found
@@ -78,23 +82,26 @@ async def test_an_address_that_is_taken_is_said_in_a_sentence(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)
-    async with server, House(tmp_path) as house:
-        house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
-        serve = await house.start("serve")
-        assert await serve.wait(within_s=30) == 2
+    async with server, Installation(tmp_path) as installation:
+        installation.overrides["POSTROOM_BIND"] = f"127.0.0.1:{unused_tcp_port}"
+        serve = await installation.start("serve")
+        assert await serve.wait(within_s=120) == 2
         assert "POSTROOM_BIND" in serve.log.read_text()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 async def test_a_second_signal_does_not_cut_off_what_is_on_the_wire(tmp_path: Path) -> None:
-    async with House(tmp_path, ("--chunking", "--delay", "30")) as house, house.parts() as parts:
-        await house.people(parts, PEOPLE)
-        await house.start("scheduler")
-        ref = await house.message(parts)
-        sender = await house.start("sender")
-        await until(lambda: _is_under_way(house), within_s=60, every_s=0.01)
+    async with (
+        Installation(tmp_path, ("--chunking", "--delay", "30")) as installation,
+        installation.parts() as parts,
+    ):
+        await installation.people(parts, PEOPLE)
+        await installation.start("scheduler")
+        ref = await installation.message(parts)
+        sender = await installation.start("sender")
+        await until(lambda: _is_under_way(installation), within_s=120, every_s=0.01)
         sender.ask_to_stop()
-        assert await sender.terminate(within_s=20) == 0, sender.log.read_text()[-2000:]
+        assert await sender.terminate(within_s=120) == 0, sender.log.read_text()[-2000:]
         message = await books(parts, ref)
     assert message.books.doubts == message.books.sending == 0
     assert message.books.sent < PEOPLE, "it was over before it could be interrupted"
@@ -104,14 +111,14 @@ async def _is(value: bool) -> bool:
     return value
 
 
-async def _is_under_way(house: House) -> bool:
-    return await house.arrived_number() > 100
+async def _is_under_way(installation: Installation) -> bool:
+    return await installation.arrived_number() > 100
 
 
 async def _answers(port: int, path: str) -> bool:
     def ask() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    command = [sys.executable, "-m", "postroom.bench.sink", "--port", "0", "--chunking"]
+    command = [sys.executable, "-m", "postroom_bench.sink", "--port", "0", "--chunking"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as sink:
         assert sink.stdout is not None
         try:

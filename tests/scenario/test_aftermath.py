@@ -22,7 +22,7 @@ from postroom.flow.send import Handled
 from postroom.records import batches, messages
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, Unavailable
 from tests.acting import acting
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Town, once_each
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from postroom.bench.sink import Sink
 from postroom.confirmations import ConfirmationLane
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
@@ -19,8 +18,9 @@ from postroom.records.leases import Right
 from postroom.records.single_mail_items import CLAIM_S
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from postroom_bench.sink import Sink
 from tests.acting import acting
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
 from tests.scenario.town import LIST, RULES, SITE, Town, address_of
 
 NAMES = ["ada", "bob", "temp-fail-once", "perm-fail", "zoe"]
@@ -92,7 +92,7 @@ async def test_a_death_at_any_call_loses_nobody(
     for last in range(1, CALLS_MAX):
         sink.reset()
         sink.attempts.clear()
-        clock = TownClock()
+        clock = MovableClock()
         town = Town(MemoryStorage(clock), clock, sink, tmp_path)
         await town.found_list()
         for name in NAMES:

@@ -19,7 +19,7 @@ from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.acting import acting
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.test_rate_limit import limit
 from tests.scenario.town import (
     LIST,

@@ -10,7 +10,7 @@ from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow.send import BUSY_DELAY_S, Handled
 from postroom.storage.port import DEAD_LETTERS, Claim, Queues, Unavailable
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import CLAIM_S, RULES, Town, once_each
 
 NAMES = ["ada", "bob", "slow", "tom", "zoe"]  # in the order in which they are mailed

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.scheduler import Scheduler
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import StorageError, StorageFull, Unavailable
-from tests.scenario.clock import TownClock, soon
+from postroom_bench.sink import Sink
+from tests.clock import MovableClock, soon
 from tests.scenario.storm import Storm
 from tests.scenario.town import CLAIM_S, Town, once_each
 
@@ -27,7 +27,7 @@ TROUBLES: dict[str, tuple[StorageError, bool]] = {
 
 @asynccontextmanager
 async def town_in_memory(sink: Sink, folder: Path) -> AsyncIterator[Town]:
-    clock = TownClock()
+    clock = MovableClock()
     town = Town(MemoryStorage(clock), clock, sink, folder)
     try:
         yield town
@@ -112,7 +112,7 @@ async def test_a_scheduler_stops_in_good_order_also_while_storage_is_silent(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lease runs out by itself; a planned stop is no failure."""
-    clock = TownClock()
+    clock = MovableClock()
     storage = MemoryStorage(clock)
     scheduler = Scheduler(storage, clock, "scheduler.1")
     await scheduler.step()

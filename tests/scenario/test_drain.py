@@ -16,7 +16,7 @@ from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
 from postroom.sender import SenderRole
 from postroom.wakeup import WakeUpListener
-from tests.scenario.clock import PATIENCE_S
+from tests.clock import PATIENCE_S
 from tests.scenario.town import Town, once_each, students
 
 STEPS_MAX = 1000  # each passes a twentieth of a second, or more

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.port import Storage, StorageFull
 from postroom.storage.sqlite.storage import SqliteStorage
-from tests.scenario.clock import TownClock
+from postroom_bench.sink import Sink
+from tests.clock import MovableClock
 from tests.scenario.town import CLAIM_S, Town, once_each, students
 
 PAGES_MAX = 150  # of 4 KiB
@@ -21,7 +21,7 @@ NAMES = students(300)
 
 @pytest_asyncio.fixture
 async def small_town(sink: Sink, tmp_path: Path) -> AsyncIterator[Town]:
-    clock = TownClock()
+    clock = MovableClock()
     storage = await SqliteStorage.open(tmp_path / "town.db", clock, pages_max=PAGES_MAX)
     town = Town(storage, clock, sink, tmp_path)
     try:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from postroom.bench.sink import Sink
 from postroom.domain.message import Books
 from postroom.storage.port import StorageGone
 from postroom.storage.sqlite.storage import SqliteStorage
-from tests.scenario.clock import TownClock, soon
+from postroom_bench.sink import Sink
+from tests.clock import MovableClock, soon
 from tests.scenario.town import CLAIM_S, Town, once_each
 
 NAMES = ["slow", "tom", "uwe", "zoe"]
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def town(sink: Sink, file: Path, tmp_path: Path) -> AsyncIterator[Town]:
-    clock = TownClock()
+    clock = MovableClock()
     storage = await SqliteStorage.open(file, clock, look_every_s=0)
     town = Town(storage, clock, sink, tmp_path)
     try:

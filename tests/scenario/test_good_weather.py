@@ -11,7 +11,7 @@ from postroom.records import batches, messages
 from postroom.records.archive import TABLE
 from postroom.records.rows import all_rows
 from postroom.storage.port import KeysAcross, KeysWithin
-from tests.scenario.clock import PATIENCE_S
+from tests.clock import PATIENCE_S
 from tests.scenario.town import SITE, Town, once_each, students
 
 

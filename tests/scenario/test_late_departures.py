@@ -10,7 +10,7 @@ from postroom.domain.csv_people import Person
 from postroom.domain.subscriber import InactiveReason
 from postroom.flow.bring_in import Intake, bring_in
 from postroom.records import subscribers
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.scenario.test_consent import Silent
 from tests.scenario.town import LIST, Town, address_of
 

@@ -8,7 +8,7 @@ from postroom.domain.message import Books
 from postroom.flow import subscribe, sweep
 from postroom.records import lists
 from tests.acting import acting
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each
 
 LEFT = (State.SKIPPED, "left before it was sent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
 from tests.acting import acting
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.test_rate_limit import limit_contoso
 from tests.scenario.town import LIST, Town, address_of, once_each, students
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.records import leases
 from postroom.storage.counting import CountingStorage
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.scenario.test_provider_down import Outage
 from tests.scenario.town import LEASE_S, Town, students
 

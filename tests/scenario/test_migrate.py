@@ -18,7 +18,7 @@ from postroom.storage.port import (
     Storage,
     Unavailable,
 )
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 from tests.scenario.moving_house import (
     LIST,
     Fate,

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from postroom.migration.comparison import Compared
 from postroom.storage.port import QUEUES, Storage
-from tests.contract.engines import FILES, MovableClock, azure, sqlite
+from tests.clock import MovableClock
+from tests.contract.engines import FILES, azure, sqlite
 from tests.scenario.moving_house import Fate, everything, fill, move, move_with
 
 PEOPLE = 2_000

@@ -9,7 +9,7 @@ import pytest
 from postroom.flow import sweep
 from postroom.migration import migrate, queue_copy, state
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE, Storage, Value
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, everything, journey, move
 
 SPOILT: dict[str, dict[str, Value]] = {

@@ -13,7 +13,7 @@ from postroom.migration import migrate, state, table_writer
 from postroom.migration.state import TakenOver
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Storage
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, Fate, Mortal, everything, move
 
 RUNS_MAX = 300

@@ -16,7 +16,7 @@ from postroom.sender import SenderRole
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from postroom.transport.smtp.transport import SmtpTransport
 from tests.acting import acting
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import LIST, Town, once_each, students
 
 Repair = Callable[[], Awaitable[None]]

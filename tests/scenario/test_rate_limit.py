@@ -13,7 +13,7 @@ from postroom.flow import subscribe
 from postroom.records import rate_limits
 from postroom.sender import SenderRole
 from tests.acting import acting
-from tests.scenario.clock import PATIENCE_S, soon
+from tests.clock import PATIENCE_S, soon
 from tests.scenario.town import LIST, Town, once_each, students
 
 NAMES = students(60)

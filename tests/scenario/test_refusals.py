@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.scenario.town import Town, once_each, students
 
 HOUR_S = 3600.0

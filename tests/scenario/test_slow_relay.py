@@ -8,7 +8,7 @@ from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.records import leases
 from postroom.sender import SenderRole
-from tests.scenario.clock import PATIENCE_S, soon
+from tests.clock import PATIENCE_S, soon
 from tests.scenario.town import CLAIM_S, LEASE_S, Town, once_each, students
 
 NAMES = ["slow", *students(30)]  # in the order in which they are mailed

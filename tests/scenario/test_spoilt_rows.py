@@ -13,7 +13,7 @@ from postroom.flow import subscribe
 from postroom.records import batches, rate_limits
 from postroom.storage.port import DEAD_LETTERS, Unavailable
 from tests.acting import acting
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.test_unreadable_rows import SWEEP_S, to_another
 from tests.scenario.town import CLAIM_S, LIST, Town, address_of, once_each, students

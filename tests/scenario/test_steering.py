@@ -9,7 +9,7 @@ from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, OnDoubt, Status
 from postroom.storage.port import DEAD_LETTERS
-from tests.scenario.clock import soon
+from tests.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each, students
 
 SKIPPED = (State.SKIPPED, "the message was cancelled")
@@ -246,7 +246,7 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     await control_message.pause(tables, ref)
     with pytest.raises(WrongState, match="Only a message that is being sent can be paused"):
         await control_message.pause(tables, ref)
-    with pytest.raises(WrongState, match="so nobody can be sent to again yet"):
+    with pytest.raises(WrongState, match="so it cannot be sent again yet"):
         await control_message.retry_failed(tables, ref, now)
     await control_message.resume(tables, ref)
     await town.open_sender()

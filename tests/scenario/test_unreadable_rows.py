@@ -15,7 +15,7 @@ from postroom.records import batches, counts, leases, lists
 from postroom.sender import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.acting import acting
-from tests.scenario.clock import START, soon
+from tests.clock import START, soon
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
 

@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from postroom.bench.sink import Sink, SinkOptions
 from postroom.domain.address import parse_address
 from postroom.domain.breaker import MailHealth
 from postroom.domain.delivery import Ledger, State
@@ -39,8 +38,9 @@ from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
+from postroom_bench.sink import Sink, SinkOptions
 from tests.acting import acting
-from tests.scenario.clock import PATIENCE_S, TownClock, soon
+from tests.clock import PATIENCE_S, MovableClock, soon
 
 LIST = "contoso1"
 FROM = "History Department <donotreply@contoso.edu>"
@@ -118,7 +118,7 @@ class Clerk:
 @dataclass
 class Town:
     storage: Storage
-    clock: TownClock
+    clock: MovableClock
     sink: Sink
     folder: Path
     scheduler: Scheduler = field(init=False)

@@ -13,7 +13,7 @@ from tests.simulation.mailing import Mailing
 from tests.simulation.post import Journal
 from tests.simulation.weather import CLOSING_SERVER, assert_caught, of_kind, run_each
 
-RUNS = 300
+RUNS = 200
 SEEDS_MAX = 200
 
 

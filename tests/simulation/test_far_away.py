@@ -18,9 +18,9 @@ from tests.simulation.mailing import Mailing, small_sizes
 from tests.simulation.weather import FAR_AWAY, of_kind, run_each
 from tests.simulation.world import Clock
 
-RUNS = 1_000
+RUNS = 400
 CHUNK = 100
-ON_AZURITE = 6  # runs; each takes seconds there
+ON_AZURITE = 3  # runs; each takes seconds there
 CALL_S = 60.0
 
 

@@ -1,6 +1,8 @@
-"""Thousands of seeded runs: crashes, stalls, failing storage, a bad line, people who meddle."""
+"""Many seeded runs: crashes, stalls, failing storage, a bad line, people who meddle."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -8,7 +10,7 @@ from postroom.domain.message import OnDoubt
 from tests.simulation.mailing import Mailing, small_sizes
 from tests.simulation.weather import WEATHERS, run_each, weather_of
 
-RUNS = 5_200
+RUNS = int(os.environ.get("SIMULATION_SEEDS", "1600"))  # mutants are caught by far fewer
 CHUNK = 100
 PINNED = (59, 123, 183, 1533, 2103, 3765)  # seeds that once found something
 
@@ -35,7 +37,7 @@ def test_the_weather_is_really_bad() -> None:
     """The runs must meet what they claim to meet, or they prove nothing."""
     crashes = stalls = twice = held = skipped = cancelled = 0
     with small_sizes():
-        for seed in range(80 * len(WEATHERS)):
+        for seed in range(40 * len(WEATHERS)):
             mailing = run(seed)
             crashes += sum(mailing.world.crashes.values())
             stalls += mailing.world.stalls

@@ -14,7 +14,7 @@ from postroom.storage.port import Tables
 from tests.simulation.mailing import Mailing, small_sizes
 from tests.simulation.weather import WRONG_CLOCKS, assert_caught, of_kind, run_each
 
-RUNS = 600
+RUNS = 400
 CHUNK = 100
 SEEDS_MAX = 1_500
 

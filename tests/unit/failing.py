@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.storage.memory import MemoryQueues, MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Properties
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
 
 
 class Killed(BaseException):
@@ -55,7 +55,7 @@ class FusedTables(MemoryTables):
 
 
 class FusedQueues(MemoryQueues):
-    def __init__(self, clock: TownClock, fuse: Fuse) -> None:
+    def __init__(self, clock: MovableClock, fuse: Fuse) -> None:
         super().__init__(clock)
         self._fuse = fuse
 
@@ -65,7 +65,7 @@ class FusedQueues(MemoryQueues):
         self._fuse.after_write()
 
 
-def fused_storage(clock: TownClock, fuse: Fuse) -> MemoryStorage:
+def fused_storage(clock: MovableClock, fuse: Fuse) -> MemoryStorage:
     storage = MemoryStorage(clock)
     storage.tables = FusedTables(fuse)
     storage.queues = FusedQueues(clock, fuse)

@@ -23,7 +23,7 @@ from postroom.records import ask_jobs, consents, counts, lists, subscribers
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
 from tests.acting import acting
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 
 LIST = "contoso1"
@@ -34,7 +34,7 @@ class Office:
     """A list in storage that can be told to fail, and somebody who asks."""
 
     def __init__(self) -> None:
-        self.clock = TownClock()
+        self.clock = MovableClock()
         self.fuse = Fuse()
         self.storage: MemoryStorage = fused_storage(self.clock, self.fuse)
         self.woken = 0

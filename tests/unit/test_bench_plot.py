@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from postroom.bench.arrivals import sampled
-from postroom.bench.house import is_of_share
-from postroom.bench.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Curve, Mark, plot, ticks
+from postroom_bench.arrivals import sampled
+from postroom_bench.installation import is_of_share
+from postroom_bench.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Curve, Mark, plot, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 RUNS = {

@@ -23,21 +23,11 @@ from postroom.records import lists, subscribers
 from postroom.storage.memory import MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Unavailable
 from tests.acting import acting
+from tests.clock import MovableClock
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
 MANY = BATCH_PEOPLE * (IN_FLIGHT_MAX + 3) + 5
-
-
-class Clock:
-    def now(self) -> datetime:
-        return NOW
-
-    def monotonic(self) -> float:
-        return self.now().timestamp()
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("an import waits for nobody")
 
 
 class Watch:
@@ -98,7 +88,7 @@ class RacingTables(TroubledTables):
 
 
 async def storage_with(tables: TroubledTables) -> MemoryStorage:
-    storage = MemoryStorage(Clock())
+    storage = MemoryStorage(MovableClock())
     storage.tables = tables
     await lists.create(
         storage.tables,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.clock import StepWatch, WallClock
-from tests.contract.engines import MovableClock
+from tests.clock import MovableClock
 
 
 @pytest.mark.parametrize("seconds", [-3 * 3600, -5, 5, 7200])

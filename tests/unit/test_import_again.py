@@ -22,7 +22,7 @@ from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, edits, lists, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from tests.acting import acting
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 from tests.unit.test_bring_in import Watch
 
@@ -35,7 +35,7 @@ class Desk:
     """A list, and somebody who imports files into it."""
 
     def __init__(self) -> None:
-        self.clock = TownClock()
+        self.clock = MovableClock()
         self.fuse = Fuse()
         self.storage = fused_storage(self.clock, self.fuse)
         self.tables = self.storage.tables

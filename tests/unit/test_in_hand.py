@@ -13,6 +13,7 @@ from postroom.records import batches
 from postroom.records.in_hand import InHand, Lost
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
+from tests.clock import MovableClock
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 MESSAGE = Message(
@@ -25,19 +26,6 @@ MESSAGE = Message(
     created_at=NOW,
 )
 PEOPLE = [Delivery(0, "a@x.test", "a@x.test", "g0"), Delivery(1, "b@x.test", "b@x.test", "g1")]
-
-
-class Still:
-    """Time that does not pass."""
-
-    def now(self) -> datetime:
-        return NOW
-
-    def monotonic(self) -> float:
-        return self.now().timestamp()
-
-    async def sleep(self, seconds: float) -> None:
-        return
 
 
 class NoAnswer:
@@ -61,7 +49,7 @@ class NoAnswer:
 
 
 async def written(states: str = "qq") -> MemoryStorage:
-    storage = MemoryStorage(Still())
+    storage = MemoryStorage(MovableClock())
     [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])
@@ -71,7 +59,7 @@ async def written(states: str = "qq") -> MemoryStorage:
 async def in_hand(tables: Any, write_id: str) -> InHand:
     found = await batches.find_ledger(tables, "1", 0)
     assert found
-    batch = InHand(tables, Still(), write_id, MESSAGE, found[0], *found)
+    batch = InHand(tables, MovableClock(), write_id, MESSAGE, found[0], *found)
     await batch.load()
     return batch
 

@@ -9,12 +9,12 @@ from postroom.domain.import_job import ImportJob
 from postroom.records import imports, outbox
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Value
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 
 
 @pytest.fixture
 def short() -> MemoryStorage:
-    return MemoryStorage(TownClock(), page_rows=1, empty_first_page=True)
+    return MemoryStorage(MovableClock(), page_rows=1, empty_first_page=True)
 
 
 async def test_imports_are_shown_however_pages_come(short: MemoryStorage) -> None:

@@ -18,7 +18,7 @@ from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 
 API = "/api/v1"
 ADA, BOB = "ada@contoso.edu", "bob@contoso.edu"
@@ -30,7 +30,7 @@ class Program:
     """Calls with a key that may do everything, unless it is told another one."""
 
     storage: MemoryStorage
-    clock: TownClock
+    clock: MovableClock
     client: httpx2.AsyncClient
     key: str = ""
 
@@ -82,7 +82,7 @@ class Program:
 
 @asynccontextmanager
 async def open_program(folder: Path, *list_names: str) -> AsyncIterator[Program]:
-    clock = TownClock()
+    clock = MovableClock()
     storage = MemoryStorage(clock)
     app = create_app(
         WebContext(storage, clock, WakeUps(folder), Site("https://post.contoso.edu", "s"))

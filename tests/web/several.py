@@ -25,18 +25,12 @@ from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
 from postroom.web.throttles import ROUND_S
+from tests.clock import START, MovableClock, soon
 from tests.contract.azurite import azurite
-from tests.scenario.clock import START, TownClock, soon
 from tests.web.office import LIST
 from tests.web.signed_in import OWN_PAGE
 
 URL = "https://post.contoso.edu"
-
-
-class RoundClock(TownClock):
-    """Whoever sleeps, however short, wakes when the clock is moved."""
-
-    SHORT_S = -1.0
 
 
 @dataclass
@@ -74,7 +68,7 @@ class Web:
 class TwoWebs:
     one: Web
     two: Web
-    clock: RoundClock
+    clock: MovableClock
 
     async def make_rounds(self, number: int = 2) -> None:
         """What one tells in the first of them the other hears in the second at the latest."""
@@ -86,7 +80,7 @@ class TwoWebs:
 
 @asynccontextmanager
 async def two_webs(engine: str, folder: Path) -> AsyncIterator[TwoWebs]:
-    clock = RoundClock()
+    clock = MovableClock(short_s=-1.0)  # every sleep waits until it is moved
     first, second = await _open_twice(engine, folder, clock)
     try:
         made = MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=START)
@@ -102,7 +96,7 @@ async def two_webs(engine: str, folder: Path) -> AsyncIterator[TwoWebs]:
             await second.close()
 
 
-async def _open_twice(engine: str, folder: Path, clock: RoundClock) -> tuple[Storage, Storage]:
+async def _open_twice(engine: str, folder: Path, clock: MovableClock) -> tuple[Storage, Storage]:
     """As two processes would."""
     if engine == "memory":
         storage = MemoryStorage(clock)
@@ -117,7 +111,7 @@ async def _open_twice(engine: str, folder: Path, clock: RoundClock) -> tuple[Sto
 
 
 @asynccontextmanager
-async def _web(storage: Storage, folder: Path, clock: RoundClock) -> AsyncIterator[Web]:
+async def _web(storage: Storage, folder: Path, clock: MovableClock) -> AsyncIterator[Web]:
     """In service, as a server would have it."""
     counted = CountingStorage(storage)
     site = Site(URL, await installation_secret(storage.tables))
@@ -138,7 +132,7 @@ async def _in_service(app: ASGIApp) -> AsyncIterator[None]:
     serving = asyncio.ensure_future(app({"type": "lifespan"}, told.get, said.put))
     for event in ("startup", "shutdown"):
         told.put_nowait({"type": f"lifespan.{event}"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await said.get())["type"] == f"lifespan.{event}.complete"
         if event == "startup":
             yield

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import argon2
 import httpx2
 import pytest
 import pytest_asyncio
@@ -24,7 +25,8 @@ from postroom.web import admin
 from postroom.web.admin.users import removal_path
 from postroom.web.context import client_of
 from postroom.web.signed_in import ADMIN, anybody
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
+from tests.conftest import PRODUCTION_HASHER
 from tests.web.office import NOW, Office, open_office
 from tests.web.signed_in import OWN_PAGE, PASSWORD, Worker, sign_in_as
 
@@ -117,7 +119,7 @@ async def welcome(office: Office, token: str, **fields: str) -> httpx2.Response:
 
 async def test_no_first_link_is_given_while_somebody_is_there_however_pages_come() -> None:
     """A page may be short, even empty, and still have a next (storage/port.py)."""
-    tables = MemoryStorage(TownClock(), empty_first_page=True).tables
+    tables = MemoryStorage(MovableClock(), empty_first_page=True).tables
     owner = User(
         address="ada@contoso.edu",
         key="ada@contoso.edu",
@@ -392,3 +394,9 @@ async def test_the_admin_pages_are_shown_to_the_networks_named_alone(tmp_path: P
         assert (await office.browser.get("/")).status_code == 200
     async with open_office(tmp_path, admin_networks=(ip_network("127.0.0.0/8"),)) as office:
         assert (await office.browser.get("/admin/sign-in")).status_code == 200
+
+
+def test_a_password_is_hashed_as_argon2_recommends() -> None:
+    """The tests themselves hash cheaper (tests/conftest.py)."""
+    chosen = argon2.extract_parameters(PRODUCTION_HASHER.hash("word"))
+    assert chosen == argon2.profiles.RFC_9106_LOW_MEMORY

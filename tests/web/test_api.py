@@ -32,7 +32,7 @@ from postroom.web import api
 from postroom.web.api import auth, openapi, route
 from postroom.web.context import WebContext
 from tests.acting import acting
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 
 ADA = "student1@contoso.edu"
 PATH = "/api/v1/subscribe"
@@ -45,7 +45,7 @@ class Service:
     """The service with the lists contoso1 and contoso2, and a caller with a key for both."""
 
     storage: MemoryStorage
-    clock: TownClock
+    clock: MovableClock
     wakeups: WakeUps
     client: httpx2.AsyncClient
     app: FastAPI
@@ -74,7 +74,7 @@ class Service:
 
 @pytest_asyncio.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    clock, wakeups, app = TownClock(), WakeUps(tmp_path), FastAPI()
+    clock, wakeups, app = MovableClock(), WakeUps(tmp_path), FastAPI()
     storage = MemoryStorage(clock)
     app.state.context = WebContext(
         storage, clock, wakeups, Site("https://post.contoso.edu", "secret")

@@ -32,7 +32,7 @@ from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
 from tests.acting import acting
-from tests.scenario.clock import START, TownClock
+from tests.clock import START, MovableClock
 from tests.web.program import ADA, BOB
 
 EXAMPLES = int(os.environ.get("POSTROOM_API_EXAMPLES", "8"))  # random ones, an operation
@@ -51,7 +51,7 @@ class Refilled:
     """A storage that is another one for every call, under an application that stays."""
 
     def __init__(self) -> None:
-        self.now = MemoryStorage(TownClock())
+        self.now = MemoryStorage(MovableClock())
 
     @property
     def tables(self) -> Tables:
@@ -74,7 +74,7 @@ class Refilled:
 
 
 storage = Refilled()
-context = WebContext(storage, TownClock(), WakeUps(BELLS), Site("http://test", "secret"))
+context = WebContext(storage, MovableClock(), WakeUps(BELLS), Site("http://test", "secret"))
 app = create_app(context)
 schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
 bounded = hypothesis.settings(
@@ -88,7 +88,7 @@ bounded = hypothesis.settings(
 
 async def refill() -> tuple[str, dict[str, str]]:
     """Forget everything and furnish anew; a key, and the path parameters of what is there."""
-    storage.now = MemoryStorage(TownClock())
+    storage.now = MemoryStorage(MovableClock())
     tables = storage.tables
     made = MailingList(name="contoso1", description="", sender="a@contoso.edu", created_at=START)
     await lists.create(tables, made)

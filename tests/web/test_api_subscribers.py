@@ -14,7 +14,7 @@ from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
 from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
 from tests.acting import acting
-from tests.scenario.clock import START
+from tests.clock import START
 from tests.web.program import ADA, BOB, Program, problem
 
 PEOPLE = "/lists/contoso1/subscribers"

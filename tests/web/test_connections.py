@@ -23,7 +23,7 @@ from postroom.web.connections import (
     raise_file_limit,
 )
 from postroom.web.server import WebServer
-from tests.scenario.clock import PATIENCE_S
+from tests.clock import PATIENCE_S
 
 HELLO = b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n"
 SLOW = HELLO.replace(b"/hello", b"/slow")

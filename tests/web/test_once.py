@@ -21,7 +21,7 @@ from postroom.records import idempotency, keys, lists, messages, subscribers, us
 from postroom.records.idempotency import KEPT_FOR
 from postroom.storage.port import KeysAcross, Unavailable
 from postroom.web.security import ORDINARY
-from tests.scenario.clock import TownClock
+from tests.clock import MovableClock
 from tests.web.drafts import GOOD, written
 from tests.web.office import ADDRESS, LIST
 from tests.web.people import NEW, join, path_of
@@ -33,12 +33,12 @@ NEW_KEY = {"name": "Contoso web site", "lists": LIST, "right-subscribe": "yes"}
 
 
 @pytest.fixture
-def clock() -> TownClock:
-    return TownClock()
+def clock() -> MovableClock:
+    return MovableClock()
 
 
 @pytest_asyncio.fixture
-async def owner(tmp_path: Path, clock: TownClock) -> AsyncIterator[Worker]:
+async def owner(tmp_path: Path, clock: MovableClock) -> AsyncIterator[Worker]:
     async with at_work(tmp_path, Role.OWNER, clock) as worker:
         yield worker
 
@@ -87,7 +87,7 @@ async def sent(worker: Worker, creation: Creation, fields: dict[str, str]) -> ht
 
 async def count(worker: Worker) -> int:
     """Lists, people, messages, keys and links that there are."""
-    tables, now = worker.office.storage.tables, TownClock().now()
+    tables, now = worker.office.storage.tables, MovableClock().now()
     found_lists, _ = await lists.page(tables, limit=100)
     found_messages, _ = await messages.newest(tables, limit=100)
     people = await subscribers.scan_people(tables, LIST, limit=100)
@@ -127,7 +127,7 @@ async def test_every_form_that_creates_has_a_token_of_its_own_each_time_it_is_sh
 
 @each_creation
 async def test_the_same_form_again_creates_nothing_and_leads_to_the_same_place(
-    owner: Worker, clock: TownClock, kind: str
+    owner: Worker, clock: MovableClock, kind: str
 ) -> None:
     creation, before = CREATIONS[kind], await count(owner)
     fields = await filled_in(owner, creation)
@@ -141,7 +141,7 @@ async def test_the_same_form_again_creates_nothing_and_leads_to_the_same_place(
 
 @each_shown_once
 async def test_what_is_shown_once_is_neither_made_nor_shown_again(
-    owner: Worker, clock: TownClock, kind: str
+    owner: Worker, clock: MovableClock, kind: str
 ) -> None:
     creation, before = SHOWN_ONCE[kind], await count(owner)
     fields = await filled_in(owner, creation)
@@ -169,7 +169,7 @@ async def test_nothing_that_is_shown_once_is_kept(owner: Worker, kind: str) -> N
     assert secret[0] not in repr(rows.rows)
 
 
-async def test_a_copy_is_made_once(owner: Worker, clock: TownClock) -> None:
+async def test_a_copy_is_made_once(owner: Worker, clock: MovableClock) -> None:
     path = await written(owner)
     fields = fields_of((await owner.get(path)).text, f"{path}/copy")
     first = await owner.post(f"{path}/copy", **fields)
@@ -181,7 +181,7 @@ async def test_a_copy_is_made_once(owner: Worker, clock: TownClock) -> None:
 
 
 async def test_somebody_who_moved_has_moved_however_often_it_is_said(
-    owner: Worker, clock: TownClock
+    owner: Worker, clock: MovableClock
 ) -> None:
     one = await join(owner, ADDRESS)
     path = await path_of(owner, one.address)
@@ -203,7 +203,7 @@ async def test_a_form_without_a_token_works_as_ever(owner: Worker, kind: str) ->
 
 
 async def test_other_words_with_the_same_token_are_another_thing(
-    owner: Worker, clock: TownClock
+    owner: Worker, clock: MovableClock
 ) -> None:
     creation, before = CREATIONS["subscriber"], await count(owner)
     fields = await filled_in(owner, creation)
@@ -214,7 +214,7 @@ async def test_other_words_with_the_same_token_are_another_thing(
     assert await count(owner) == before + 2
 
 
-async def test_nobody_repeats_what_another_user_sent(owner: Worker, clock: TownClock) -> None:
+async def test_nobody_repeats_what_another_user_sent(owner: Worker, clock: MovableClock) -> None:
     creation = CREATIONS["message"]
     fields = await filled_in(owner, creation)
     first = await sent(owner, creation, fields)
@@ -247,7 +247,7 @@ async def test_a_key_whose_list_is_gone_since_was_made_all_the_same(owner: Worke
 
 
 async def test_a_second_click_waits_for_the_first_and_is_answered_alike(
-    owner: Worker, clock: TownClock, monkeypatch: pytest.MonkeyPatch
+    owner: Worker, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     creation = CREATIONS["message"]
     fields = await filled_in(owner, creation)
@@ -275,7 +275,7 @@ async def test_a_second_click_waits_for_the_first_and_is_answered_alike(
 @pytest.mark.parametrize("kind", CREATIONS | SHOWN_ONCE)
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_what_failed_is_finished_at_once_by_sending_the_form_again(
-    owner: Worker, clock: TownClock, monkeypatch: pytest.MonkeyPatch, kind: str, where: str
+    owner: Worker, clock: MovableClock, monkeypatch: pytest.MonkeyPatch, kind: str, where: str
 ) -> None:
     creation, before = (CREATIONS | SHOWN_ONCE)[kind], await count(owner)
     fields = await filled_in(owner, creation)
@@ -295,7 +295,7 @@ async def test_what_failed_is_finished_at_once_by_sending_the_form_again(
 
 @pytest.mark.parametrize("kind", CREATIONS | SHOWN_ONCE)
 async def test_what_died_without_a_word_is_taken_over_when_its_time_is_up(
-    owner: Worker, clock: TownClock, monkeypatch: pytest.MonkeyPatch, kind: str
+    owner: Worker, clock: MovableClock, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     creation, before = (CREATIONS | SHOWN_ONCE)[kind], await count(owner)
     fields = await filled_in(owner, creation)
@@ -314,7 +314,7 @@ async def test_what_died_without_a_word_is_taken_over_when_its_time_is_up(
 
 
 async def test_a_move_that_died_before_its_note_is_found_again(
-    owner: Worker, clock: TownClock, monkeypatch: pytest.MonkeyPatch
+    owner: Worker, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await join(owner, ADDRESS)
     path = await path_of(owner, one.address)
@@ -348,7 +348,7 @@ async def test_somebody_who_left_before_the_move_is_told_as_left(
 
 
 async def test_a_ref_that_another_message_took_does_not_lock_anybody_out(
-    owner: Worker, clock: TownClock, monkeypatch: pytest.MonkeyPatch
+    owner: Worker, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = (await written(owner)).rpartition("/")[2]
     creation = CREATIONS["message"]

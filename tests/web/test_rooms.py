@@ -6,7 +6,7 @@ import pytest
 
 from postroom.records import imports
 from postroom.web.security import limits_for
-from tests.scenario.clock import START
+from tests.clock import START
 
 
 @pytest.mark.parametrize("page", ["report/export", "live"])

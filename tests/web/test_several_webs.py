@@ -22,8 +22,8 @@ from postroom.records.throttles import TELLING_LASTS
 from postroom.scheduler import Scheduler
 from postroom.storage.port import KeysWithin, Storage, Unavailable, Value
 from postroom.web.api.auth import KEY_KEPT
+from tests.clock import START
 from tests.contract.engines import all_rows
-from tests.scenario.clock import START
 from tests.web.office import LIST
 from tests.web.sent_forms import fields_of
 from tests.web.several import TwoWebs, Web, two_webs

@@ -20,8 +20,7 @@ from postroom.web import server
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
 from postroom.web.server import WebServer
-from tests.scenario.clock import PATIENCE_S
-from tests.web.several import RoundClock
+from tests.clock import PATIENCE_S, MovableClock
 
 WAITING = 30
 HELLO = b"GET /static/public.css HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -30,7 +29,7 @@ READY = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
 
 @pytest_asyncio.fixture
 async def app(tmp_path: Path) -> ASGIApp:
-    clock = RoundClock()
+    clock = MovableClock(short_s=-1.0)
     return create_app(
         WebContext(MemoryStorage(clock), clock, WakeUps(tmp_path), Site("http://test", "s"))
     )

@@ -19,14 +19,14 @@ import msgspec
 
 from postroom.actions import sign_in
 from postroom.actions.sign_in import Browser
-from postroom.bench.house import LIST, House, is_completed, until
-from postroom.bench.ports import held_port
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
 from postroom.records import counts, keys, messages, users
 from postroom.wiring import Parts
+from postroom_bench.installation import LIST, Installation, is_completed, until
+from postroom_bench.ports import held_port
 
-READY_S = 60.0
+READY_S = 120.0
 RUN_S_MAX = 3600.0
 ROLES = ("web", "scheduler", "sender")
 PAGE_CALLERS = 4
@@ -59,21 +59,21 @@ class PageFigures(msgspec.Struct, frozen=True):
 
 async def measure_pages(people: int, say: Callable[[str], None]) -> PageFigures:
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder, held_port() as port:
-        async with House(Path(folder)) as house, house.parts() as parts:
+        async with Installation(Path(folder)) as installation, installation.parts() as parts:
             say(f"{people:,} people join")
-            await house.people(parts, people)
+            await installation.people(parts, people)
             await counts.fold(parts.storage.tables, LIST)
-            house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
-            roles = [(role, await house.start(role)) for role in ROLES]
+            installation.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
+            roles = [(role, await installation.start(role)) for role in ROLES]
             await until(lambda: is_listening(port), within_s=READY_S)
-            ref = await house.message(parts)
-            await until(lambda: has_begun(house), within_s=READY_S)
-            before = await house.arrived_number()
+            ref = await installation.message(parts)
+            await until(lambda: has_begun(installation), within_s=READY_S)
+            before = await installation.arrived_number()
             timings = await _ask_for_pages(port, parts, ref, people, say)
             timings.append(await _sign_up(port, parts, say))
-            after = await house.arrived_number()
+            after = await installation.arrived_number()
             say("waiting for the last mail, with one more sender")
-            roles.append(("sender", await house.start("sender")))
+            roles.append(("sender", await installation.start("sender")))
             await until(lambda: is_completed(parts, ref), within_s=RUN_S_MAX)
             peaks = [(name, role.peak_mb()) for name, role in roles]
             return PageFigures(people, timings, before, after, peaks)
@@ -189,5 +189,5 @@ async def is_listening(port: int) -> bool:
     return True
 
 
-async def has_begun(house: House) -> bool:
-    return await house.arrived_number() > SENT_BEFORE
+async def has_begun(installation: Installation) -> bool:
+    return await installation.arrived_number() > SENT_BEFORE

@@ -1,6 +1,6 @@
 """Mail as most scripts do: build an EmailMessage for each recipient, send it, then the next.
 
-`python -m postroom.bench.naive_sender PORT MAILS MAIL_BYTES SECONDS_MAX [CA_FILE]` prints how many
+`python -m postroom_bench.naive_sender PORT MAILS MAIL_BYTES SECONDS_MAX [CA_FILE]` prints how many
 mails went and how many seconds it took, as JSON. It is measured, not used.
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 from email.message import EmailMessage
 
-from postroom.bench.house import PARAGRAPH, paragraphs
+from postroom_bench.installation import PARAGRAPH, paragraphs
 
 FRAME_BYTES = 600  # of such a mail without paragraphs
 SENDER = "donotreply@contoso.edu"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.typed import Postroom, Ran
+from tests.component.typed import Postroom, Ran
 
 KEY = "bm9ib2R5IG1heSBzZWUgdGhpcw=="
 ACCOUNT = f"azure:DefaultEndpointsProtocol=http;AccountName=contoso;AccountKey={KEY};"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 MADE = ("--from", "news@contoso.edu", "--json")
 

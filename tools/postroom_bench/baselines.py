@@ -1,6 +1,6 @@
 """What others do with the same sink in the same run: Postfix's smtp-source, and a plain script.
 
-Each is measured alone, after the house has stopped, with mails as long as those of the house.
+Each is measured alone, after the installation has stopped, with mails as long as its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from postroom.bench.house import House
+from postroom_bench.installation import Installation
 
 SOURCE = "smtp-source"
 SOURCE_CONNECTIONS = 16
@@ -26,11 +26,11 @@ SOURCE_FRAME_BYTES = 140  # the heading that it writes itself
 NAIVE = "smtplib + EmailMessage"
 NAIVE_MAILS = 2000  # a sample: a long list would take it an hour
 SECONDS_MAX = 20.0  # of each; a rate needs no more
-START_UP_S = 30.0
+START_UP_S = 120.0
 
 
 class Load(NamedTuple):
-    """What the house did, to be done by others."""
+    """What the installation did, to be done by others."""
 
     mails: int
     mail_bytes: int
@@ -45,11 +45,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     mails: int
     mail_bytes: int
     mails_per_s: float
-    ratio: float  # how many times as fast the house is, from due to completed
+    ratio: float  # how many times as fast the installation is, from due to completed
 
 
-async def measure_baselines(house: House, load: Load, say: Callable[[str], None]) -> list[Baseline]:
-    measured = [await _smtp_source(house, load, say), await _naive_sender(house, load, say)]
+async def measure_baselines(
+    installation: Installation, load: Load, say: Callable[[str], None]
+) -> list[Baseline]:
+    measured = [
+        await _smtp_source(installation, load, say),
+        await _naive_sender(installation, load, say),
+    ]
     return [baseline for baseline in measured if baseline is not None]
 
 
@@ -58,7 +63,9 @@ def find_smtp_source() -> str | None:
     return shutil.which(SOURCE) or shutil.which(SOURCE, path="/usr/sbin")
 
 
-async def _smtp_source(house: House, load: Load, say: Callable[[str], None]) -> Baseline | None:
+async def _smtp_source(
+    installation: Installation, load: Load, say: Callable[[str], None]
+) -> Baseline | None:
     """With connections kept open and never fewer than ours: it is twice as fast so."""
     program = find_smtp_source()
     if program is None or load.ca_file:
@@ -66,19 +73,19 @@ async def _smtp_source(house: House, load: Load, say: Callable[[str], None]) -> 
         return None
     say(f"{SOURCE} sends")
     connections = max(SOURCE_CONNECTIONS, load.connections)
-    await house.forget_arrived()
+    await installation.forget_arrived()
     started = time.monotonic()
     process = await create_subprocess_exec(
         *(program, "-d", "-N", "-s", str(connections), "-m", str(load.mails)),
         *("-l", str(max(1, load.mail_bytes - SOURCE_FRAME_BYTES))),
         *("-f", "donotreply@contoso.edu", "-t", "student@contoso.edu"),
-        f"127.0.0.1:{house.port}",
+        f"127.0.0.1:{installation.port}",
         stdout=DEVNULL,
         stderr=PIPE,
     )
     words = await _told_within(process, SECONDS_MAX)
     seconds = time.monotonic() - started
-    mails, octets = await house.arrived_size()
+    mails, octets = await installation.arrived_size()
     if words or not mails:
         say(f"{SOURCE} failed: {words}")
         return None
@@ -97,18 +104,20 @@ async def _told_within(process: asyncio.subprocess.Process, seconds: float) -> s
     return words.decode(errors="replace").strip()
 
 
-async def _naive_sender(house: House, load: Load, say: Callable[[str], None]) -> Baseline | None:
+async def _naive_sender(
+    installation: Installation, load: Load, say: Callable[[str], None]
+) -> Baseline | None:
     """It takes its time itself: without that of starting Python."""
     say(f"{NAIVE} sends")
-    await house.forget_arrived()
+    await installation.forget_arrived()
     process = await create_subprocess_exec(
-        *(sys.executable, "-m", "postroom.bench.naive_sender", str(house.port)),
+        *(sys.executable, "-m", "postroom_bench.naive_sender", str(installation.port)),
         *(str(min(load.mails, NAIVE_MAILS)), str(load.mail_bytes), str(SECONDS_MAX)),
         *([str(load.ca_file)] if load.ca_file else []),
         stdout=PIPE,
     )
     told, _ = await asyncio.wait_for(process.communicate(), SECONDS_MAX + START_UP_S)
-    mails, octets = await house.arrived_size()
+    mails, octets = await installation.arrived_size()
     if process.returncode or not mails:
         say(f"{NAIVE} failed")
         return None

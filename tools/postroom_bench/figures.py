@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from postroom.bench.arrivals import Arrivals, Point
-from postroom.bench.baselines import Baseline
-from postroom.bench.course import Course
-from postroom.bench.house import Process
-from postroom.bench.plan import Plan, Way
-from postroom.bench.plot import Curve, Mark, plot
+from postroom_bench.arrivals import Arrivals, Point
+from postroom_bench.baselines import Baseline
+from postroom_bench.installation import Process
+from postroom_bench.plan import Plan, Way
+from postroom_bench.plot import Curve, Mark, plot
+from postroom_bench.run_timeline import RunTimeline
 
 INSTANT_S = 0.001  # a rate needs a duration
 
@@ -64,7 +64,7 @@ async def used_by(role: Process) -> Used:
 
 
 def work_out(
-    plan: Plan, course: Course, arrivals: Arrivals, scheduler: Used, senders: Sequence[Used]
+    plan: Plan, timeline: RunTimeline, arrivals: Arrivals, scheduler: Used, senders: Sequence[Used]
 ) -> Figures:
     people, arrived = plan.mails, arrivals.counts.total()
     first, last = _ends(arrivals.timeline)
@@ -79,17 +79,17 @@ def work_out(
         twice=arrived - len(arrivals.counts),
         mail_bytes=round(arrivals.octets / max(arrived, 1)),
         connections=arrivals.connections,
-        first_mail_s=first - course.started,
-        fanned_out_s=course.fanned_out_s,
-        completed_s=course.completed_s,
-        fan_out_per_s=people / course.fanned_out_s,
+        first_mail_s=first - timeline.started,
+        fanned_out_s=timeline.fanned_out_s,
+        completed_s=timeline.completed_s,
+        fan_out_per_s=people / timeline.fanned_out_s,
         send_per_s=send_per_s,
-        mails_per_s=people / course.completed_s,
+        mails_per_s=people / timeline.completed_s,
         scheduler_cpu_us=scheduler.cpu_s / people * 1e6,
         sender_cpu_us=sum(role.cpu_s for role in senders) / people * 1e6,
         scheduler_peak_mb=scheduler.peak_mb,
         sender_peak_mb=max(role.peak_mb for role in senders),
-        small_completed_s=course.small_completed_s,
+        small_completed_s=timeline.small_completed_s,
         of_limit=send_per_s / limit if limit else None,
         worst_second=worst_second(arrivals.timeline) if limit else None,
         commits=sum(commits) if commits else None,
@@ -98,10 +98,10 @@ def work_out(
     )
 
 
-def draw(plan: Plan, figures: Figures, course: Course, timeline: Sequence[Point]) -> str:
-    """The course of the run as SVG."""
-    arrived = [(0.0, 0), *((at - course.started, count) for at, count in timeline)]
-    fan_out = [(0.0, 0), *course.fan_out]
+def draw(plan: Plan, figures: Figures, run: RunTimeline, arrivals: Sequence[Point]) -> str:
+    """The timeline of the run as SVG."""
+    arrived = [(0.0, 0), *((at - run.started, count) for at, count in arrivals)]
+    fan_out = [(0.0, 0), *run.fan_out]
     line = "into the outbox"
     if plan.transport is Way.SMTP:
         line = f"over {plan.connections} connections{' with TLS' if plan.tls else ''}"
@@ -112,7 +112,7 @@ def draw(plan: Plan, figures: Figures, course: Course, timeline: Sequence[Point]
             Curve("mails arrived", "#1d4ed8", arrived),
             Curve("fanned out", "#b45309", fan_out, is_dashed=True),
         ],
-        Mark("completed", course.completed_s),
+        Mark("completed", run.completed_s),
     )
 
 

@@ -35,7 +35,7 @@ PARAGRAPH_BYTES = 61  # in HTML and in text
 FRAME_BYTES = 1200  # of a mail without paragraphs: heading, title, foot
 MAIL_BYTES = 4096
 CLEAR = "smtp://127.0.0.1:{port}?tls=none"
-READY_S = 20.0
+READY_S = 120.0
 DUMP_S = 300.0  # a million mails as JSON
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CALLS = re.compile(r'^postroom_storage_calls_total\{kind="(\w+)",role="\w+"\} (\S+)$', re.M)
@@ -111,13 +111,13 @@ def printed_beside(log: Path) -> Path:
 
 
 def _elsewhere() -> dict[str, str]:
-    """What is around us without any setting: a house must never meet a service that is at work."""
+    """The environment without settings: an installation must never meet a service at work."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(settings.PREFIX)
     }
 
 
-class House:
+class Installation:
     """Settings, processes, and questions about what arrived."""
 
     def __init__(
@@ -138,7 +138,7 @@ class House:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "postroom.bench.sink",
+            "postroom_bench.sink",
             *self._sink_options,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.cli import exit_codes
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 PEOPLE = "email,name\nada@contoso.edu,Ada\nbob@contoso.edu,Bob\n"
 

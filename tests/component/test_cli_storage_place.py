@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli import exit_codes
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 READING = [
     ["list", "all"],

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from postroom.bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way
 from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop
 from postroom.domain.errors import BadInput
+from postroom_bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way
 
 if TYPE_CHECKING:
-    from postroom.bench.baselines import Baseline
+    from postroom_bench.baselines import Baseline
 
 Recipients = Annotated[int, typer.Option(min=1, help="People on the list.")]
 Senders = Annotated[int, typer.Option(min=1, max=64, help="Sender processes.")]
@@ -38,7 +38,7 @@ Size = Annotated[
 Baselines = Annotated[
     bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
 ]
-Svg = Annotated[Path | None, typer.Option(help="Draw the course of the run into this file.")]
+Svg = Annotated[Path | None, typer.Option(help="Draw the timeline of the run into this file.")]
 CountCalls = Annotated[
     bool, typer.Option("--count-calls", help="Show the calls of storage by kind.")
 ]
@@ -110,7 +110,7 @@ def bench(
 
 
 def _bench_mails(plan: Plan, svg: Path | None, count_calls: bool, as_json: bool) -> None:
-    from postroom.bench.measure import measure
+    from postroom_bench.measure import measure
 
     report = in_loop(measure(plan, _say if not as_json else lambda _: None))
     figures = report.figures
@@ -126,7 +126,7 @@ def _bench_mails(plan: Plan, svg: Path | None, count_calls: bool, as_json: bool)
 
 
 def _bench_pages(people: int, as_json: bool) -> None:
-    from postroom.bench.pages import measure_pages
+    from postroom_bench.pages import measure_pages
 
     figures = in_loop(measure_pages(people, _say if not as_json else lambda _: None))
     lines = [
@@ -141,7 +141,7 @@ def _bench_pages(people: int, as_json: bool) -> None:
 
 
 def _bench_sign_ups(people: int, as_json: bool) -> None:
-    from postroom.bench.sign_ups import measure_sign_ups
+    from postroom_bench.sign_ups import measure_sign_ups
 
     found = in_loop(measure_sign_ups(people, _say if not as_json else lambda _: None))
     lines = [

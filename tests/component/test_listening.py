@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.bench.ports import held_port
 from postroom.settings import BadSettings, Settings, load
 from postroom.wiring import listening
+from postroom_bench.ports import held_port
 
 
 def has_ipv6() -> bool:
@@ -28,8 +28,8 @@ def bound_to(address: str) -> Settings:
 
 def greets(listener: socket.socket) -> bool:
     """Whether who connects to the address is connected to this listener."""
-    listener.settimeout(5)
-    with closing(socket.create_connection(listener.getsockname()[:2], timeout=5)) as caller:
+    listener.settimeout(60)
+    with closing(socket.create_connection(listener.getsockname()[:2], timeout=60)) as caller:
         accepted, _ = listener.accept()
         with closing(accepted):
             return bool(accepted.getpeername()[:2] == caller.getsockname()[:2])

@@ -19,17 +19,17 @@ from typing import Any
 
 import msgspec
 
-from postroom.bench.house import DOMAIN, LIST, House, until
-from postroom.bench.pages import ROLES, answer, has_begun, is_listening, sign_up_call
-from postroom.bench.ports import held_port
 from postroom.records import counts, keys
 from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.wiring import Parts
+from postroom_bench.installation import DOMAIN, LIST, Installation, until
+from postroom_bench.pages import ROLES, answer, has_begun, is_listening, sign_up_call
+from postroom_bench.ports import held_port
 
 PER_S = 500
 FOR_S = 20.0
 CALLERS = 64
-READY_S = 60.0
+READY_S = 120.0
 PATIENCE_S = 300.0  # for the last confirmation
 
 
@@ -50,30 +50,36 @@ async def measure_sign_ups(
     people: int, say: Callable[[str], None], *, per_s: int = PER_S, for_s: float = FOR_S
 ) -> list[Confirmations]:
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder, held_port() as port:
-        async with House(Path(folder)) as house, house.parts() as parts:
+        async with Installation(Path(folder)) as installation, installation.parts() as parts:
             say(f"{people:,} people join")
-            await house.people(parts, people)
+            await installation.people(parts, people)
             await counts.fold(parts.storage.tables, LIST)
-            house.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
+            installation.overrides["POSTROOM_BIND"] = f"127.0.0.1:{port}"
             for role in ROLES:
-                await house.start(role)
+                await installation.start(role)
             await until(lambda: is_listening(port), within_s=READY_S)
             key, _ = await keys.create(parts.storage.tables, "bench", (), parts.clock.now())
-            load = _Load(house, parts, port, key, per_s, for_s)
+            load = _Load(installation, parts, port, key, per_s, for_s)
             say("signing people up")
             idle = await load.run("nothing")
-            await house.forget_arrived()
-            await house.message(parts)
-            await until(lambda: has_begun(house), within_s=READY_S)
+            await installation.forget_arrived()
+            await installation.message(parts)
+            await until(lambda: has_begun(installation), within_s=READY_S)
             say("signing people up while the message goes out")
             return [idle, await load.run(f"{people:,} mails")]
 
 
 class _Load:
     def __init__(
-        self, house: House, parts: Parts, port: int, key: str, per_s: int, for_s: float
+        self,
+        installation: Installation,
+        parts: Parts,
+        port: int,
+        key: str,
+        per_s: int,
+        for_s: float,
     ) -> None:
-        self._house = house
+        self._installation = installation
         self._parts = parts
         self._port = port
         self._key = key
@@ -87,7 +93,7 @@ class _Load:
         called_at, answered_per_s = await self._sign_up(addresses)
         with contextlib.suppress(TimeoutError):  # the figures tell how many are missing
             await until(self._is_queue_empty, within_s=PATIENCE_S, every_s=0.5)
-        found = _arrivals(await self._house.sink_record())
+        found = _arrivals(await self._installation.sink_record())
         arrivals = [(address, at) for address, at in found if address in called_at]
         first: dict[str, float] = {}
         for address, at in arrivals:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from postroom.bench.sink import Sink
+    from postroom_bench.sink import Sink
 
 MAIL_OK = b"250 2.1.0 Ok\r\n"
 RCPT_OK = b"250 2.1.5 Ok\r\n"

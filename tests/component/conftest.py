@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.unit.typed import Postroom, postroom_typed
+from tests.component.typed import Postroom, postroom_typed
 
 
 @pytest.fixture

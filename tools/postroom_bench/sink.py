@@ -9,7 +9,7 @@
 
 With `-once` behind the prefix (temp-fail-once7@…) only the first attempt for that address fails.
 In a test: `async with Sink(SinkOptions(chunking=True)) as sink: ... sink.mails`. As a process:
-`python -m postroom.bench.sink --port 0 --chunking` prints its port; the commands `XSTAT` (count,
+`python -m postroom_bench.sink --port 0 --chunking` prints its port; the commands `XSTAT` (count,
 unique, doubled), `XCOUNT` (count and octets, at once), `XDUMP path` (all as JSON, with the time
 line) and `XRESET` ask it from outside.
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from postroom.bench.sink_dialogue import SCRIPTS, SinkConnection, SinkOptions
+from postroom_bench.sink_dialogue import SCRIPTS, SinkConnection, SinkOptions
 
 __all__ = ["Sink", "SinkOptions", "Taken"]
 
@@ -179,7 +179,7 @@ class Sink:
 
 
 def parse_arguments() -> tuple[int, SinkOptions]:
-    parser = argparse.ArgumentParser(prog="python -m postroom.bench.sink", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m postroom_bench.sink", description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--chunking", action="store_true")
     parser.add_argument("--no-pipelining", action="store_true")

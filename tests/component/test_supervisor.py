@@ -83,7 +83,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
     looking = asyncio.create_task(supervisor._look(parts, wakeup))
     await is_asked.wait()
     supervisor._on_signal()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await looking
     wakeup.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 
 def test_a_limit_is_set_shown_replaced_and_cleared(contoso1: Postroom) -> None:

@@ -1,4 +1,4 @@
-"""The course of a run: writing the messages, and looking on until the last is in the archive."""
+"""The timeline of a run: writing the messages, and looking on until the last is in the archive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from postroom.bench.arrivals import Point
-from postroom.bench.house import LIST, House, is_completed, until
-from postroom.bench.plan import Plan
-from postroom.bench.sink import SAMPLE_S
 from postroom.domain.message import Message
 from postroom.records import messages
 from postroom.storage.port import Tables
 from postroom.wiring import Parts
+from postroom_bench.arrivals import Point
+from postroom_bench.installation import LIST, Installation, is_completed, until
+from postroom_bench.plan import Plan
+from postroom_bench.sink import SAMPLE_S
 
 LOOK_S = 0.02
 LOOK_FAR_S = 0.25  # where looking on takes from what is measured
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Course:
+class RunTimeline:
     """When things happened, in seconds since the messages were due."""
 
     started: float  # by the monotonic clock
@@ -63,17 +63,17 @@ def name_of_list(number: int) -> str:
     return f"{LIST}-{number}" if number else LIST
 
 
-async def fill_archive(house: House, parts: Parts, number: int, say: Say) -> None:
+async def fill_archive(installation: Installation, parts: Parts, number: int, say: Say) -> None:
     """Messages that the same roles sent before: every row that they leave behind is a real one."""
     if not number:
         return
-    await house.people(parts, EARLIER_PEOPLE, "early", list_name=EARLIER_LIST)
+    await installation.people(parts, EARLIER_PEOPLE, "early", list_name=EARLIER_LIST)
     for start in range(0, number, EARLIER_AT_ONCE):
         say(f"{start:,} of {number:,} earlier messages sent")
         batch = range(start, min(start + EARLIER_AT_ONCE, number))
-        refs = [await house.message(parts, list_name=EARLIER_LIST) for _ in batch]
+        refs = [await installation.message(parts, list_name=EARLIER_LIST) for _ in batch]
         await _until_archived(parts.storage.tables, refs)
-    await house.forget_arrived()
+    await installation.forget_arrived()
 
 
 async def _until_archived(tables: Tables, refs: Sequence[str]) -> None:
@@ -85,49 +85,53 @@ async def _is_archived(tables: Tables, ref: str) -> bool:
     return await messages.find_live(tables, ref) is None
 
 
-async def begin(house: House, parts: Parts, plan: Plan) -> Course:
+async def begin(installation: Installation, parts: Parts, plan: Plan) -> RunTimeline:
     """Write the messages."""
-    course = Course(time.monotonic(), LOOK_FAR_S if plan.storage else LOOK_S)
+    timeline = RunTimeline(time.monotonic(), LOOK_FAR_S if plan.storage else LOOK_S)
     for name in [name_of_list(number) for number in range(plan.lists)]:
-        ref = await house.message(parts, list_name=name, mail_bytes=plan.mail_bytes)
-        course.seen[ref] = await messages.read(parts.storage.tables, ref)
-    return course
+        ref = await installation.message(parts, list_name=name, mail_bytes=plan.mail_bytes)
+        timeline.seen[ref] = await messages.read(parts.storage.tables, ref)
+    return timeline
 
 
-async def until_fanned_out(course: Course, tables: Tables, say: Say) -> None:
-    await _watch(course, tables, say, lambda message: message.fanned_out)
+async def until_fanned_out(timeline: RunTimeline, tables: Tables, say: Say) -> None:
+    await _watch(timeline, tables, say, lambda message: message.fanned_out)
 
 
-async def look_on(course: Course, house: House, parts: Parts, plan: Plan, say: Say) -> None:
+async def look_on(
+    timeline: RunTimeline, installation: Installation, parts: Parts, plan: Plan, say: Say
+) -> None:
     """Until all are in the archive."""
     tables = parts.storage.tables
     async with asyncio.TaskGroup() as group:
-        group.create_task(_watch(course, tables, say, lambda one: one.completed_at is not None))
+        group.create_task(_watch(timeline, tables, say, lambda one: one.completed_at is not None))
         if plan.beside:
-            group.create_task(_send_small(course, house, parts, plan))
-    await _until_archived(tables, [*course.seen])
+            group.create_task(_send_small(timeline, installation, parts, plan))
+    await _until_archived(tables, [*timeline.seen])
 
 
 async def _watch(
-    course: Course, tables: Tables, say: Say, is_over: Callable[[Message], bool]
+    timeline: RunTimeline, tables: Tables, say: Say, is_over: Callable[[Message], bool]
 ) -> None:
     said = time.monotonic()
     async with asyncio.timeout(RUN_S_MAX):
-        while waited_for := [ref for ref, one in course.seen.items() if not is_over(one)]:
+        while waited_for := [ref for ref, one in timeline.seen.items() if not is_over(one)]:
             for ref in waited_for:
-                await course.look(tables, ref)
+                await timeline.look(tables, ref)
             if time.monotonic() - said > 1:
                 said = time.monotonic()
-                sent = sum(message.books.sent for message in course.seen.values())
-                say(f"{sent:,} of {sum(one.audience for one in course.seen.values()):,} sent")
+                sent = sum(message.books.sent for message in timeline.seen.values())
+                say(f"{sent:,} of {sum(one.audience for one in timeline.seen.values()):,} sent")
 
 
-async def _send_small(course: Course, house: House, parts: Parts, plan: Plan) -> None:
+async def _send_small(
+    timeline: RunTimeline, installation: Installation, parts: Parts, plan: Plan
+) -> None:
     async def is_going_on() -> bool:
-        return await house.arrived_number() >= plan.recipients * SMALL_DUE_AT
+        return await installation.arrived_number() >= plan.recipients * SMALL_DUE_AT
 
     await until(is_going_on, within_s=RUN_S_MAX, every_s=LOOK_S)
     started = time.monotonic()
-    ref = await house.message(parts, list_name=SMALL_LIST, mail_bytes=plan.mail_bytes)
+    ref = await installation.message(parts, list_name=SMALL_LIST, mail_bytes=plan.mail_bytes)
     await until(lambda: is_completed(parts, ref), within_s=RUN_S_MAX, every_s=LOOK_S)
-    course.small_completed_s = time.monotonic() - started
+    timeline.small_completed_s = time.monotonic() - started

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 
 def test_a_key_is_shown_when_it_is_made_and_never_again(contoso1: Postroom) -> None:

@@ -13,7 +13,7 @@ from postroom.domain.web_address import mismatch
 from postroom.flow.render import Site, message_parts
 from postroom.mail.mime import compile_mail, format_date, message_id
 from postroom.settings import BadSettings, load
-from tests.scenario.clock import START
+from tests.clock import START
 
 
 @pytest.fixture

@@ -13,10 +13,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from postroom.bench.arrivals import Arrivals, at_the_sink, in_the_outbox
-from postroom.bench.baselines import Baseline, Load, measure_baselines
-from postroom.bench.certificate import write_certificate
-from postroom.bench.course import (
+from postroom.domain.errors import BadInput
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
+from postroom.migration.row_pairs import is_empty
+from postroom.records import rate_limits
+from postroom.storage.port import QUEUES, TABLES
+from postroom.wiring import Parts
+from postroom_bench.arrivals import Arrivals, at_the_sink, in_the_outbox
+from postroom_bench.baselines import Baseline, Load, measure_baselines
+from postroom_bench.certificate import write_certificate
+from postroom_bench.figures import Figures, draw, used_by, work_out
+from postroom_bench.installation import CLEAR, DOMAIN, Installation, Process, until
+from postroom_bench.plan import SMALL_PEOPLE, Plan, Way
+from postroom_bench.run_timeline import (
     SMALL_LIST,
     Say,
     begin,
@@ -25,18 +34,9 @@ from postroom.bench.course import (
     name_of_list,
     until_fanned_out,
 )
-from postroom.bench.figures import Figures, draw, used_by, work_out
-from postroom.bench.house import CLEAR, DOMAIN, House, Process, until
-from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
-from postroom.domain.errors import BadInput
-from postroom.domain.rate_limit import TRANSPORT, RateLimit
-from postroom.migration.row_pairs import is_empty
-from postroom.records import rate_limits
-from postroom.storage.port import QUEUES, TABLES
-from postroom.wiring import Parts
 
-START_UP_S = 30.0
-STOP_S = 30.0
+START_UP_S = 120.0
+STOP_S = 120.0
 SETTLE_S = 1.0  # what a role does at its start is no part of what is measured
 RETRY_FIRST_S = 0.5
 CERTIFICATE = "certificate.pem"
@@ -50,12 +50,12 @@ class Report(NamedTuple):
 async def measure(plan: Plan, say: Say) -> Report:
     plan.check()
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
-        house = _house(plan, Path(folder))
-        async with house, house.parts() as parts:
+        installation = _installation(plan, Path(folder))
+        async with installation, installation.parts() as parts:
             await _check_empty(parts)
-            await _fill(house, parts, plan, say)
-            figures, picture = await _send(house, parts, plan, say)
-            baselines = await _baselines(house, plan, figures, say)
+            await _fill(installation, parts, plan, say)
+            figures, picture = await _send(installation, parts, plan, say)
+            baselines = await _baselines(installation, plan, figures, say)
             return Report(msgspec.structs.replace(figures, baselines=baselines), picture)
 
 
@@ -65,57 +65,59 @@ async def _check_empty(parts: Parts) -> None:
         raise BadInput("The storage has something in it: choose one with nothing in it.")
 
 
-async def _fill(house: House, parts: Parts, plan: Plan, say: Say) -> None:
+async def _fill(installation: Installation, parts: Parts, plan: Plan, say: Say) -> None:
     say(f"{plan.recipients:,} people join")
     share = plan.tempfail_share
     for number, size in enumerate(plan.list_sizes()):
         name = f"student{number}-" if number else "student"
         list_name = name_of_list(number)
-        await house.people(parts, size, name, list_name=list_name, refused_once=share)
+        await installation.people(parts, size, name, list_name=list_name, refused_once=share)
     if plan.beside:
-        await house.people(parts, SMALL_PEOPLE, "small", list_name=SMALL_LIST)
+        await installation.people(parts, SMALL_PEOPLE, "small", list_name=SMALL_LIST)
     for name, mails_per_s in ((TRANSPORT, plan.limit), (DOMAIN, plan.domain_limit)):
         if mails_per_s:
             await rate_limits.set_limit(parts.storage.tables, RateLimit(name, mails_per_s))
 
 
-async def _send(house: House, parts: Parts, plan: Plan, say: Say) -> Report:
-    roles = await _started(house, "scheduler")
+async def _send(installation: Installation, parts: Parts, plan: Plan, say: Say) -> Report:
+    roles = await _started(installation, "scheduler")
     if not plan.fan_out_first:
-        roles += await _started(house, *["sender"] * plan.senders)
-    await fill_archive(house, parts, plan.archived, say)
+        roles += await _started(installation, *["sender"] * plan.senders)
+    await fill_archive(installation, parts, plan.archived, say)
     before = [await used_by(role) for role in roles]
-    course = await begin(house, parts, plan)
+    timeline = await begin(installation, parts, plan)
     if plan.fan_out_first:
-        await until_fanned_out(course, parts.storage.tables, say)
-        senders = await _started(house, *["sender"] * plan.senders)
+        await until_fanned_out(timeline, parts.storage.tables, say)
+        senders = await _started(installation, *["sender"] * plan.senders)
         before += [await used_by(role) for role in senders]
         roles += senders
-    await look_on(course, house, parts, plan, say)
+    await look_on(timeline, installation, parts, plan, say)
     after = [await used_by(role) for role in roles]
     for role in roles:  # what is measured next has the machine for itself
         await role.terminate(STOP_S)
     used = [late.since(early) for late, early in zip(after, before, strict=True)]
-    arrivals = await _arrivals(house, parts, plan)
-    figures = work_out(plan, course, arrivals, used[0], used[1:])
-    return Report(figures, draw(plan, figures, course, arrivals.timeline))
+    arrivals = await _arrivals(installation, parts, plan)
+    figures = work_out(plan, timeline, arrivals, used[0], used[1:])
+    return Report(figures, draw(plan, figures, timeline, arrivals.timeline))
 
 
-async def _started(house: House, *names: str) -> list[Process]:
+async def _started(installation: Installation, *names: str) -> list[Process]:
     """Roles that are awake and have done what they do at their start."""
-    roles = [await house.start(name) for name in names]
-    await _until_awake(house, names[0], len(roles))
+    roles = [await installation.start(name) for name in names]
+    await _until_awake(installation, names[0], len(roles))
     await asyncio.sleep(SETTLE_S)
     return roles
 
 
-async def _arrivals(house: House, parts: Parts, plan: Plan) -> Arrivals:
+async def _arrivals(installation: Installation, parts: Parts, plan: Plan) -> Arrivals:
     if plan.transport is Way.OUTBOX:
         return await in_the_outbox(parts.storage.tables)
-    return await at_the_sink(house)
+    return await at_the_sink(installation)
 
 
-async def _baselines(house: House, plan: Plan, figures: Figures, say: Say) -> list[Baseline]:
+async def _baselines(
+    installation: Installation, plan: Plan, figures: Figures, say: Say
+) -> list[Baseline]:
     if not plan.baselines or plan.transport is not Way.SMTP:
         return []
     load = Load(
@@ -123,13 +125,13 @@ async def _baselines(house: House, plan: Plan, figures: Figures, say: Say) -> li
         mail_bytes=figures.mail_bytes,
         connections=plan.connections,
         mails_per_s=figures.mails_per_s,
-        ca_file=house.folder / CERTIFICATE if plan.tls else None,
+        ca_file=installation.folder / CERTIFICATE if plan.tls else None,
     )
-    return await measure_baselines(house, load, say)
+    return await measure_baselines(installation, load, say)
 
 
-def _house(plan: Plan, folder: Path) -> House:
-    """A house and a sink as planned; runs in one account have names of their own."""
+def _installation(plan: Plan, folder: Path) -> Installation:
+    """An installation and a sink as planned; runs in one account have names of their own."""
     settings = {"POSTROOM_LANES": str(plan.lanes), "POSTROOM_SMTP_WINDOW": str(plan.window)}
     transport = CLEAR if plan.transport is Way.SMTP else "outbox:"
     if plan.fan_out_first:
@@ -144,7 +146,7 @@ def _house(plan: Plan, folder: Path) -> House:
         write_certificate(folder / CERTIFICATE)
         settings["POSTROOM_SMTP_CA_FILE"] = str(folder / CERTIFICATE)
         transport = "smtp://127.0.0.1:{port}?tls=require"
-    return House(folder, _sink_options(plan, folder), settings, transport)
+    return Installation(folder, _sink_options(plan, folder), settings, transport)
 
 
 def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
@@ -157,9 +159,9 @@ def _sink_options(plan: Plan, folder: Path) -> tuple[str, ...]:
     return tuple(options)
 
 
-async def _until_awake(house: House, name: str, roles: int) -> None:
+async def _until_awake(installation: Installation, name: str, roles: int) -> None:
     """Every role listens to its bell once it has started."""
-    wakeups = house.folder / "data" / "bells"
+    wakeups = installation.folder / "data" / "bells"
 
     async def are_awake() -> bool:
         return len(list(wakeups.glob(f"{name}.*"))) >= roles

@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from postroom.bench.house import House
-from postroom.bench.sink import SAMPLE_S
 from postroom.records import outbox
 from postroom.storage.port import SCAN_ROWS_MAX, Tables
+from postroom_bench.installation import Installation
+from postroom_bench.sink import SAMPLE_S
 
 Point = tuple[float, int]  # seconds, and how many there were by then
 
@@ -21,8 +21,8 @@ class Arrivals(NamedTuple):
     connections: int  # the most that brought mails at the same time
 
 
-async def at_the_sink(house: House) -> Arrivals:
-    record = await house.sink_record()
+async def at_the_sink(installation: Installation) -> Arrivals:
+    record = await installation.sink_record()
     counts = Counter(recipient for recipient, _ in record["mails"])
     timeline = [(at, count) for at, count in record["timeline"]]
     return Arrivals(counts, record["bytes"], timeline, record["carriers"])

@@ -11,7 +11,7 @@ import pytest
 from postroom.cli import exit_codes, session
 from postroom.domain.errors import PostroomError
 from postroom.storage.port import Conflict, StorageFull, Unavailable
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 MISSING_REF = "639303825826304650"
 

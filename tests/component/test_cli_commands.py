@@ -17,7 +17,7 @@ from postroom.records import dead_letters
 from postroom.storage.port import MAIL_QUEUE, Row
 from postroom.web.api import lists as api_lists
 from postroom.web.api import message_schema
-from tests.unit.typed import Postroom
+from tests.component.typed import Postroom
 
 FUTURE = "2120-01-01T09:00+01:00"
 BOOKS = ("queued", "sending", "sent", "failed", "held", "skipped")
