@@ -1,38 +1,38 @@
-// Postroom on Azure: a storage account, a vault for the one secret, an identity that may use both, and
-// the roles on Container Apps. README.md has the commands; the registry with the image is made first.
+// Postroom on Azure: a storage account, a key vault for the one secret, an identity that may use both, and
+// the roles on Container Apps. README.md has the commands. Create the registry with the image first.
 targetScope = 'resourceGroup'
 
-@description('Begins the name of everything made here.')
+@description('Start of the name of every resource.')
 @minLength(3)
 @maxLength(12)
 param name string = 'postroom'
 
 param location string = resourceGroup().location
 
-@description('An Azure container registry in this resource group that holds postroom:<tag>.')
+@description('An Azure container registry in this resource group that contains postroom:<tag>.')
 param registryName string
 
-@description('Tag of the image, and suffix of the web revision, that is tried out: small letters, digits and dashes, as v2. Equal to production where nothing is being tried out.')
+@description('Image tag, and suffix of the web revision, to try out: lower-case letters, digits and dashes, such as v2. The same as production if nothing is being tried out.')
 param candidate string
 
-@description('Tag that serves everybody: the web revision with all traffic, and the workers.')
+@description('Image tag in production: the web revision that gets all traffic, the scheduler and the senders.')
 param production string = candidate
 
-@description('How mails leave, as smtp://user:password@host:587 or outbox:. Kept in the vault.')
+@description('How emails are sent: smtp://user:password@host:587, or outbox: to keep them. Stored in the key vault.')
 @secure()
 param transport string
 
-@description('Public base URL. Empty: the one that Container Apps gives.')
+@description('Public base URL. If empty, the one that Container Apps assigns.')
 param url string = ''
 
-@description('Put before the names of tables, queues and the container: a second Postroom in one account.')
+@description('Prefix for the names of tables, queues and the container, so that two Postrooms can share an account.')
 @maxLength(20)
 param prefix string = ''
 
-@description('Networks whose X-Forwarded-For is believed: where the ingress of Container Apps lives.')
+@description('Networks whose X-Forwarded-For is trusted: those of the Container Apps ingress.')
 param trustedProxies string = '100.100.0.0/16'
 
-@description('Networks that may see the admin pages, separated by commas. Empty: all.')
+@description('Networks that may open the admin pages, separated by commas. If empty, all.')
 param adminNetworks string = ''
 
 @allowed(['Standard_LRS', 'Standard_ZRS', 'Standard_GRS', 'Standard_GZRS'])
@@ -42,7 +42,7 @@ param redundancy string = 'Standard_LRS'
 param webMin int = 2
 param webMax int = 6
 
-@description('2 keeps one standing by.')
+@description('With 2, one stands by.')
 @minValue(1)
 @maxValue(2)
 param schedulers int = 1
@@ -51,10 +51,10 @@ param schedulers int = 1
 param sendersMin int = 1
 param sendersMax int = 8
 
-@description('Days that logs are kept.')
+@description('Days to keep logs.')
 param logDays int = 30
 
-// Globally unique, as storage accounts and vaults must be; 24 characters at most.
+// Names of storage accounts and key vaults are globally unique and have at most 24 characters.
 var unique = take('${toLower(replace(name, '-', ''))}${uniqueString(resourceGroup().id)}', 24)
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
@@ -62,7 +62,7 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' 
   location: location
 }
 
-// --- Storage: tables, queues and the container are made by the first role that starts ---------------
+// --- Storage: the first role that starts creates tables, queues and the container --------------------
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   name: unique
@@ -74,7 +74,7 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   properties: {
     accessTier: 'Hot'
     allowBlobPublicAccess: false
-    allowSharedKeyAccess: false // the identity alone; no key to lose
+    allowSharedKeyAccess: false // only the identity has access; there is no key to lose
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
   }
@@ -97,7 +97,7 @@ resource dataAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for 
   }
 }]
 
-// --- The vault, with the one secret there is --------------------------------------------------------
+// --- The key vault, with the only secret ---------------------------------------------------------------
 
 resource vault 'Microsoft.KeyVault/vaults@2023-07-01' = {
   name: unique

@@ -1,4 +1,4 @@
-// What differs from one installation to the next; README.md says when to change which line.
+// What differs between installations; README.md says which line to change when.
 using 'main.bicep'
 
 param name = 'postroom'

@@ -1,5 +1,5 @@
-// The three roles as container apps. The web keeps several revisions and shares out traffic; workers have
-// no traffic to share out, so they run one revision, that of production: two would send side by side.
+// The three roles as container apps. The web role can have two revisions and splits traffic between them.
+// The scheduler and the senders have no traffic to split: two versions would both send, so they run production only.
 
 param name string
 param location string
@@ -25,16 +25,16 @@ param sendersMax int
 var webName = '${name}-web'
 var image = '${registryServer}/postroom'
 
-// Longer than POSTROOM_STOP_GRACE_S, or work in hand is cut off and in doubt.
+// Longer than POSTROOM_STOP_GRACE_S, or work is killed and left in doubt.
 var graceSeconds = 60
 
 var always = [
   {
     name: 'POSTROOM_STORAGE'
-    value: 'azure:${tableEndpoint}' // no key in it: the identity vouches for us
+    value: 'azure:${tableEndpoint}' // no key: the identity signs in
   }
   {
-    name: 'AZURE_CLIENT_ID' // which identity, should there ever be two
+    name: 'AZURE_CLIENT_ID' // which identity, if there are several
     value: identityClientId
   }
   {
@@ -75,7 +75,7 @@ var settings = concat(
   empty(adminNetworks) ? [] : withAdminNetworks
 )
 
-// A part of POSTROOM_STOP_GRACE_S: the web answers until the ingress sends nobody there any more.
+// Part of POSTROOM_STOP_GRACE_S: the web role keeps answering until the ingress routes nothing to it.
 var webSettings = [
   {
     name: 'POSTROOM_STOP_NOTICE_S'
@@ -105,10 +105,10 @@ var secrets = [
   }
 ]
 
-// The ack journal lies here. It outlives the container, which starts again in the same replica and
-// settles at once what was in hand; it does not outlive the replica. When that is lost with its machine,
-// whatever was announced is in doubt after POSTROOM_LEASE_S: resend or hold, as the message says.
-// A share that outlives it is no better: on another machine a journal proves only what stands in it.
+// For the ack journal. It survives a crash of the container, which starts again in the same replica and
+// knows at once which emails were sent. It does not survive the replica: when that is lost with its machine,
+// everything announced is in doubt after POSTROOM_LEASE_S, and is sent again or held, as each message says.
+// A network share would not help: on another machine, a journal cannot prove that an email was not sent.
 var volumes = [
   {
     name: 'data'
@@ -123,7 +123,7 @@ var volumeMounts = [
   }
 ]
 
-// The first revision cannot be named before it is there; it is the latest one then.
+// Before the first revision exists it cannot be named; then it is the latest one.
 var onProduction = [
   {
     latestRevision: true
@@ -228,7 +228,7 @@ resource web 'Microsoft.App/containerApps@2025-01-01' = {
   }
 }
 
-// One acts, the others stand by: a second one shortens the gap when the first is lost with its machine.
+// One leads, the other stands by: a second one shortens the gap when the first is lost with its machine.
 resource scheduler 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-scheduler'
   location: location
@@ -265,8 +265,8 @@ resource scheduler 'Microsoft.App/containerApps@2025-01-01' = {
   }
 }
 
-// By the same rule as `postroom serve`: one sender for every 5 batches of 99. Items in hand count as
-// well, so nobody is stopped for having taken the last one.
+// Scaled by the same rule as `postroom serve`: one sender for every 5 batches of 99. Items being processed
+// count too, so that a sender is not stopped because it took the last one.
 resource senders 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-sender'
   location: location
