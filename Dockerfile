@@ -21,7 +21,7 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
 
 FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/postroom /opt/postroom
-# /data belongs to one machine: the ack journals, the sockets by which roles wake each other, and the
+# /data belongs to one machine: the ack journals, the named pipes by which roles wake each other, and the
 # SQLite file if there is one. From the journal of a killed sender, the next one knows at once which emails
 # were sent. Without it, everything that sender had announced is in doubt, and is sent again or held.
 RUN install -d -o 10001 -g 10001 -m 0700 /data && install -d /etc/postroom
