@@ -27,12 +27,12 @@ LAYERS: list[set[str]] = [
     {"wiring"},
     {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
-    {"confirmations"},  # a lane of the sender
     {"flow"},
+    {"sending"},  # the parts of a sender that a stage works with
+    {"pacing"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"journal"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat"},
     {"mail"},
     {"domain"},
@@ -47,7 +47,7 @@ STAGE_MAY_USE = {("send", "render"), ("bring_in", "ask")}
 
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}
-RUNS_IN_THE_SIMULATION = {"flow", "records"}
+RUNS_IN_THE_SIMULATION = {"flow", "sending", "pacing", "records"}
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

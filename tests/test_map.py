@@ -37,8 +37,8 @@ STAGES = {
     "send": "4",
     "render": "4a",
     "feedback": "5",
-    "archive": "6",
-    "report": "7",
+    "report": "6",
+    "archive": "7",
     "sweep": "∞",
 }
 OFF_THE_COUNT = {"render", "sweep"}

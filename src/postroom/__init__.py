@@ -12,10 +12,10 @@ what it finds, what it leaves, and what happens if it dies half-way.
         flow/test_mail.py   mails a message to whoever wrote it, to be looked at
     2   flow/schedule.py    finds the messages that are due
     3   flow/fan_out.py     turns the audience into batches of deliveries
-    4   flow/send.py        takes a batch and gets its deliveries out: the heart
+    4   flow/send.py        claims a batch and sends its deliveries: the heart
     4a  flow/render.py      a message as mails, compiled once, spliced per recipient
-    6   flow/archive.py     puts away a message whose every recipient's fate is known
-    7   flow/report.py      the books of a message, added up from its ledgers
+    6   flow/report.py      adds up the books of a message from its ledgers
+    7   flow/archive.py     moves a message whose every outcome is known to the archive
     ∞   flow/sweep.py       what time brings, and what accidents left lying about
         flow/move.py        somebody's address changes, or they go over to another list
         flow/migrate.py     copies everything from one storage into another
@@ -27,12 +27,13 @@ Around the path:
 
     domain/     pure nouns and decisions; delivery.py has the ledger and what every outcome means
     mail/       what a mail is: templates, headers, MIME
+    sending/    the parts of a sender: claimed batch, lanes, lease, journal, recovery
+    pacing/     rate limits that all senders share, behind one class
     records/    our nouns as rows; the only place that knows keys
     storage/    tables, queues and blobs: a port and the engines behind it
     transport/  ways out: a port, SMTP, the outbox
     web/        admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
-    journal.py  what a sender handed over, known even after kill -9
     heartbeat.py, process_locks.py    how a role that hangs or has died is known at once
     wiring.py, engines.py    the only modules that name a transport or an engine
     roles.py, supervisor.py, cli/    one role, all roles, the command line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -27,22 +28,27 @@ from postroom.engines import (
     elsewhere,
     opened_storage,
 )
+from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Sender
-from postroom.journal import FileJournals
+from postroom.flow.send import BatchSender
+from postroom.flow.test_mail import mail_test
+from postroom.pacing.pacer import Pacer
+from postroom.pacing.transport import PacedTransport
 from postroom.process_locks import ProcessLocks
 from postroom.records import migrations, outbox
-from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
-from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
-from postroom.sender import SenderRole
+from postroom.sender import Sender
+from postroom.sending.journal import FileJournals
+from postroom.sending.lane_pool import LanePool
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler, JournalRecovery
+from postroom.sending.single_mails import SingleMailLane
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
 from postroom.transport.smtp import session
 from postroom.transport.smtp.config import SUBMISSIONS_PORT
@@ -227,25 +233,37 @@ async def web(parts: Parts) -> ASGIApp:
     return create_app(context)
 
 
-async def sender(parts: Parts, wakeup: WakeUpListener) -> SenderRole:
+async def sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     settings, storage, clock = parts.settings, parts.storage, parts.clock
     owner = new_owner()
     journals = FileJournals(settings.data / "journals", owner)
     site = Site(settings.url, await installation_secret(storage.tables))
     renderer = Renderer(storage, site, clock)
     rules = RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s)
-    right = Right(clock, owner)
     lease_s = parts.pace.lease_s
-    turns = Turns(storage.tables, clock, owner, lanes=settings.lanes, lease_s=lease_s)
-    return SenderRole(
+    lease = SendingLease(storage, clock, owner, lease_s=lease_s, health=parts.health)
+    pacer = Pacer(storage.tables, clock, owner, lanes=settings.lanes, lease_s=lease_s)
+    settler = BatchSettler(storage, clock, owner, journals, rules)
+    observed = ObservedTransport(transport(parts), parts.health.note)
+    paced = PacedTransport(observed, pacer, clock)
+    return Sender(
         storage,
         clock,
-        Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
-        PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
-        journals,
+        lease,
+        pacer,
+        JournalRecovery(settler, journals, clock),
+        BatchSender(storage, clock, lease, settler, renderer, pacer, rules, settings.slice_size),
+        SingleMailLane(
+            storage,
+            clock,
+            lease,
+            pacer,
+            paced.lane(),
+            Confirmer(storage, clock, renderer, rules).mail,
+            functools.partial(mail_test, storage, renderer, clock),
+        ),
+        LanePool(paced, journals, wakeup, lanes=settings.lanes),
         wakeup,
-        lanes=settings.lanes,
-        lease_s=lease_s,
         claim_s=settings.claim_s,
         poll_s=parts.pace.poll_s,
         health=parts.health,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -25,20 +26,26 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
+from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Handled, Sender
-from postroom.journal import FileJournals
+from postroom.flow.send import BatchSender, Handled
+from postroom.flow.test_mail import mail_test
+from postroom.pacing.pacer import Pacer
+from postroom.pacing.transport import PacedTransport
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.records.leases import Right
 from postroom.records.rows import all_rows
-from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
-from postroom.sender import SenderRole
+from postroom.sender import Sender
+from postroom.sending.journal import FileJournals
+from postroom.sending.lane_pool import LanePool
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler, JournalRecovery
+from postroom.sending.single_mails import SingleMailLane
 from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
-from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
+from tests.no_limits import NoLimits
 from tests.scenario.clock import PATIENCE_S, TownClock, soon
 
 LIST = "contoso1"
@@ -62,13 +69,20 @@ class Clerk:
 
     def __init__(self, town: Town, owner: str, machine: str, slice_size: int, window: int) -> None:
         self.town = town
-        self.right = Right(town.clock, owner)
+        self.lease = SendingLease(town.storage, town.clock, owner)
         self._journals = FileJournals(town.folder / machine, owner)
         self._transport = town.transport(window)
         self._lane = self._transport.lane()
         renderer = Renderer(town.storage, SITE, town.clock)
-        self.sender = Sender(
-            town.storage, town.clock, self.right, self._journals, renderer, RULES, slice_size
+        self.sender = BatchSender(
+            town.storage,
+            town.clock,
+            self.lease,
+            BatchSettler(town.storage, town.clock, owner, self._journals, RULES),
+            renderer,
+            NoLimits(town.clock),
+            RULES,
+            slice_size,
         )
         self._journals.open()
         self.journal = self._journals.lane(0)
@@ -76,9 +90,9 @@ class Clerk:
 
     async def hold_lease(self) -> None:
         now = self.town.clock.now()
-        tables, name = self.town.storage.tables, leases.sender_lease(self.right.owner)
-        assert await leases.hold(tables, name, self.right.owner, now=now, lease_s=LEASE_S)
-        self.right.renewed(self.town.clock.monotonic(), LEASE_S * 2 / 3)
+        tables, name = self.town.storage.tables, leases.sender_lease(self.lease.owner)
+        assert await leases.hold(tables, name, self.lease.owner, now=now, lease_s=LEASE_S)
+        self.lease.renewed(self.town.clock.monotonic(), LEASE_S * 2 / 3)
 
     async def claim(self) -> Claim | None:
         claims = await self.town.storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=CLAIM_S)
@@ -121,7 +135,7 @@ class Town:
     sink: Sink
     folder: Path
     scheduler: Scheduler = field(init=False)
-    roles: list[SenderRole] = field(default_factory=list)
+    roles: list[Sender] = field(default_factory=list)
     _owners: Iterator[int] = field(default_factory=lambda: count(1))
     _clerks: list[Clerk] = field(default_factory=list)
 
@@ -206,26 +220,38 @@ class Town:
         transport: SmtpTransport | None = None,
         storage: Storage | None = None,
         rules: RetryRules = RULES,
-    ) -> SenderRole:
+    ) -> Sender:
         """The production sender, with its heartbeat going."""
         owner = f"sender.{next(self._owners)}"
         storage = storage or self.storage
-        right = Right(self.clock, owner)
-        journals = FileJournals(self.folder / machine, owner)
-        renderer = Renderer(storage, SITE, self.clock)
-        turns = Turns(storage.tables, self.clock, owner, lanes=lanes, lease_s=LEASE_S)
+        clock = self.clock
         health = MailHealth(f"127.0.0.1:{self.sink.port}")
-        role = SenderRole(
+        lease = SendingLease(storage, clock, owner, lease_s=LEASE_S, health=health)
+        journals = FileJournals(self.folder / machine, owner)
+        renderer = Renderer(storage, SITE, clock)
+        pacer = Pacer(storage.tables, clock, owner, lanes=lanes, lease_s=LEASE_S)
+        settler = BatchSettler(storage, clock, owner, journals, rules)
+        observed = ObservedTransport(transport or self.transport(), health.note)
+        paced = PacedTransport(observed, pacer, clock)
+        wakeup = WakeUps(self.folder / "bells").listen("sender")
+        role = Sender(
             storage,
-            self.clock,
-            Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
-            PacedTransport(
-                ObservedTransport(transport or self.transport(), health.note), turns, self.clock
+            clock,
+            lease,
+            pacer,
+            JournalRecovery(settler, journals, clock),
+            BatchSender(storage, clock, lease, settler, renderer, pacer, rules, slice_size),
+            SingleMailLane(
+                storage,
+                clock,
+                lease,
+                pacer,
+                paced.lane(),
+                Confirmer(storage, clock, renderer, rules).mail,
+                partial(mail_test, storage, renderer, clock),
             ),
-            journals,
-            WakeUps(self.folder / "bells").listen("sender"),
-            lanes=lanes,
-            lease_s=LEASE_S,
+            LanePool(paced, journals, wakeup, lanes=lanes),
+            wakeup,
             claim_s=CLAIM_S,
             health=health,
         )
@@ -252,7 +278,7 @@ class Town:
         for role in list(self.roles):
             await self.close_sender(role, grace_s=0)
 
-    async def close_sender(self, role: SenderRole, *, grace_s: float = PATIENCE_S) -> None:
+    async def close_sender(self, role: Sender, *, grace_s: float = PATIENCE_S) -> None:
         await role.close(grace_s)
         role.wakeup.close()
         self.roles.remove(role)

@@ -1,10 +1,10 @@
-"""Stage 6 of 7, archive: put away a message whose every recipient's fate is known.
+"""Stage 7 of 7, archive: move a message to the archive once the outcome of every delivery is known.
 
-Before: report.py found nobody queued and nobody being sent; people have decided on the held.
-After: the message stands in the archive, where its deliveries are already, its due entry is gone;
-age makes sweep.py delete the rest, with headers and ledgers.
-Dies half-way: it is copied before it is deleted, and a reader looks among the living first, so that
-the message is never missing. A due entry that is left behind is cleared away by schedule.py.
+Before: report.py found no delivery queued or sending, and people have decided on the held ones.
+After: the message is in the archive, where its deliveries already are, and it has no due entry.
+When it is old enough, sweep.py deletes the rest, with headers and ledgers.
+Dies half-way: the message is copied before it is deleted, and readers look among the live messages
+first, so it is never missing. schedule.py deletes a due entry that is left behind.
 Commit point: the deletion of the live message row.
 """
 

@@ -1,9 +1,9 @@
-"""Stage 7 of 7, report: the books of a message, added up from its ledgers.
+"""Stage 6 of 7, report: add up the books of a message from its ledgers.
 
-Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
-After: the message row has the books of this moment; a message gone over with nobody queued and
-nobody being sent is completed, and archive.py takes it from there.
-Dies half-way: nothing was added up into anything; the next report counts again.
+Before: send.py changed states in the ledgers; fan_out.py counted the batches.
+After: the message row has the current books. A fully queued message with no delivery queued
+or sending, is completed, and archive.py continues with it.
+Dies half-way: nothing was added to any total; the next report counts again.
 Commit point: the message row.
 """
 
