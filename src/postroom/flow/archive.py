@@ -20,15 +20,15 @@ from postroom.storage.port import Conflict, Tables
 
 
 def is_ready(message: Message) -> bool:
-    """Held deliveries keep a message among the living: a person has to decide on them."""
+    """A message with held deliveries stays live, because a person has to decide on them."""
     return message.completed_at is not None and not message.books.held
 
 
 async def put_away(
     tables: Tables, message: Message, etag: str, entry: DueEntry, now: datetime
 ) -> None:
-    """Conflict if the message was revived meanwhile."""
+    """Move the message to the archive. Conflict if it was revived meanwhile."""
     await messages.put_archived(tables, message, now)
     await messages.delete_live(tables, message.ref, etag)
-    with contextlib.suppress(Conflict):  # who revives it puts the entry first: that one stays
+    with contextlib.suppress(Conflict):  # reviving puts a new entry first, which stays
         await messages.delete_due_entry(tables, entry)

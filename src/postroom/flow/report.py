@@ -2,7 +2,7 @@
 
 Before: send.py changed states in the ledgers; fan_out.py counted the batches.
 After: the message row has the current books. A fully queued message with no delivery queued
-or sending, is completed, and archive.py continues with it.
+or sending is completed, and archive.py continues with it.
 Dies half-way: nothing was added to any total; the next report counts again.
 Commit point: the message row.
 """
@@ -20,10 +20,10 @@ from postroom.storage.port import Tables
 
 
 async def books_of(tables: Tables, message: Message) -> Message:
-    """The message with its books as of now, closed groups folded so that they are read once.
+    """The message with its current books; closed groups are added up once and not read again.
 
-    Only batches that fan-out has counted: so the books balance with the audience at any moment.
-    Closed books stay as they are.
+    Only batches that fan-out has counted are included, so the books always balance with the
+    audience. The books of a completed message do not change.
     """
     if message.completed_at:
         return message
@@ -43,7 +43,7 @@ async def books_of(tables: Tables, message: Message) -> Message:
 
 
 async def report(tables: Tables, message: Message, etag: str, now: datetime) -> tuple[Message, str]:
-    """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
+    """Count, complete the message if nothing is open, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
     is_counted = counted.is_gone_over and counted.books.total == counted.audience
     if is_counted and not counted.books.open:
