@@ -16,15 +16,20 @@ import structlog
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker, MailHealth
 from postroom.domain.outcome import Sent, is_fault
+from postroom.domain.retry import RetryRules
+from postroom.flow.confirm import Confirmer
+from postroom.flow.render import Renderer
 from postroom.flow.send import FAULT_DELAY_S, BatchSender, Handled
+from postroom.flow.test_mail import mail_test
 from postroom.pacing.pacer import Pacer
-from postroom.sending.journal import FileJournal
+from postroom.pacing.transport import PacedTransport
+from postroom.sending.journal import FileJournal, FileJournals
 from postroom.sending.lane_pool import LanePool
 from postroom.sending.lease import SendingLease
-from postroom.sending.recovery import JournalRecovery
+from postroom.sending.recovery import BatchSettler, JournalRecovery
 from postroom.sending.single_mails import SingleMailLane
 from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE, Claim, Storage
-from postroom.transport.port import Lane
+from postroom.transport.port import Lane, Transport
 from postroom.wakeup import WakeUpListener
 
 log = structlog.get_logger("sender")
@@ -46,10 +51,10 @@ class Sender:
     single_mails: SingleMailLane
     lanes: LanePool
     wakeup: WakeUpListener
-    claim_s: float = 60.0
-    poll_s: float = 1.0  # longest pause between two looks into the queues
+    health: MailHealth
+    claim_s: float
+    poll_s: float  # longest pause between two looks into the queues
     breaker: Breaker = field(default_factory=Breaker)
-    health: MailHealth = field(default_factory=MailHealth)
     _renewing: asyncio.Task[None] | None = None
     _is_mailing_singles: bool = False
     _batches_first: bool = False  # single mails had the only connection just now
@@ -243,3 +248,43 @@ class Sender:
     def _end_singles(self) -> None:
         self._is_mailing_singles = False
         self._batches_first = self._is_short_of_lanes()
+
+
+def build_sender(
+    storage: Storage,
+    clock: Clock,
+    owner: str,
+    transport: Transport,
+    journals: FileJournals,
+    renderer: Renderer,
+    wakeup: WakeUpListener,
+    *,
+    rules: RetryRules,
+    lanes: int,
+    slice_size: int,
+    lease_s: float,
+    claim_s: float,
+    health: MailHealth,
+    poll_s: float = 1.0,
+) -> Sender:
+    """A sender with all its parts."""
+    lease = SendingLease(storage, clock, owner, lease_s=lease_s, health=health)
+    pacer = Pacer(storage.tables, clock, owner, lanes=lanes, lease_s=lease_s)
+    paced = PacedTransport(transport, pacer, clock)
+    settler = BatchSettler(storage, clock, owner, journals, rules)
+    confirmer = Confirmer(storage, clock, renderer, rules)
+    mail_one_test = functools.partial(mail_test, storage, renderer, clock)
+    return Sender(
+        storage,
+        clock,
+        lease,
+        pacer,
+        JournalRecovery(settler, journals, clock),
+        BatchSender(storage, clock, lease, settler, renderer, pacer, rules, slice_size),
+        SingleMailLane(storage, clock, lease, pacer, paced.lane(), confirmer.mail, mail_one_test),
+        LanePool(paced, journals, wakeup, lanes=lanes),
+        wakeup,
+        health,
+        claim_s=claim_s,
+        poll_s=poll_s,
+    )

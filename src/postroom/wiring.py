@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import secrets
 import socket
@@ -28,22 +27,13 @@ from postroom.engines import (
     elsewhere,
     opened_storage,
 )
-from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import BatchSender
-from postroom.flow.test_mail import mail_test
-from postroom.pacing.pacer import Pacer
-from postroom.pacing.transport import PacedTransport
 from postroom.process_locks import ProcessLocks
 from postroom.records import migrations, outbox
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
-from postroom.sender import Sender
+from postroom.sender import Sender, build_sender
 from postroom.sending.journal import FileJournals
-from postroom.sending.lane_pool import LanePool
-from postroom.sending.lease import SendingLease
-from postroom.sending.recovery import BatchSettler, JournalRecovery
-from postroom.sending.single_mails import SingleMailLane
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
@@ -236,34 +226,20 @@ async def web(parts: Parts) -> ASGIApp:
 async def sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     settings, storage, clock = parts.settings, parts.storage, parts.clock
     owner = new_owner()
-    journals = FileJournals(settings.data / "journals", owner)
     site = Site(settings.url, await installation_secret(storage.tables))
-    renderer = Renderer(storage, site, clock)
     rules = RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s)
-    lease_s = parts.pace.lease_s
-    lease = SendingLease(storage, clock, owner, lease_s=lease_s, health=parts.health)
-    pacer = Pacer(storage.tables, clock, owner, lanes=settings.lanes, lease_s=lease_s)
-    settler = BatchSettler(storage, clock, owner, journals, rules)
-    observed = ObservedTransport(transport(parts), parts.health.note)
-    paced = PacedTransport(observed, pacer, clock)
-    return Sender(
+    return build_sender(
         storage,
         clock,
-        lease,
-        pacer,
-        JournalRecovery(settler, journals, clock),
-        BatchSender(storage, clock, lease, settler, renderer, pacer, rules, settings.slice_size),
-        SingleMailLane(
-            storage,
-            clock,
-            lease,
-            pacer,
-            paced.lane(),
-            Confirmer(storage, clock, renderer, rules).mail,
-            functools.partial(mail_test, storage, renderer, clock),
-        ),
-        LanePool(paced, journals, wakeup, lanes=settings.lanes),
+        owner,
+        ObservedTransport(transport(parts), parts.health.note),
+        FileJournals(settings.data / "journals", owner),
+        Renderer(storage, site, clock),
         wakeup,
+        rules=rules,
+        lanes=settings.lanes,
+        slice_size=settings.slice_size,
+        lease_s=parts.pace.lease_s,
         claim_s=settings.claim_s,
         poll_s=parts.pace.poll_s,
         health=parts.health,

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -26,21 +25,15 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender, Handled
-from postroom.flow.test_mail import mail_test
-from postroom.pacing.pacer import Pacer
-from postroom.pacing.transport import PacedTransport
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.rows import all_rows
 from postroom.scheduler import Scheduler
-from postroom.sender import Sender
+from postroom.sender import Sender, build_sender
 from postroom.sending.journal import FileJournals
-from postroom.sending.lane_pool import LanePool
 from postroom.sending.lease import SendingLease
-from postroom.sending.recovery import BatchSettler, JournalRecovery
-from postroom.sending.single_mails import SingleMailLane
+from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
@@ -224,34 +217,19 @@ class Town:
         """The production sender, with its heartbeat going."""
         owner = f"sender.{next(self._owners)}"
         storage = storage or self.storage
-        clock = self.clock
         health = MailHealth(f"127.0.0.1:{self.sink.port}")
-        lease = SendingLease(storage, clock, owner, lease_s=LEASE_S, health=health)
-        journals = FileJournals(self.folder / machine, owner)
-        renderer = Renderer(storage, SITE, clock)
-        pacer = Pacer(storage.tables, clock, owner, lanes=lanes, lease_s=LEASE_S)
-        settler = BatchSettler(storage, clock, owner, journals, rules)
-        observed = ObservedTransport(transport or self.transport(), health.note)
-        paced = PacedTransport(observed, pacer, clock)
-        wakeup = WakeUps(self.folder / "bells").listen("sender")
-        role = Sender(
+        role = build_sender(
             storage,
-            clock,
-            lease,
-            pacer,
-            JournalRecovery(settler, journals, clock),
-            BatchSender(storage, clock, lease, settler, renderer, pacer, rules, slice_size),
-            SingleMailLane(
-                storage,
-                clock,
-                lease,
-                pacer,
-                paced.lane(),
-                Confirmer(storage, clock, renderer, rules).mail,
-                partial(mail_test, storage, renderer, clock),
-            ),
-            LanePool(paced, journals, wakeup, lanes=lanes),
-            wakeup,
+            self.clock,
+            owner,
+            ObservedTransport(transport or self.transport(), health.note),
+            FileJournals(self.folder / machine, owner),
+            Renderer(storage, SITE, self.clock),
+            WakeUps(self.folder / "bells").listen("sender"),
+            rules=rules,
+            lanes=lanes,
+            slice_size=slice_size,
+            lease_s=LEASE_S,
             claim_s=CLAIM_S,
             health=health,
         )

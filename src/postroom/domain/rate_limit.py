@@ -228,18 +228,10 @@ class Bucket:
             self._taken_sum += tokens
 
     def wait_s(self, tokens: int) -> float:
-        """The time until this many are ready, or as many as the bucket holds."""
+        """The time until the rate gives this many, or as many as the bucket holds."""
         if not self.rate:
             return math.inf
-        tokens = min(tokens, int(self._depth))
-        until_s = self._at + (tokens - self._tokens) / self.rate
-        free = self._second_max() - self._taken_sum
-        for taken_at, number in self._taken:
-            if free >= tokens:
-                break
-            free += number
-            until_s = max(until_s, taken_at + SECOND_S)
-        return max(0.0, until_s - self._at)
+        return max(0.0, (min(tokens, int(self._depth)) - self._tokens) / self.rate)
 
     @property
     def burst(self) -> int:

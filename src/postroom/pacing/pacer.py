@@ -21,6 +21,7 @@ from postroom.storage.port import Tables
 
 OVERBOOKED = 2.0  # deferred mails come back early: deferring again costs less than an idle lane
 SLICE_S = 5.0  # about how long a slice may take: a pause or a departure takes effect this soon
+POLL_S = 0.05  # between looks for a domain's tokens, which are saved up for longer
 LOOK_S = 0.25  # longest wait without looking whether we are to stop
 NO_LIMIT = ""
 MANY = 10**6  # where nothing is counted
@@ -67,7 +68,7 @@ class Pacer:
         return Admission(
             self._ready_places(lane, names, waiting, now_s) if has_connection else [],
             self._in_wall_time(deferred, now_s),
-            self._wait_s(lane, kinds, len(waiting), now_s) if has_connection else LOOK_S,
+            self._wait_s(len(waiting)) if has_connection else LOOK_S,
             self._can_send(TRANSPORT, now_s) and any(self._can_send(one, now_s) for one in kinds),
             not has_connection,
         )
@@ -249,19 +250,12 @@ class Pacer:
             return 0
         return quota.bucket.ready(now_s) if quota.limit.mails_per_s else MANY
 
-    def _wait_s(self, lane: int, names: set[str], mails: int, now_s: float) -> float:
-        """The time until it is worth asking again."""
-        open_ = [name for name in names if self._may_send_to(lane, name)]
-        soonest_s = min((self._wait_for(name, 1, now_s) for name in open_), default=LOOK_S)
-        return min(max(self._wait_for(TRANSPORT, mails, now_s), soonest_s), LOOK_S)
-
-    def _wait_for(self, name: str, mails: int, now_s: float) -> float:
-        quota = self._by_name.get(name)
-        if quota is None:
-            return 0.0
-        if not quota.limit.mails_per_s:
-            return 0.0 if quota.can_send(now_s) else LOOK_S
-        return quota.bucket.wait_s(min(mails, quota.bucket.burst))
+    def _wait_s(self, mails: int) -> float:
+        """The time until the next burst; a short one if only domains hold the mails back."""
+        quota = self._by_name.get(TRANSPORT)
+        if quota is None or not quota.limit.mails_per_s:
+            return POLL_S
+        return min(quota.bucket.wait_s(min(mails, quota.bucket.burst)) or POLL_S, LOOK_S)
 
 
 def _waiting_max(quota: Quota) -> int:
