@@ -60,7 +60,15 @@ class Fate(NamedTuple):
 class Clerk:
     """A sender of one lane, one item at a time: what can be stopped in the middle of a slice."""
 
-    def __init__(self, town: Town, owner: str, machine: str, slice_size: int, window: int) -> None:
+    def __init__(
+        self,
+        town: Town,
+        owner: str,
+        machine: str,
+        slice_size: int,
+        window: int,
+        rules: RetryRules,
+    ) -> None:
         self.town = town
         self.lease = SendingLease(town.storage, town.clock, owner)
         self._journals = FileJournals(town.folder / machine, owner)
@@ -71,10 +79,10 @@ class Clerk:
             town.storage,
             town.clock,
             self.lease,
-            BatchSettler(town.storage, town.clock, owner, self._journals, RULES),
+            BatchSettler(town.storage, town.clock, owner, self._journals, rules),
             renderer,
             NoLimits(town.clock),
-            RULES,
+            rules,
             slice_size,
         )
         self._journals.open()
@@ -244,8 +252,9 @@ class Town:
         machine: str = "here",
         slice_size: int = 50,
         window: int = 1,
+        rules: RetryRules = RULES,
     ) -> Clerk:
-        clerk = Clerk(self, owner, machine, slice_size, window)
+        clerk = Clerk(self, owner, machine, slice_size, window, rules)
         await clerk.hold_lease()
         self._clerks.append(clerk)
         return clerk

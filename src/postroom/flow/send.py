@@ -254,6 +254,8 @@ class BatchSender:
         self, batch: ClaimedBatch, positions: list[int], lane: Lane
     ) -> list[int]:
         """Leave them queued, untried, with a time to come back; return the others."""
+        if not self.pacer.is_limited:
+            return positions
         addresses = [batch.deliveries[at].address for at in positions]
         deferred = (await self.pacer.admit(lane.id, addresses)).deferred
         batch.defer({positions[place]: until for place, until in deferred.items()})

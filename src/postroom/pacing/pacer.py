@@ -115,6 +115,10 @@ class Pacer:
     # --- What the sender may ask --------------------------------------------------------------
 
     @property
+    def is_limited(self) -> bool:
+        return bool(self._by_name)
+
+    @property
     def lanes_max(self) -> int | None:
         """How many lanes may be in use, 0 while we have no quota; None if nothing limits them."""
         quota = self._by_name.get(TRANSPORT)

@@ -60,6 +60,9 @@ class PacedLane:
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         async with self._using:
+            if not self._pacer.is_limited:
+                self._pacer.sent(self.id, ())
+                return await self._lane.send(mails, watch)
             try:
                 outcomes = await self._send_in_bursts(mails, watch)
             finally:
