@@ -12,7 +12,7 @@ from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
 from postroom.records import batches, counts, leases, lists
-from postroom.sender import JOURNALS_EVERY_S
+from postroom.sending.recovery import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.acting import acting
 from tests.scenario.clock import START, soon
@@ -187,7 +187,7 @@ async def take_by_hand(town: Town, clerk: Clerk, ref: str, batch: int) -> None:
     found = await batches.find_ledger(town.storage.tables, ref, batch)
     assert found
     now_s = town.clock.now().timestamp()
-    in_hand = announced(found[0], [0, 1], owner=clerk.right.owner, now_s=now_s)
+    in_hand = announced(found[0], [0, 1], owner=clerk.lease.owner, now_s=now_s)
     await batches.replace_ledger(town.storage.tables, in_hand, found[1])
     page = clerk._journals.lane(1)
     page.begin(ref, batch)
@@ -215,7 +215,7 @@ async def test_a_journal_is_kept_until_the_ledgers_of_its_pages_can_be_read(
     assert town.arrived() == once_each(["slow", "tom", "uma", "zoe"])
     assert (await town.states(ref))["slow"] is State.HELD
     assert (await town.read(ref)).books == Books(sent=3, held=1, doubts=1)
-    assert not (town.folder / "here" / clerk.right.owner).exists()
+    assert not (town.folder / "here" / clerk.lease.owner).exists()
 
 
 # The strokes of the sweep
