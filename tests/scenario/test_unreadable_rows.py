@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State, announced
@@ -16,6 +17,7 @@ from postroom.sending.recovery import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.acting import acting
 from tests.scenario.clock import START, soon
+from tests.scenario.test_described_items import described
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
 
@@ -114,6 +116,27 @@ async def test_a_ledger_keeps_no_lost_item_of_another_batch_from_being_put_again
     await town.open_sender()
     await town.live_through(QUARTER_S + 2 * SWEEP_S, every_s=SWEEP_S)
     assert town.arrived() == once_each([*names[2:], "other"])
+
+
+@pytest.mark.parametrize("row", [message_row, header_row])
+async def test_an_item_without_a_batch_number_waits_until_its_batch_can_be_found(
+    town: Town, log_lines: list[EventDict], row: Any
+) -> None:
+    names = students(3)
+    ref = await town.mailing(*names)
+    await lose_all_items(town)
+    spoilt = await row(town, ref).spoil()
+    await town.storage.queues.put(MAIL_QUEUE, described(ref, names[0]))
+    await town.open_sender()
+    await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    events = {line["event"] for line in log_lines}
+    assert "item_unreadable" in events
+    assert "item_left" not in events
+    assert not town.sink.mails
+    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)
+    await spoilt.mend()
+    await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    assert town.arrived() == once_each(names)
 
 
 async def test_a_message_that_gets_unreadable_between_two_slices_is_recorded_so_far(
