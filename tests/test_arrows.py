@@ -26,14 +26,14 @@ LAYERS: list[set[str]] = [
     {"wiring"},
     {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
-    {"confirmations"},  # a lane of the sender
     {"actions", "migration"},  # use cases beside the path
     {"flow"},
     {"act"},  # what a use case works with
+    {"sending"},  # the parts of a sender that a stage works with
+    {"pacing"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"journal"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat"},
     {"mail"},
     {"domain"},
@@ -48,7 +48,7 @@ STAGE_MAY_USE = {("send", "render")}
 
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}
-RUNS_IN_THE_SIMULATION = {"actions", "flow", "records"}
+RUNS_IN_THE_SIMULATION = {"actions", "flow", "sending", "pacing", "records"}
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -8,7 +8,7 @@ finds, what it leaves, and what happens if it dies half-way.
     1   flow/compose.py     a message is written, checked and given a time
     2   flow/schedule.py    finds the messages that are due
     3   flow/fan_out.py     turns the audience into batches of deliveries
-    4   flow/send.py        takes a batch and sends its deliveries: the heart
+    4   flow/send.py        claims a batch and sends its deliveries: the heart
     4a  flow/render.py      turns a message into mails: compiled once, spliced per recipient
     6   flow/report.py      adds up the books of a message from its ledgers
     7   flow/archive.py     puts away a message once every recipient has an outcome
@@ -34,10 +34,11 @@ Around them, each using only what is below it:
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     migration/                 copies everything from one storage into another
     act.py                     what a use case works with: storage, time, trace, wake-ups
+    sending/                   the parts of a sender: claimed batch, lanes, lease, journal, recovery
+    pacing/                    rate limits that all senders share, behind one class
     records/                   our nouns as rows, the only place that knows keys
     transport/                 ways out: a port, SMTP, the outbox
     storage/                   tables, queues and blobs: a port and the engines behind it
-    journal.py                 what a sender handed over, known even after kill -9
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
     mail/                      what a mail is: templates, headers, MIME
     domain/                    pure nouns and decisions; errors.py has the tree of errors

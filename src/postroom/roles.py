@@ -18,7 +18,7 @@ from postroom import heartbeat, metrics, wiring, worker
 from postroom.domain.errors import WrongState
 from postroom.domain.trouble import Trouble
 from postroom.scheduler import Scheduler
-from postroom.sender import SenderRole
+from postroom.sender import Sender
 from postroom.settings import Settings, networks
 from postroom.wakeup import SCHEDULER, SENDER, WEB, WakeUpListener
 from postroom.wiring import Parts
@@ -143,7 +143,7 @@ async def _parts(
 @contextlib.asynccontextmanager
 async def _sending(
     parts: Parts, supervised: bool
-) -> AsyncIterator[tuple[SenderRole, WakeUpListener, StopRequest]]:
+) -> AsyncIterator[tuple[Sender, WakeUpListener, StopRequest]]:
     """A sender opened, told of signals, and closed with its work in hand finished."""
     wakeup = parts.wakeups.listen(SENDER)
     sender, stop = await wiring.sender(parts, wakeup), _stop(wakeup, supervised)
@@ -165,9 +165,7 @@ def _stop(wakeup: WakeUpListener, supervised: bool) -> StopRequest:
     return stop
 
 
-async def _is_anything_due(
-    scheduler: Scheduler, sender: SenderRole, wakeup: WakeUpListener
-) -> bool:
+async def _is_anything_due(scheduler: Scheduler, sender: Sender, wakeup: WakeUpListener) -> bool:
     """Do a step of each; whether something is still going on."""
     is_busy = await scheduler.step()
     is_busy |= await sender.step()

@@ -28,22 +28,18 @@ from postroom.engines import (
     opened_storage,
 )
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Sender
-from postroom.journal import FileJournals
 from postroom.migration import state
 from postroom.process_locks import ProcessLocks
 from postroom.records import outbox
-from postroom.records.leases import Right
 from postroom.records.secrets import installation_secret
-from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
-from postroom.sender import SenderRole
+from postroom.sender import Sender, build_sender
+from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.paced import PacedTransport
 from postroom.transport.port import Transport
 from postroom.transport.smtp import session
 from postroom.transport.smtp.config import SUBMISSIONS_PORT
@@ -228,25 +224,23 @@ async def web(parts: Parts) -> ASGIApp:
     return create_app(context)
 
 
-async def sender(parts: Parts, wakeup: WakeUpListener) -> SenderRole:
+async def sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     settings, storage, clock = parts.settings, parts.storage, parts.clock
     owner = new_owner()
-    journals = FileJournals(settings.data / "journals", owner)
     site = Site(settings.url, await installation_secret(storage.tables))
-    renderer = Renderer(storage, site, clock)
     rules = RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s)
-    right = Right(clock, owner)
-    lease_s = parts.pace.lease_s
-    turns = Turns(storage.tables, clock, owner, lanes=settings.lanes, lease_s=lease_s)
-    return SenderRole(
+    return build_sender(
         storage,
         clock,
-        Sender(storage, clock, right, journals, renderer, rules, settings.slice_size, turns),
-        PacedTransport(ObservedTransport(transport(parts), parts.health.note), turns, clock),
-        journals,
+        owner,
+        ObservedTransport(transport(parts), parts.health.note),
+        FileJournals(settings.data / "journals", owner),
+        Renderer(storage, site, clock),
         wakeup,
+        rules=rules,
         lanes=settings.lanes,
-        lease_s=lease_s,
+        slice_size=settings.slice_size,
+        lease_s=parts.pace.lease_s,
         claim_s=settings.claim_s,
         poll_s=parts.pace.poll_s,
         health=parts.health,

@@ -1,4 +1,4 @@
-"""The loop around a role: step, rest, stop. One iteration is callable alone; this is the rest."""
+"""The loop around a role: step, rest, stop. One iteration can be called alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STORAGE_REST_S = 1.0  # after storage failed
 
 
 class StopRequest:
-    """Asked to stop: no new work is taken, work in hand is finished."""
+    """A request to stop: no new work is taken, work in hand is finished."""
 
     def __init__(self, wakeup: WakeUpListener) -> None:
         self._wakeup = wakeup
         self.is_asked = False
-        self.heartbeat: asyncio.Task[None] | None = None  # kept, or it would be collected
+        self.heartbeat: asyncio.Task[None] | None = None  # referenced, or it would be collected
         self._called: list[Callable[[], None]] = []
 
     def ask(self) -> None:
@@ -37,9 +37,9 @@ class StopRequest:
 
 
 def stop_on_signals(stop: StopRequest) -> None:
-    """For good: a second signal while work in hand is finished must not cut it off.
+    """Ask to stop on SIGTERM and SIGINT; a second signal does not cut work in hand off.
 
-    Service managers send more than one. Whoever insists has SIGKILL.
+    Service managers send more than one, and have SIGKILL if they insist.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -47,7 +47,7 @@ def stop_on_signals(stop: StopRequest) -> None:
 
 
 def stop_when_orphaned(stop: StopRequest) -> None:
-    """A role under the supervisor stops when the supervisor is gone: its end of stdin closes."""
+    """Stop a supervised role when its supervisor has ended: then its stdin is closed."""
 
     def look() -> None:
         try:
@@ -71,7 +71,7 @@ async def run(
     stop: StopRequest,
     clock: Clock,
 ) -> None:
-    """Step while there is work, else rest until the bell rings; until asked to stop."""
+    """Step while there is work, otherwise rest until the bell rings; until asked to stop."""
     watch = StepWatch(clock)
     failure = ""
     while not stop.is_asked:

@@ -62,7 +62,7 @@ async def test_the_journal_of_the_dead_is_forgotten_once_all_is_settled(town: To
     await town.pass_time(11)
     await role.step()
     left = {path.name for path in (town.folder / "here").iterdir()}
-    assert left == {role.sender.right.owner}
+    assert left == {role.lease.owner}
 
 
 async def test_a_sender_of_another_machine_is_left_alone_while_its_lease_runs(town: Town) -> None:

@@ -35,7 +35,7 @@ async def test_a_role_without_its_lease_takes_no_items(town: Town) -> None:
     await town.mailing(*NAMES[1:])
     role = await town.open_sender()
     await town.clock.asleep(1)
-    role.sender.right.renewed(town.clock.monotonic(), 0.0)
+    role.lease.renewed(town.clock.monotonic(), 0.0)
     assert not await role.step()
     assert not town.sink.mails
 

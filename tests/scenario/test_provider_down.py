@@ -12,7 +12,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.flow import subscribe
-from postroom.sender import SenderRole
+from postroom.sender import Sender
 from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from postroom.transport.smtp.transport import SmtpTransport
 from tests.acting import acting
@@ -72,7 +72,7 @@ async def test_nobody_loses_an_attempt_and_all_goes_out_when_it_is_back(
     assert await town.items(DEAD_LETTERS) == 0
 
 
-async def probes(town: Town, role: SenderRole, times: int) -> list[float]:
+async def probes(town: Town, role: Sender, times: int) -> list[float]:
     """The pauses the breaker makes, each waited for."""
     pauses = []
     for _ in range(times):

@@ -8,7 +8,8 @@ from datetime import timedelta
 from postroom.actions import control_message
 from postroom.records import leases
 from postroom.scheduler import Scheduler
-from postroom.sender import IDLE_LEASES, SenderRole
+from postroom.sender import Sender
+from postroom.sending.lease import IDLE_LEASES
 from postroom.storage.counting import CountingStorage
 from postroom.wiring import FAR
 from tests.scenario.town import Town
@@ -24,10 +25,10 @@ def counted(town: Town) -> CountingStorage:
     return town.storage
 
 
-async def idle_sender(town: Town, minutes: float) -> SenderRole:
+async def idle_sender(town: Town, minutes: float) -> Sender:
     """A sender at the pace of a storage far away, nothing coming for so long."""
     role = await town.open_sender()
-    role.poll_s, role.lease_s = FAR.poll_s, FAR.lease_s
+    role.poll_s, role.lease.lease_s = FAR.poll_s, FAR.lease_s
     until = town.clock.now() + timedelta(minutes=minutes)
     while town.clock.now() < until:
         assert not await role.step()
@@ -101,7 +102,7 @@ async def test_an_idle_sender_far_away_makes_few_calls(town: Town) -> None:
 async def test_an_idle_sender_has_a_long_lease_and_a_busy_one_a_short(town: Town) -> None:
     """Nobody waits for the death of a sender that has nothing in hand."""
     role = await idle_sender(town, minutes=10)
-    name = leases.sender_lease(role.sender.right.owner)
+    name = leases.sender_lease(role.lease.owner)
     resting = await leases.holder(town.storage.tables, name, now=town.clock.now())
     longest, short = (timedelta(seconds=FAR.lease_s * times) for times in (IDLE_LEASES, 1))
     assert resting

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State, announced
@@ -12,10 +13,11 @@ from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
 from postroom.records import batches, counts, leases, lists
-from postroom.sender import JOURNALS_EVERY_S
+from postroom.sending.recovery import JOURNALS_EVERY_S
 from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.acting import acting
 from tests.clock import START, soon
+from tests.scenario.test_described_items import described
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
 
@@ -116,6 +118,27 @@ async def test_a_ledger_keeps_no_lost_item_of_another_batch_from_being_put_again
     assert town.arrived() == once_each([*names[2:], "other"])
 
 
+@pytest.mark.parametrize("row", [message_row, header_row])
+async def test_an_item_without_a_batch_number_waits_until_its_batch_can_be_found(
+    town: Town, log_lines: list[EventDict], row: Any
+) -> None:
+    names = students(3)
+    ref = await town.mailing(*names)
+    await lose_all_items(town)
+    spoilt = await row(town, ref).spoil()
+    await town.storage.queues.put(MAIL_QUEUE, described(ref, names[0]))
+    await town.open_sender()
+    await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    events = {line["event"] for line in log_lines}
+    assert "item_unreadable" in events
+    assert "item_left" not in events
+    assert not town.sink.mails
+    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)
+    await spoilt.mend()
+    await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    assert town.arrived() == once_each(names)
+
+
 async def test_a_message_that_gets_unreadable_between_two_slices_is_recorded_so_far(
     town: Town,
 ) -> None:
@@ -187,7 +210,7 @@ async def take_by_hand(town: Town, clerk: Clerk, ref: str, batch: int) -> None:
     found = await batches.find_ledger(town.storage.tables, ref, batch)
     assert found
     now_s = town.clock.now().timestamp()
-    in_hand = announced(found[0], [0, 1], owner=clerk.right.owner, now_s=now_s)
+    in_hand = announced(found[0], [0, 1], owner=clerk.lease.owner, now_s=now_s)
     await batches.replace_ledger(town.storage.tables, in_hand, found[1])
     page = clerk._journals.lane(1)
     page.begin(ref, batch)
@@ -215,7 +238,7 @@ async def test_a_journal_is_kept_until_the_ledgers_of_its_pages_can_be_read(
     assert town.arrived() == once_each(["slow", "tom", "uma", "zoe"])
     assert (await town.states(ref))["slow"] is State.HELD
     assert (await town.read(ref)).books == Books(sent=3, held=1, doubts=1)
-    assert not (town.folder / "here" / clerk.right.owner).exists()
+    assert not (town.folder / "here" / clerk.lease.owner).exists()
 
 
 # The strokes of the sweep

@@ -17,12 +17,14 @@ from postroom.domain.message import Message, OnDoubt, Status
 from postroom.domain.retry import RetryRules
 from postroom.flow import fan_out, report, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.send import Sender
+from postroom.flow.send import BatchSender
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.records.leases import Right
 from postroom.scheduler import Scheduler
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
 from tests.acting import acting
+from tests.no_limits import NoLimits
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import (
@@ -171,18 +173,19 @@ class Mailing:
             storage = self._storage_that_notes()
             clock = self.world.clock_of(name)
             rules = RetryRules(first_s=5, longest_s=20, window_s=100_000, chance=lambda: 0.5)
-            right = Right(clock, owner)
-            sender = Sender(
+            lease = SendingLease(storage, clock, owner)
+            sender = BatchSender(
                 storage,
                 clock,
-                right,
-                self.journals,
+                lease,
+                BatchSettler(storage, clock, owner, self.journals, rules),
                 OneMessage(clock),
+                NoLimits(clock),
                 rules,
-                slice_size=self.slice_size,
+                self.slice_size,
             )
             return [
-                self._beat(storage, right, clock),
+                self._beat(storage, lease, clock),
                 *(self._lane(storage, sender, number) for number in range(LANES)),
             ]
 
@@ -197,20 +200,20 @@ class Mailing:
         storage.tables = Looks(storage.tables, note)
         return storage
 
-    async def _beat(self, storage: Storage, right: Right, clock: SetClock) -> None:
+    async def _beat(self, storage: Storage, own: SendingLease, clock: SetClock) -> None:
         while True:
             now_s = clock.monotonic()
-            name = leases.sender_lease(right.owner)
+            name = leases.sender_lease(own.owner)
             with contextlib.suppress(StorageError):
                 lease = await leases.hold(
-                    storage.tables, name, right.owner, now=clock.now(), lease_s=LEASE_S
+                    storage.tables, name, own.owner, now=clock.now(), lease_s=LEASE_S
                 )
                 if lease:
-                    right.renewed(now_s, LEASE_S * 2 / 3)
+                    own.renewed(now_s, LEASE_S * 2 / 3)
             await self.world.clock.sleep(LEASE_S / 3)
 
-    async def _lane(self, storage: Storage, sender: Sender, number: int) -> None:
-        journal = Journal(self.journals, sender.right.owner, number)
+    async def _lane(self, storage: Storage, sender: BatchSender, number: int) -> None:
+        journal = Journal(self.journals, sender.lease.owner, number)
         lane = SmtpLane(self.post) if self.post.closing else Lane(self.post)
         while True:
             with contextlib.suppress(StorageError):
@@ -218,8 +221,8 @@ class Mailing:
                     await sender.handle(claim, lane, journal)
             await Turn()
 
-    async def _claims(self, storage: Storage, sender: Sender) -> list[Claim]:
-        if not sender.right.holds():
+    async def _claims(self, storage: Storage, sender: BatchSender) -> list[Claim]:
+        if not sender.lease.is_held():
             return []
         return await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=self.claim_s)
 

@@ -59,7 +59,7 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 
 
 async def mail_test(
-    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock, permit: Permit
+    storage: Storage, writer: Writer, clock: Clock, claim: Claim, lane: Lane, permit: Permit
 ) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nothing to mail."""
     try:

@@ -218,7 +218,7 @@ async def _scheduler(parts: Parts) -> Check:
 
 
 def _journals(settings: Settings) -> Check:
-    from postroom.journal import FileJournals
+    from postroom.sending.journal import FileJournals
 
     dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
     if not dead:

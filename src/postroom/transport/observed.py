@@ -24,6 +24,7 @@ class ObservedTransport:
 
 class ObservedLane:
     def __init__(self, lane: Lane, note: Note) -> None:
+        self.id = lane.id
         self._lane = lane
         self._note = note
 

@@ -12,13 +12,14 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.storage.port import Storage, StorageError, Value
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, Mail, new_lane_id
 
 TABLE, PARTITION = "outbox", "mails"
 
 
 class OutboxLane:
     def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.id = new_lane_id()
         self._storage = storage
         self._clock = clock
 

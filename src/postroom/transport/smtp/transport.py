@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from time import monotonic, thread_time
 
 from postroom.domain.outcome import Outcome
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, Mail, new_lane_id
 from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp_url
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
@@ -115,6 +115,7 @@ class SmtpLane:
     """Carries one slice at a time and keeps its connection for the next."""
 
     def __init__(self, config: SmtpConfig, context: ssl.SSLContext | None) -> None:
+        self.id = new_lane_id()
         self._config = config
         self._context = context
         self._connection: SmtpConnection | None = None
