@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from postroom.clock import Clock
+from postroom.records.names import STORAGE_NAMES
 from postroom.settings import BadSettings, Settings
 from postroom.storage.azure.account import Account, check_prefix, parse_account
 from postroom.storage.port import Storage, Unavailable
@@ -49,7 +50,7 @@ async def _open_storage(
 ) -> Storage:
     account = azure_account(settings)
     if account is None:
-        return await SqliteStorage.open(_sqlite_path(settings), clock, create=create)
+        return await SqliteStorage.open(_sqlite_path(settings), clock, STORAGE_NAMES, create=create)
     try:  # imported only here: an extra, and slow to load
         from postroom.storage.azure.storage import AzureStorage
     except ImportError as error:
@@ -57,7 +58,12 @@ async def _open_storage(
             ["POSTROOM_STORAGE: Azure needs an extra; install “postroom[azure]”."]
         ) from error
     return await AzureStorage.open(
-        account, clock, prefix=settings.azure_prefix, create=create, timeout_s=storage_s
+        account,
+        clock,
+        STORAGE_NAMES,
+        prefix=settings.azure_prefix,
+        create=create,
+        timeout_s=storage_s,
     )
 
 

@@ -20,7 +20,8 @@ from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
-from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
+from postroom.records.names import MAIL_QUEUE
+from postroom.storage.port import CLAIM_ITEMS_MAX, Conflict, Storage, StorageError
 
 LEASE = "scheduler"
 BUSY_SWEEPS_LATER = 5  # times the usual pause

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom import heartbeat, wiring
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.settings import PREFIX, Settings
-from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE, Queues, StorageError
+from postroom.storage.port import Queues, StorageError
 from postroom.wakeup import SENDER, WakeUpListener
 
 log = structlog.get_logger("supervisor")
@@ -48,7 +49,7 @@ def wanted_senders(items: int, running: int, settings: Settings) -> int:
 async def _items_of(queues: Queues) -> int:
     """Of both queues; a hundred confirmations are about the work of a batch."""
     batches = await queues.length(MAIL_QUEUE)
-    return batches + -(-await queues.length(SUBSCRIBE_QUEUE) // CONFIRMATIONS_PER_ITEM)
+    return batches + -(-await queues.length(SINGLE_MAIL_QUEUE) // CONFIRMATIONS_PER_ITEM)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

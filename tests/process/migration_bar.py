@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from postroom import wiring
 from postroom.bench.house import House, Process, until
 from postroom.clock import WallClock
+from postroom.records.names import QUEUES
 from postroom.scheduler import Scheduler
-from postroom.storage.port import QUEUES
 from postroom.wiring import Parts
 from tests.contract.azurite import ROOT, azurite
 from tests.process.test_kill_migrate import address_of

@@ -20,19 +20,11 @@ from postroom.flow.send import Sender
 from postroom.records import keys, leases, lists, subscribers
 from postroom.records.comparisons import Compared
 from postroom.records.leases import Right
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
-from postroom.storage.port import (
-    DEAD_LETTERS,
-    MAIL_QUEUE,
-    QUEUES,
-    TABLES,
-    KeysAcross,
-    Storage,
-    Troubles,
-    Value,
-)
+from postroom.storage.port import KeysAcross, Storage, Troubles, Value
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import HandOverWatch, Lane, Mail
 
@@ -166,7 +158,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     draft = await compose(storage, Draft(list_name=LIST, subject="Not yet", text="Later\n"), now)
     await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce", now)
     await subscribe.sign_up(storage, LIST, parse_address("asks@contoso.edu"), {}, now)
-    await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
+    await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)

@@ -19,7 +19,8 @@ from postroom.flow import steer, subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, Unavailable
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.storage.port import Storage, Unavailable
 from tests.scenario.clock import soon
 from tests.scenario.storm import Crossed, Storm
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Town, once_each
@@ -154,7 +155,7 @@ async def test_rows_that_a_retry_brings_back_are_not_deleted_as_leftovers(town: 
         await town.quiet()
         assert town.arrived() == once_each(["perm-fail-once"]), at
         assert (await town.read(ref)).books == Books(sent=3), at
-        assert await town.items(DEAD_LETTERS) == 0, at
+        assert await town.items(DEAD_LETTER_QUEUE) == 0, at
         await town.close_sender(role)
         await clear_second_items(town)
 

@@ -10,8 +10,8 @@ from postroom.flow import steer
 from postroom.flow.schedule import LEFTOVER_AFTER
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
+from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
-from postroom.storage.port import MAIL_QUEUE
 from tests.scenario.storm import Crossed
 from tests.scenario.town import LEASE_S, TURNS_MAX, Clerk, Town, once_each
 

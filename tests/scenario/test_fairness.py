@@ -6,7 +6,7 @@ import pytest
 
 from postroom.domain.message import Status
 from postroom.flow import steer
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from tests.scenario.town import Town, address_of
 
 pytestmark = pytest.mark.usefixtures("pairs")  # batches of two, pages of four people

@@ -12,8 +12,8 @@ from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
 from postroom.records import batches, counts, leases, lists
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.sender import JOURNALS_EVERY_S
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.scenario.clock import START, soon
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
@@ -87,9 +87,12 @@ async def test_a_row_of_a_batch_holds_up_that_batch_alone(
     await town.quiet()
     assert town.arrived() == once_each(names[2:])
     await town.live_through(4 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)  # it may get readable yet
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (
+        1,
+        0,
+    )  # it may get readable yet
     await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (0, 1)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 1)
     await to_another(town)
     await town.quiet()
     assert town.arrived() == once_each([*names[2:], "other"])
@@ -335,7 +338,7 @@ async def test_a_confirmation_that_cannot_be_written_yet_ends_no_sender(
     await spoilt.mend()
     await town.live_through(600, every_s=60)
     assert town.arrived() == once_each(["ada"])
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_a_list_that_cannot_be_read_keeps_no_other_from_being_swept(town: Town) -> None:

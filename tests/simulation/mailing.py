@@ -19,8 +19,9 @@ from postroom.flow.compose import Draft, compose
 from postroom.flow.send import Sender
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
-from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
+from postroom.storage.port import Claim, StorageError
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import (

@@ -14,7 +14,8 @@ from postroom import settings, wiring
 from postroom.cli.storage import HIDDEN, masked
 from postroom.domain.dead_letter import Reason
 from postroom.records import dead_letters
-from postroom.storage.port import MAIL_QUEUE, Row
+from postroom.records.names import MAIL_QUEUE
+from postroom.storage.port import Row
 from postroom.web.api import lists as api_lists
 from postroom.web.api import message_schema
 from tests.unit.typed import Postroom

@@ -31,8 +31,8 @@ from postroom.bench.plan import SMALL_PEOPLE, Plan, Way
 from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
+from postroom.records.names import QUEUES, TABLES
 from postroom.records.side_by_side import is_empty
-from postroom.storage.port import QUEUES, TABLES
 from postroom.wiring import Parts
 
 START_UP_S = 30.0

@@ -22,7 +22,8 @@ from postroom.domain.dead_letter import grouped
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
 from postroom.records import dead_letters, leases
-from postroom.storage.port import MAIL_QUEUE, StorageError
+from postroom.records.names import MAIL_QUEUE
+from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings

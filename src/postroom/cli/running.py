@@ -12,7 +12,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import in_loop, load_settings, work
 from postroom.domain.texts import ngettext
-from postroom.storage.port import DEAD_LETTERS, QUEUES
+from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -123,7 +123,7 @@ class _Rest(NamedTuple):
 async def _look_around(parts: Parts) -> _Rest:
     queues = parts.storage.queues
     lengths = {name: await queues.length(name) for name in QUEUES}
-    dead_letters = lengths.pop(DEAD_LETTERS)
+    dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
     is_due = any([await queues.peek(name, limit=1) for name in lengths])
     is_due |= await waits_for_scheduler(parts.storage.tables, parts.clock.now())
     return _Rest(sum(lengths.values()), dead_letters, is_due)

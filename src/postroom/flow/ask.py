@@ -36,14 +36,8 @@ from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
 from postroom.records.edits import KnownSubscriber, SubscriberEdit
-from postroom.storage.port import (
-    SCAN_ROWS_MAX,
-    SUBSCRIBE_QUEUE,
-    Conflict,
-    Storage,
-    StorageError,
-    Tables,
-)
+from postroom.records.names import SINGLE_MAIL_QUEUE
+from postroom.storage.port import SCAN_ROWS_MAX, Conflict, Storage, StorageError, Tables
 
 log = structlog.get_logger("ask")
 PEOPLE_AT_ONCE = edits.EDITS_MAX
@@ -125,7 +119,7 @@ async def ask_together(asker: Asker, people: Sequence[KnownSubscriber]) -> int:
 
 async def _ask_group(asker: Asker, people: Sequence[KnownSubscriber], now: datetime) -> None:
     items = [ConfirmItem(each.one.guid, each.one.list_name).body() for each in people]
-    await asker.storage.queues.put(SUBSCRIBE_QUEUE, *items)
+    await asker.storage.queues.put(SINGLE_MAIL_QUEUE, *items)
     asker.wake_senders()
     try:
         await _note(asker, people, now)
@@ -155,7 +149,7 @@ async def _note_alone(asker: Asker, one: Subscriber, now: datetime) -> None:
 async def _wait_for_room(asker: Asker) -> None:
     """Let people who sign up go first."""
     for _look in range(LOOKS_MAX):
-        waiting = await asker.storage.queues.peek(SUBSCRIBE_QUEUE, limit=ITEMS_AHEAD_MAX)
+        waiting = await asker.storage.queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
         if len(waiting) < ITEMS_AHEAD_MAX:
             return
         await asker.clock.sleep(LOOK_EVERY_S)

@@ -57,9 +57,10 @@ from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import DepartureCache
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import RenewalTracker, Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
-from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
+from postroom.storage.port import Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
 BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead

@@ -30,7 +30,8 @@ from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid, sign
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Storage, Tables
+from postroom.records.names import SINGLE_MAIL_QUEUE
+from postroom.storage.port import Conflict, Storage, Tables
 
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
 _TRIES_MAX = 5
@@ -72,7 +73,7 @@ async def sign_up(
                 return
             if not is_put:
                 item = ConfirmItem(known.guid, list_name)
-                await storage.queues.put(SUBSCRIBE_QUEUE, item.body())
+                await storage.queues.put(SINGLE_MAIL_QUEUE, item.body())
                 put_for = known.guid
             attempts = known.confirmation if is_put else None  # of this item, or of an earlier one
             asked = msgspec.structs.replace(known, asked_at=now, confirmation=attempts)

@@ -32,6 +32,7 @@ from postroom.domain.trial import Trial, TrialState, state_after
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, trials, users
 from postroom.records.dead_letters import bury
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
     FAULT_DELAY_S,
@@ -40,7 +41,7 @@ from postroom.records.single_mail_items import (
     release,
     start_over,
 )
-from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Queues, Storage
+from postroom.storage.port import Claim, Queues, Storage
 from postroom.transport.port import Lane, Mail, Permit
 
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
@@ -56,7 +57,7 @@ async def ask_for_test(
     """A sender takes it from there. NotFound if there is no such message."""
     await messages.read(storage.tables, ref)
     await trials.ask(storage.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=now))
-    await storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
+    await storage.queues.put(SINGLE_MAIL_QUEUE, TrialItem(ref, nonce, user_key).body())
 
 
 async def mail_test(

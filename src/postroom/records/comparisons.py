@@ -9,8 +9,9 @@ import msgspec
 
 from postroom.records.carried_items import bodies_that_show
 from postroom.records.likenesses import Flight
+from postroom.records.names import MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.side_by_side import Checksum, as_bytes, blob_names, row_pairs
-from postroom.storage.port import MAIL_QUEUE, QUEUES, TABLES, Blobs, Storage
+from postroom.storage.port import Blobs, Storage
 
 BLOBS = "blobs"
 TOLD_EVERY = 1000
