@@ -34,6 +34,6 @@ Around the path:
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     journal.py  what a sender handed over, known even after kill -9
     heartbeat.py, process_locks.py    how a role that hangs or has died is known at once
-    wiring.py, engines.py    the only modules that name a transport or an engine
-    roles.py, supervisor.py, cli/    one role, all roles, the command line
+    wiring/     from settings to running roles; the only package that names engines and transports
+    supervisor.py, cli/    all roles on one machine, the command line
 """

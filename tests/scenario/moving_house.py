@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from postroom.flow.compose import Draft, compose
 from postroom.flow.migrate import Journey
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
+from postroom.intervals import LOCAL
 from postroom.records import keys, leases, lists, subscribers
 from postroom.records.comparisons import Compared
 from postroom.records.leases import Right
@@ -31,6 +33,7 @@ from postroom.transport.port import HandOverWatch, Lane, Mail
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
 STEPS_MAX = 1000
+NEVER_SWEEPS = replace(LOCAL, sweep_s=1e9, tidy_s=1e9)
 OWN = {("service", "lease"), ("service", "migration")}
 ODD: dict[str, Value] = {
     "int": 1,
@@ -187,7 +190,7 @@ async def _message(storage: Storage, clock: Clock) -> str:
 
 
 async def _schedule(storage: Storage, clock: Clock) -> None:
-    scheduler = Scheduler(storage, clock, "scheduler.1", sweep_every_s=1e9, tidy_every_s=1e9)
+    scheduler = Scheduler(storage, clock, "scheduler.1", intervals=NEVER_SWEEPS)
     for _ in range(STEPS_MAX):
         if not await scheduler.step():
             await scheduler.stop()

@@ -18,6 +18,7 @@ from postroom.domain.message import Books, Status
 from postroom.flow import steer, subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
+from postroom.intervals import LOCAL
 from postroom.records import batches, messages
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.storage.port import Storage, Unavailable
@@ -176,7 +177,9 @@ async def bring_back(town: Town, ref: str) -> None:
 
 
 async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: Town) -> None:
-    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that sets it going again
+    town.scheduler.intervals = replace(
+        LOCAL, sweep_s=DAY_S
+    )  # it is not the sweep that sets it going again
     await peopled(town)
     ref = await due_in(town, HOUR)
     await town.open_sender()
@@ -231,7 +234,7 @@ async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_ot
 async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
     town: Town, at: int
 ) -> None:
-    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that finds it
+    town.scheduler.intervals = replace(LOCAL, sweep_s=DAY_S)  # it is not the sweep that finds it
     await peopled(town)
     ref = await due_in(town, HOUR)
     await town.open_sender()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from postroom.domain.delivery import State, announced
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
+from postroom.intervals import LOCAL
 from postroom.records import batches, counts, leases, lists
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.sender import JOURNALS_EVERY_S
@@ -233,7 +235,7 @@ STROKES = {
 async def leave_work_for_every_stroke(town: Town) -> str:
     """A lost item, a deleted list, a sender long gone and an old message; that one's ref."""
     town.scheduler.keep_archive_days = 30
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = 40 * DAY_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=40 * DAY_S, tidy_s=40 * DAY_S)
     clerk = await town.clerk()
     ref = await town.mailing("ada")
     await clerk.take()
@@ -246,7 +248,7 @@ async def leave_work_for_every_stroke(town: Town) -> str:
     await lose_all_items(town)
     await lists.start_deleting(town.storage.tables, "contoso1")
     town.clock.move(DAY_S)
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = SWEEP_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=SWEEP_S, tidy_s=SWEEP_S)
     return ref
 
 

@@ -127,7 +127,7 @@ class Town:
     _clerks: list[Clerk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1", lease_s=LEASE_S)
+        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1")
 
     # People and messages
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.clock import WallClock
+from postroom.intervals import LOCAL
 from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.supervisor import Child, Supervisor, wanted_senders
 from postroom.wakeup import SENDER, WakeUps
+from postroom.wiring import Parts
 
 FEW = settings.load(
     {"POSTROOM_SENDERS_MIN": "1", "POSTROOM_SENDERS_MAX": "4"}, Path("/nonexistent.toml")
@@ -55,7 +57,7 @@ async def test_sign_ups_alone_bring_a_sender_up(
     clock = WallClock()
     storage = MemoryStorage(clock, STORAGE_NAMES)
     await storage.queues.put(SINGLE_MAIL_QUEUE, *["guid,contoso1"] * sign_ups)
-    parts = wiring.Parts(few, clock, CountingStorage(storage), WakeUps(tmp_path), wiring.NEAR)
+    parts = Parts(few, clock, CountingStorage(storage), WakeUps(tmp_path), LOCAL)
     supervisor = Supervisor(few)
     monkeypatch.setattr(Child, "start", lambda _child: None)
     for _look in range(3):
@@ -78,7 +80,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
 
     monkeypatch.setattr(storage.queues, "length", silent)
     wakeups = WakeUps(tmp_path)
-    parts = wiring.Parts(FEW, clock, CountingStorage(storage), wakeups, wiring.NEAR)
+    parts = Parts(FEW, clock, CountingStorage(storage), wakeups, LOCAL)
     supervisor, wakeup = Supervisor(FEW), wakeups.listen(SENDER)
     looking = asyncio.create_task(supervisor._look(parts, wakeup))
     await is_asked.wait()

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
@@ -24,7 +24,7 @@ from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.records import lists, messages, subscribers
 from postroom.settings import Settings
-from postroom.wiring import Parts
+from postroom.wiring import Parts, open_parts
 
 LIST = "contoso1"
 DOMAIN = "contoso.edu"
@@ -173,7 +173,7 @@ class House:
 
     @asynccontextmanager
     async def parts(self) -> AsyncIterator[Parts]:
-        async with wiring.parts(self.settings(), create_storage=True) as parts:
+        async with open_parts(self.settings(), create_storage=True) as parts:
             yield parts
 
     async def start(self, *arguments: str, machine: str = "data") -> Process:
