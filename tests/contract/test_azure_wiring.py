@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from postroom.bench.ports import held_port
+from postroom.cli import doctor
+from postroom.domain.doctor import DoctorVerdict
 from postroom.settings import BadSettings, Settings, load
 from postroom.storage.port import Unavailable
 from postroom.wiring import check, open_parts
@@ -32,17 +35,39 @@ def with_storage(address: str, folder: Path, prefix: str = "") -> Settings:
     return load(environ, folder / "postroom.toml")
 
 
-async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
+def emulator_address() -> str:
     account = azurite().account
     urls = {"blob": account.blob_url, "queue": account.queue_url, "table": account.table_url}
     ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
-    settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
+    return f"azure:emulator?{ports}"
+
+
+async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
+    settings = with_storage(emulator_address(), tmp_path, f"w{token_hex(6)}")
     for _ in range(2):
         with pytest.raises(Unavailable, match="There is no Postroom storage in this account"):
             await open_parts(settings, create_folder=False).__aenter__()
     async with open_parts(settings, timeout_s=PAGE_S) as parts:
         await parts.storage.tables.insert("message", "p", "k", {"n": 1})
         assert await parts.storage.tables.get("message", "p", "k") is not None
+
+
+def test_the_doctor_examines_the_account_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTROOM_STORAGE", emulator_address())
+    monkeypatch.setenv("POSTROOM_AZURE_PREFIX", f"d{token_hex(6)}")
+    asyncio.run(create_storage(load()))
+    findings = {finding.about: finding for finding in doctor.examine()}
+    assert findings["storage"].words.startswith("Azure's emulator at http://127.0.0.1:")
+    assert "integrity" not in findings
+    assert all(finding.verdict is not DoctorVerdict.WRONG for finding in findings.values())
+
+
+async def create_storage(settings: Settings) -> None:
+    async with open_parts(settings):
+        pass
 
 
 def test_who_starts_without_the_emulator_is_told_how_to_run_it(tmp_path: Path) -> None:

@@ -177,9 +177,7 @@ async def bring_back(town: Town, ref: str) -> None:
 
 
 async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: Town) -> None:
-    town.scheduler.intervals = replace(
-        LOCAL, sweep_s=DAY_S
-    )  # it is not the sweep that sets it going again
+    town.scheduler.intervals = replace(LOCAL, sweep_s=DAY_S)  # the sweep must not resume it
     await peopled(town)
     ref = await due_in(town, HOUR)
     await town.open_sender()
