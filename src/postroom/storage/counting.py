@@ -20,7 +20,7 @@ _BATCHES: _Requests = {"batches": lambda _table, batches: len(batches)}
 _ITEMS: _Requests = {"put": lambda _queue, *bodies: len(bodies)}
 
 
-class Calls(msgspec.Struct):
+class Calls(msgspec.Struct, frozen=True):
     """The number of calls since the start."""
 
     reads: int = 0  # a row, or a page of rows
@@ -36,11 +36,15 @@ class Calls(msgspec.Struct):
 
 class CountingStorage:
     def __init__(self, storage: Storage) -> None:
-        calls = self.calls = Calls()
+        counts = self._counts = msgspec.structs.asdict(Calls())
         self._storage = storage
-        self.tables = cast(Tables, _Counted(storage.tables, calls, "writes", _OF_TABLES, _BATCHES))
-        self.queues = cast(Queues, _Counted(storage.queues, calls, "queue_calls", {}, _ITEMS))
-        self.blobs = cast(Blobs, _Counted(storage.blobs, calls, "blob_calls", {}, {}))
+        self.tables = cast(Tables, _Counted(storage.tables, counts, "writes", _OF_TABLES, _BATCHES))
+        self.queues = cast(Queues, _Counted(storage.queues, counts, "queue_calls", {}, _ITEMS))
+        self.blobs = cast(Blobs, _Counted(storage.blobs, counts, "blob_calls", {}, {}))
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(**self._counts)
 
     @property
     def troubles(self) -> Troubles:
@@ -59,23 +63,27 @@ class _Counted:
     """The methods of a part of storage; each is wrapped when it is first used."""
 
     def __init__(
-        self, part: object, calls: Calls, kind: str, kinds: Mapping[str, str], requests: _Requests
+        self,
+        part: object,
+        counts: dict[str, int],
+        kind: str,
+        kinds: Mapping[str, str],
+        requests: _Requests,
     ) -> None:
         self._part = part
-        self._calls = calls
+        self._counts = counts
         self._kind = kind
         self._kinds = kinds
         self._requests = requests
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._part, name)
-        calls = self._calls
+        counts = self._counts
         kind = self._kinds.get(name, self._kind)
         requests = self._requests.get(name)
 
         def call(*args: Any, **options: Any) -> Any:
-            count = requests(*args) if requests else 1
-            setattr(calls, kind, getattr(calls, kind) + count)
+            counts[kind] += requests(*args) if requests else 1
             return method(*args, **options)
 
         setattr(self, name, call)  # found without __getattr__ from now on
