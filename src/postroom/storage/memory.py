@@ -20,7 +20,6 @@ from postroom.storage.port import (
     Change,
     Claim,
     ClaimLost,
-    Conflict,
     Delete,
     Insert,
     Item,
@@ -154,7 +153,7 @@ class MemoryTables:
             if len(rows) == limit or seen == self._page_rows:
                 return Page(rows, examined)
             examined = validation.continuation(row)
-            if _matches(row.properties, wanted):
+            if validation.matches(row.properties, wanted):
                 rows.append(_copy(row))
         return Page(rows, None)
 
@@ -164,7 +163,8 @@ class MemoryTables:
         encoded = validation.encode_changes(changes)
         stored = self._tables[table]
         for change in changes:
-            _check_expected(stored.rows.get((partition, change.key)), change)
+            row = stored.rows.get((partition, change.key))
+            validation.check_expected(change, row.etag if row else None)
         return [
             self._write(stored, partition, change, properties)
             for change, properties in zip(changes, encoded, strict=True)
@@ -304,27 +304,6 @@ class MemoryBlobs:
         )
         page = found[: self._page_names]
         return page, page[-1] if len(found) > len(page) else None
-
-
-def _check_expected(row: Row | None, change: Change) -> None:
-    """Conflict unless the row is as the change expects it."""
-    match change:
-        case Upsert():
-            expected = True
-        case Insert():
-            expected = row is None
-        case Replace() | Delete():
-            expected = row is not None and change.etag in (None, row.etag)
-    if not expected:
-        raise Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
-
-
-def _matches(properties: dict[str, Value], where: dict[str, Value]) -> bool:
-    """Compares types as well: True is not 1, and 1 is not 1.0."""
-    return all(
-        name in properties and properties[name] == value and type(properties[name]) is type(value)
-        for name, value in where.items()
-    )
 
 
 def _copy(row: Row) -> Row:

@@ -1,6 +1,7 @@
-"""Cheap checks of arguments, which every engine runs first; they raise ValueError.
+"""Checks that are the same on every engine.
 
-All engines enforce the same limits, so that data accepted by one can be moved to any other.
+An engine checks its arguments first; limits raise ValueError. All engines enforce the same ones, so
+that data accepted by one can be moved to any other.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ from postroom.storage.port import (
     ROW_BYTES_MAX,
     SCAN_ROWS_MAX,
     Change,
+    Conflict,
     Delete,
+    Insert,
     Keys,
     KeysWithin,
     Properties,
+    Replace,
     Row,
+    Upsert,
     Value,
 )
 
@@ -67,6 +72,30 @@ def check_changes(partition: str, changes: Sequence[Change]) -> None:
     check_key(partition)
     for change in changes:
         check_key(change.key)
+
+
+def check_expected(change: Change, etag: str | None) -> None:
+    """Conflict unless the row has the etag that the change expects; None: there is no row."""
+    match change:
+        case Upsert():
+            return
+        case Insert():
+            is_expected = etag is None
+        case Replace() | Delete():
+            is_expected = etag is not None and change.etag in (None, etag)
+    if not is_expected:
+        raise Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
+
+
+def matches(properties: Properties, where: Properties) -> bool:
+    """Compares types as well: True is not 1, and 1 is not 1.0."""
+    return all(
+        name in properties
+        and properties[name] == value
+        and isinstance(value, type(properties[name]))
+        and isinstance(value, bool) == isinstance(properties[name], bool)
+        for name, value in where.items()
+    )
 
 
 def encode_changes(changes: Sequence[Change]) -> list[bytes]:

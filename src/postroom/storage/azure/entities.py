@@ -189,7 +189,7 @@ def code_in(answer: bytes) -> str:
 
 
 def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> str:
-    """The conditions that the service can check; `matches` checks the others."""
+    """The conditions that the service can check; `limits.matches` checks the others."""
     if isinstance(keys, KeysWithin):
         terms = [f"PartitionKey eq {_literal(keys.partition)}", *_bounds("RowKey", keys)]
     else:
@@ -201,17 +201,6 @@ def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> st
 
 def filter_of_row(partition: str, key: str) -> str:
     return f"PartitionKey eq {_literal(partition)} and RowKey eq {_literal(key)}"
-
-
-def matches(row: Row, where: Properties) -> bool:
-    """Compares types as well: True is not 1, and 1 is not 1.0."""
-    return all(
-        name in row.properties
-        and row.properties[name] == value
-        and isinstance(value, type(row.properties[name]))
-        and isinstance(value, bool) == isinstance(row.properties[name], bool)
-        for name, value in where.items()
-    )
 
 
 def mark_of(next_partition: str | None, next_key: str | None) -> str | None:

@@ -125,7 +125,7 @@ class AzureTables:
             options["$filter"] = bounds
         rows, behind = await self._query(table, options)
         if wanted:
-            rows = [row for row in rows if entities.matches(row, wanted)]
+            rows = [row for row in rows if validation.matches(row.properties, wanted)]
         return Page(rows, behind)
 
     async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:

@@ -17,12 +17,11 @@ from postroom.storage.port import (
     KeysWithin,
     Page,
     Properties,
-    Replace,
     Row,
     Upsert,
     Value,
 )
-from postroom.storage.validation import continuation
+from postroom.storage.validation import check_expected, continuation
 
 SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
 
@@ -100,18 +99,8 @@ def _check_expected(
     ).get
     etags = _decode_etags(found)
     for change in changes:
-        if not _is_expected(change, etags.get(change.key)):
-            raise Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
-
-
-def _is_expected(change: Change, etag: int | None) -> bool:
-    match change:
-        case Upsert():
-            return True
-        case Insert():
-            return etag is None
-        case Replace() | Delete():
-            return etag is not None and change.etag in (None, str(etag))
+        etag = etags.get(change.key)
+        check_expected(change, None if etag is None else str(etag))
 
 
 @lru_cache(maxsize=1024)
