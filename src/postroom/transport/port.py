@@ -36,8 +36,8 @@ class Mail(Protocol):
         ...
 
 
-class NoWatch:
-    """For a mail that needs no journal, because a second copy does no harm."""
+class Permit:
+    """A watch for mails that need no journal, because a second copy does no harm."""
 
     def may_hand_over(self) -> bool:
         return True
@@ -51,12 +51,8 @@ class NoWatch:
     def answered(self, position: int, outcome: Outcome) -> None:
         return
 
-
-class Permit(NoWatch):
-    """For such mails as well: whether they may go, and when they would have a turn."""
-
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
-        """By place, how long the turns are off that are not worth waiting for in a lane."""
+        """By position, how long to wait for mails that a rate limit keeps back too long."""
         return {}
 
 
