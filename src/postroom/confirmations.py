@@ -15,9 +15,10 @@ from postroom.domain.work_item import is_trial_item
 from postroom.flow.confirm import SLICE_MAX, Confirmer
 from postroom.flow.send import Sender
 from postroom.records.leases import Right
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.single_mail_items import CLAIM_S, extended, together
 from postroom.records.turns import Turns
-from postroom.storage.port import CLAIM_ITEMS_MAX, SUBSCRIBE_QUEUE, Claim
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim
 from postroom.transport.port import Lane, Permit
 
 
@@ -43,7 +44,7 @@ class ConfirmationLane:
         limit = min(limit, CLAIM_ITEMS_MAX)
         queues = self._storage.queues
         found = await together(
-            [queues.claim(SUBSCRIBE_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
+            [queues.claim(SINGLE_MAIL_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
         )
         claims = [claim for some in found for claim in some]
         self._is_busy = len(claims) >= CLAIM_ITEMS_MAX

@@ -23,16 +23,10 @@ from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
 from postroom.journal import FileJournal, FileJournals
 from postroom.records import leases
 from postroom.records.leases import Lease
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.turns import Turns
-from postroom.storage.port import (
-    CLAIM_ITEMS_MAX,
-    MAIL_QUEUE,
-    SUBSCRIBE_QUEUE,
-    Claim,
-    Storage,
-    StorageError,
-)
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage, StorageError
 from postroom.transport.port import Lane, Transport
 from postroom.wakeup import WakeUpListener
 
@@ -256,7 +250,7 @@ class SenderRole:
     async def _is_work_waiting(self) -> bool:
         queues = self.storage.queues
         return bool(
-            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SUBSCRIBE_QUEUE, limit=1)
+            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SINGLE_MAIL_QUEUE, limit=1)
         )
 
     async def _leave_shares_unused(self) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.bench.house import LIST, House, until
 from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
-from postroom.wiring import Parts
+from postroom.wiring import Parts, open_parts
 
 PROGRAM = [sys.executable, "-m", "postroom.cli"]
 # More than can be under way at once, so that some are stored before the rest is read.
@@ -190,7 +190,7 @@ class Importing:
             self.folder.run, "list", "create", LIST, "--from", "news@contoso.edu"
         )
         loaded = settings.load(own, Path("/nonexistent.toml"))
-        self.parts: Parts = await self._stack.enter_async_context(wiring.parts(loaded))
+        self.parts: Parts = await self._stack.enter_async_context(open_parts(loaded))
         os.mkfifo(self._pipe)
         self.process = self.folder.start(
             "subscriber", "import", LIST, str(self._pipe), "--verified", "--json"

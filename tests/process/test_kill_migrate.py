@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from postroom import wiring
 from postroom.bench.house import LIST, House, until
 from postroom.clock import WallClock
 from postroom.migration import state
 from postroom.storage.azure.account import Account
 from postroom.storage.port import KeysWithin, Storage
+from postroom.wiring.engines import opened_storage, with_storage
 from tests.contract.azurite import azurite
 from tests.contract.faulty_azure import faulty_azure
 
@@ -81,15 +81,15 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
             f"sqlite:///{tmp_path}/b.db",
         )
         ours = house.settings()
-        account = wiring.elsewhere(ours, house.overrides["THERE"], prefix)
-        file = wiring.elsewhere(ours, f"sqlite:///{tmp_path}/b.db", None)
-        async with wiring.opened_storage(account, clock) as storage:
+        account = with_storage(ours, house.overrides["THERE"], prefix)
+        file = with_storage(ours, f"sqlite:///{tmp_path}/b.db", None)
+        async with opened_storage(account, clock) as storage:
             await kill_on_the_way(house, storage, *there)
         first = await finish(house, *there)
         async with faulty_azure() as (azure, passing):
             house.overrides["THERE"] = address_of(passing)
             azure.holds = asks_for_a_second_page  # a file is written too fast to be caught at it
-            async with wiring.opened_storage(file, clock) as storage:
+            async with opened_storage(file, clock) as storage:
                 await kill_on_the_way(house, storage, *back)
             azure.holds = lambda _request: False
             last = await finish(house, *back)

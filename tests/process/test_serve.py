@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.bench.house import House, books, until
-from postroom.roles import BULK_NICE
+from postroom.wiring.roles import BULK_NICE
 
 PEOPLE = 10_000  # so many that a sender is not through with them before it was interrupted
 

@@ -30,11 +30,12 @@ from postroom.flow.send import Handled, Sender
 from postroom.journal import FileJournals
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import all_rows
 from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
 from postroom.sender import SenderRole
-from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
+from postroom.storage.port import Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
@@ -127,7 +128,7 @@ class Town:
     _clerks: list[Clerk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1", lease_s=LEASE_S)
+        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1")
 
     # People and messages
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
+from postroom.records.names import STORAGE_NAMES
 from postroom.records.turns import Turns
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
@@ -22,7 +23,7 @@ class World:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0)))
+        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0), STORAGE_NAMES))
         self.turns: list[float] = []  # when each was given, truly
 
 

@@ -11,6 +11,7 @@ from postroom.domain.delivery import Delivery, Ledger, announced, revived
 from postroom.domain.message import Message, Status
 from postroom.records import batches
 from postroom.records.in_hand import InHand, Lost
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
 
@@ -61,7 +62,7 @@ class NoAnswer:
 
 
 async def written(states: str = "qq") -> MemoryStorage:
-    storage = MemoryStorage(Still())
+    storage = MemoryStorage(Still(), STORAGE_NAMES)
     [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.bench.ports import held_port
 from postroom.settings import BadSettings, Settings, load
-from postroom.wiring import listening
+from postroom.wiring.roles import listening
 
 
 def has_ipv6() -> bool:

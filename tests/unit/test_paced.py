@@ -10,6 +10,7 @@ from typing import Any
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.records import rate_limits
+from postroom.records.names import STORAGE_NAMES
 from postroom.records.turns import Turns
 from postroom.storage.memory import MemoryStorage
 from postroom.transport.paced import NO_SHARE_S, PacedTransport
@@ -101,7 +102,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.storage = MemoryStorage(self.clock)
+        self.storage = MemoryStorage(self.clock, STORAGE_NAMES)
         self.turns = Turns(self.storage.tables, self.clock, "s1", lanes=2, lease_s=30.0)
         self.line = Line(self.clock)
         self.transport = PacedTransport(self.line, self.turns, self.clock)

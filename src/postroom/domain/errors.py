@@ -14,7 +14,6 @@
         AlreadyThere         a thing of that name exists
         WrongState           the thing exists, but this cannot be done with it now
         BadSettings          settings.py: every mistake at once
-        TransportTrouble     wiring.py: the mail server cannot be used
     StorageError             storage/port.py: storage did not do as it was told
         Conflict             the row is not the version that was expected; nothing changed
         ClaimLost            the lease on a queue item ran out

@@ -58,10 +58,11 @@ from postroom.records import archive, batches, dead_letters, leases, messages
 from postroom.records.departures import DepartureCache
 from postroom.records.in_hand import InHand, Lost
 from postroom.records.leases import RenewalTracker, Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.stored import Stored
 from postroom.records.turns import Turns
-from postroom.storage.port import MAIL_QUEUE, Claim, ClaimLost, Storage
+from postroom.storage.port import Claim, ClaimLost, Storage
 from postroom.transport.port import Lane
 
 log = structlog.get_logger("send")

@@ -1,4 +1,4 @@
-"""The transport port: a lane takes a slice of mails and answers with one outcome for each."""
+"""The transport port: a lane takes a slice of mails and returns one outcome for each."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from postroom.domain.outcome import Outcome
 
 
 class Mail(Protocol):
-    """One mail for one recipient, ready to go."""
+    """One mail for one recipient, ready to send."""
 
     @property
     def position(self) -> int:
-        """Its place in the batch: how the watch and the ledger call it."""
+        """Its position in the batch, by which the watch and the ledger know it."""
         ...
 
     @property
     def sender(self) -> str:
-        """Envelope sender."""
+        """The envelope sender."""
         ...
 
     @property
     def recipient(self) -> str:
-        """Envelope recipient, in the spelling typed by its owner."""
+        """The envelope recipient, spelt as the subscriber typed it."""
         ...
 
     @property
     def needs_utf8(self) -> bool:
-        """A non-ASCII local part: goes only through a server that offers SMTPUTF8 (RFC 6531)."""
+        """Whether the local part is not ASCII, which needs a server with SMTPUTF8 (RFC 6531)."""
         ...
 
     def source(self, *, eight_bit: bool) -> bytes:
-        """The whole mail with CRLF line ends, not dot-stuffed; pure ASCII unless `eight_bit`."""
+        """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
         ...
 
 
-class NoWatch:
-    """For a mail that needs no journal: a second copy harms nobody."""
+class Permit:
+    """A watch for mails that need no journal, because a second copy does no harm."""
 
     def may_hand_over(self) -> bool:
         return True
@@ -51,28 +51,24 @@ class NoWatch:
     def answered(self, position: int, outcome: Outcome) -> None:
         return
 
-
-class Permit(NoWatch):
-    """For such mails as well: whether they may go, and when they would have a turn."""
-
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
-        """By place, how long the turns are off that are not worth waiting for in a lane."""
+        """By position, how long to wait for mails that a rate limit keeps back too long."""
         return {}
 
 
 class HandOverWatch(Protocol):
-    """Who looks on while a slice goes out: the right to send, and the ack journal."""
+    """Follows a slice while it is sent: the permission to send, and the journal."""
 
     def may_hand_over(self) -> bool:
-        """Asked before every hand-over; once it says no, the rest of the slice is Untried."""
+        """Called before every hand-over; once it is False, the rest of the slice is Untried."""
         ...
 
     def handing_over(self, positions: Sequence[int]) -> None:
-        """Called just before the content of these mails is written to the line."""
+        """Called just before the content of these mails is written to the connection."""
         ...
 
     def returned(self, positions: Sequence[int]) -> None:
-        """Called when the server said that it has not taken these; they may go out again."""
+        """Called when the server said it has not accepted these; they may be sent again."""
         ...
 
     def answered(self, position: int, outcome: Outcome) -> None:
@@ -81,10 +77,10 @@ class HandOverWatch(Protocol):
 
 
 class Lane(Protocol):
-    """One way out with its own connection; carries one slice at a time."""
+    """Sends one slice at a time over its own connection."""
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
-        """One outcome a mail, in the order given. Never raises for what a server says or does."""
+        """One outcome per mail, in order. Never raises for what a server says or does."""
         ...
 
     async def close(self) -> None: ...
