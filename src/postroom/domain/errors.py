@@ -2,13 +2,13 @@
 
     PostroomError            a person caused it or must mend it; its text is a sentence for them
         BadInput             what somebody typed cannot be used
+            AmbiguousTime    domain/due_time.py
             BadAddress       domain/address.py
             BadHeader        mail/header.py
             BadTemplate      mail/merge.py
-            BadZone          domain/due_time.py
-            ComesTwice       domain/due_time.py
-            InThePast        domain/due_time.py
-            Skipped          domain/due_time.py
+            NonexistentTime  domain/due_time.py
+            TimeInThePast    domain/due_time.py
+            UnknownZone      domain/due_time.py
             WrongPassword    actions/sign_in.py
         NotFound             the thing named does not exist
         AlreadyThere         a thing of that name exists
