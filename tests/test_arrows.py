@@ -22,9 +22,8 @@ US = "postroom"
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"roles", "supervisor"},
+    {"supervisor"},
     {"wiring"},
-    {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"actions", "migration"},  # use cases beside the path
     {"flow"},
@@ -34,14 +33,14 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat"},
+    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
     {"mail"},
     {"domain"},
 ]
 
 # Packages that show the rest of the house only their port; who may go behind it.
 PORTS = {"storage": "port", "transport": "port"}
-BEHIND_THE_PORTS = {"wiring", "engines"}
+BEHIND_THE_PORTS = {"wiring"}
 
 # Stages meet in storage alone; the second of each pair is a step of the first.
 STAGE_MAY_USE = {("send", "render")}
@@ -196,7 +195,7 @@ GOOD = [
     ("transport/outbox.py", "from postroom.storage.port import Storage"),
     ("storage/sqlite/storage.py", "import time\nfrom postroom.storage import port, memory"),
     (
-        "wiring.py",
+        "wiring/engines.py",
         "from postroom.storage.sqlite.storage import Sqlite\nfrom postroom.transport import smtp",
     ),
     ("cli.py", "from postroom import __version__, wiring\nfrom postroom.flow import report"),

@@ -28,8 +28,9 @@ Actions, which people and programs ask for beside the path:
 Around them, each using only what is below it:
 
     cli/, bench/               the command line; measurements
-    roles.py, supervisor.py    one role, all roles
-    wiring.py, engines.py      the only modules that name a transport or a storage engine
+    supervisor.py              all roles on one machine
+    wiring/                    from settings to running roles; the only package that names
+                               engines and transports
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     migration/                 copies everything from one storage into another

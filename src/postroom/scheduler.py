@@ -16,14 +16,15 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, DueMessage, Leftovers
+from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
-from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
+from postroom.storage.port import CLAIM_ITEMS_MAX, Conflict, Storage, StorageError
 
-LEASE = "scheduler"
 BUSY_SWEEPS_LATER = 5  # times the usual pause
 FEW = 5_000  # deliveries, less than a second's work of a sender
 FIRST_BATCHES = 10  # of a new message, written at once even if the queue is full
@@ -37,14 +38,9 @@ class Scheduler:
     storage: Storage
     clock: Clock
     owner: str
-    locks: ProcessLocks | None = None  # None: processes of this machine are not checked
-    lease_s: float = 30.0
-    report_every_s: float = 1.0
-    last_report_every_s: float = 0.1  # when few are left, so that the end shows at once
-    sweep_every_s: float = 60.0
-    tidy_every_s: float = 60.0
-    items_ahead: int = CLAIM_ITEMS_MAX  # waiting before fan-out pauses; 0: any number
-    room_every_s: float = 0.1  # between looks whether there is room again
+    locks: ProcessLocks | None = None  # None: nobody on this machine is asked
+    intervals: Intervals = LOCAL
+    items_ahead: int = CLAIM_ITEMS_MAX  # waiting to be taken, before messages wait; 0: any number
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     is_test_mode: bool = False  # mails are stored, not sent
@@ -93,11 +89,11 @@ class Scheduler:
         if self.locks:
             self.locks.release(self.owner)
 
-    async def rest_s(self, at_most_s: float) -> float:
-        """How long nothing will be due, as of the last look."""
-        rest_s = min(at_most_s, self.lease_s / 3)
+    async def rest_s(self) -> float:
+        """How long nothing will be due, as far as the last step saw."""
+        rest_s = min(self.intervals.schedule_s, self.intervals.lease_s / 3)
         if self.lease and self._is_full:
-            rest_s = min(rest_s, self.room_every_s)
+            rest_s = min(rest_s, self.intervals.room_s)
         if self.lease:
             ahead = [until - self.clock.monotonic() for until in self._reported.values()]
             if self._next_at is not None:
@@ -118,16 +114,16 @@ class Scheduler:
         was_leading = self.lease is not None
         self.lease = await leases.hold(
             self.storage.tables,
-            LEASE,
+            leases.SCHEDULER,
             self.owner,
             now=now,
-            lease_s=self.lease_s,
+            lease_s=self.intervals.lease_s,
             kept=self.lease,
             troubles=self.storage.troubles,
             renewals=self._renewal_tracker,
             is_dead=self.locks.is_dead if self.locks else lambda owner: False,
         )
-        self._renew_at = now_s + self.lease_s / 3
+        self._renew_at = now_s + self.intervals.lease_s / 3
         if was_leading != (self.lease is not None):
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
@@ -221,7 +217,8 @@ class Scheduler:
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
         is_nearly_done = message.is_fully_queued and message.books.open < FEW
-        every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
+        intervals = self.intervals
+        every_s = intervals.last_report_s if is_nearly_done else intervals.report_s
         self._reported[ref] = self.clock.monotonic() + every_s
         if message.completed_at is None:
             return False
@@ -233,11 +230,11 @@ class Scheduler:
         """Sweep now and then; less often, but not never, while messages need steps."""
         now, now_s = self.clock.now(), self.clock.monotonic()
         later = BUSY_SWEEPS_LATER if is_busy else 1
-        if _is_time(self._swept_at, now_s, self.sweep_every_s * later):
+        if _is_time(self._swept_at, now_s, self.intervals.sweep_s * later):
             self._swept_at = now_s
             put = sweep.put_forgotten_items
             await self._try_to_sweep("items", lambda: put(self.storage, now, self._renewal_tracker))
-        if _is_time(self._tidied_at, now_s, self.tidy_every_s * later):
+        if _is_time(self._tidied_at, now_s, self.intervals.tidy_s * later):
             self._tidied_at = now_s
             await self._tidy(now)
 

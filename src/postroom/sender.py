@@ -23,12 +23,13 @@ from postroom.flow.render import Renderer
 from postroom.flow.send import FAULT_DELAY_S, BatchSender, Handled
 from postroom.pacing.pacer import Pacer
 from postroom.pacing.transport import PacedTransport
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.sending.journal import FileJournal, FileJournals
 from postroom.sending.lane_pool import LanePool
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler, JournalRecovery
 from postroom.sending.single_mails import SingleMailLane
-from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE, Claim, Storage
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage
 from postroom.transport.port import Lane, Transport
 from postroom.wakeup import WakeUpListener
 
@@ -169,7 +170,7 @@ class Sender:
     async def _is_work_waiting(self) -> bool:
         queues = self.storage.queues
         return bool(
-            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SUBSCRIBE_QUEUE, limit=1)
+            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SINGLE_MAIL_QUEUE, limit=1)
         )
 
     def _lanes_allowed(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,25 +19,18 @@ from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender
+from postroom.intervals import LOCAL
 from postroom.migration import migrate
 from postroom.migration.comparison import Compared
 from postroom.migration.migrate import Journey
 from postroom.records import keys, leases, lists, subscribers
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
-from postroom.storage.port import (
-    DEAD_LETTERS,
-    MAIL_QUEUE,
-    QUEUES,
-    TABLES,
-    KeysAcross,
-    Storage,
-    Troubles,
-    Value,
-)
+from postroom.storage.port import KeysAcross, Storage, Troubles, Value
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import HandOverWatch, Lane, Mail
 from tests.acting import acting
@@ -45,6 +39,7 @@ from tests.no_limits import NoLimits
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
 STEPS_MAX = 1000
+NEVER_SWEEPS = replace(LOCAL, sweep_s=1e9, tidy_s=1e9)
 OWN = {("service", "lease"), ("service", "migration")}
 ODD: dict[str, Value] = {
     "int": 1,
@@ -176,7 +171,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         acting(storage, now), draft.ref, "nobody@contoso.edu", "nonce"
     )
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
-    await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
+    await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)
@@ -205,7 +200,7 @@ async def _message(storage: Storage, clock: Clock) -> str:
 
 
 async def _schedule(storage: Storage, clock: Clock) -> None:
-    scheduler = Scheduler(storage, clock, "scheduler.1", sweep_every_s=1e9, tidy_every_s=1e9)
+    scheduler = Scheduler(storage, clock, "scheduler.1", intervals=NEVER_SWEEPS)
     for _ in range(STEPS_MAX):
         if not await scheduler.step():
             await scheduler.stop()

@@ -14,11 +14,12 @@ from postroom.domain.address import parse_address
 from postroom.flow import subscribe
 from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer
+from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.records.single_mail_items import CLAIM_S
 from postroom.sending.lease import SendingLease
 from postroom.sending.single_mails import SingleMailLane
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from postroom.storage.port import Storage
 from postroom_bench.sink import Sink
 from tests.acting import acting
 from tests.clock import MovableClock
@@ -102,7 +103,7 @@ async def test_a_death_at_any_call_loses_nobody(
         sink.reset()
         sink.attempts.clear()
         clock = MovableClock()
-        town = Town(MemoryStorage(clock), clock, sink, tmp_path)
+        town = Town(MemoryStorage(clock, STORAGE_NAMES), clock, sink, tmp_path)
         await town.found_list()
         for name in NAMES:
             address = parse_address(address_of(name))
@@ -116,7 +117,7 @@ async def test_a_death_at_any_call_loses_nobody(
         arrived = town.arrived()
         assert arrived.keys() == set(NAMES) - {"perm-fail"}, last
         assert max(arrived.values()) <= 2, last
-        assert await town.items(SUBSCRIBE_QUEUE) == 0, last
+        assert await town.items(SINGLE_MAIL_QUEUE) == 0, last
         assert (await town.subscriber("perm-fail")).confirmation, last
         assert (await town.subscriber("temp-fail-once")).confirmation is None, last
     assert 10 < deaths < CALLS_MAX - 1  # the last lives never died: every call was tried

@@ -17,6 +17,7 @@ from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.flow.bring_in import Counts, Intake, bring_in
 from postroom.records import consents, lists, subscribers
+from postroom.records.names import STORAGE_NAMES
 from postroom.records.rows import all_rows
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import KEY_CHARS_MAX, Conflict, KeysWithin, Page
@@ -271,7 +272,7 @@ async def test_a_look_at_a_long_record_reads_only_what_is_shown(
 
 
 async def test_a_storage_that_answers_in_short_pages_hides_no_event(town: Town) -> None:
-    tables = MemoryStorage(town.clock, page_rows=2, empty_first_page=True).tables
+    tables = MemoryStorage(town.clock, STORAGE_NAMES, page_rows=2, empty_first_page=True).tables
     asked = [
         FORM.consent(Event.ASKED, town.clock.now() + timedelta(hours=hour)) for hour in range(5)
     ]

@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from postroom import roles
 from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
 from postroom.sender import Sender
 from postroom.wakeup import WakeUpListener
+from postroom.wiring import roles
 from tests.clock import PATIENCE_S
 from tests.scenario.town import Town, once_each, students
 
@@ -44,7 +44,7 @@ class Drain:
         self._wakeup = cast(WakeUpListener, PassingTime(town, role))
 
     async def step(self) -> bool:
-        return await roles._is_anything_due(self.town.scheduler, self.role, self._wakeup)
+        return await roles.drain_step(self.town.scheduler, self.role, self._wakeup)
 
     async def until_faults(self, faults: int) -> None:
         for _ in range(STEPS_MAX):

@@ -65,7 +65,7 @@ async def test_what_a_sender_writes_after_another_took_over_changes_no_books(
 
 async def test_a_scheduler_that_lost_its_lease_does_nothing(town: Town) -> None:
     ref = await town.mailing("ada")
-    other = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    other = Scheduler(town.storage, town.clock, "scheduler.2")
     assert not await other.step()
     assert other.lease is None
     town.clock.move(LEASE_S)
@@ -79,7 +79,7 @@ async def test_a_scheduler_that_lost_its_lease_does_nothing(town: Town) -> None:
 async def test_a_scheduler_that_stops_lets_the_next_one_lead_at_once(town: Town) -> None:
     await town.mailing("ada")
     await town.scheduler.stop()
-    other = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    other = Scheduler(town.storage, town.clock, "scheduler.2")
     await other.step()
     assert other.lease is not None
     assert other.lease.fence == 2

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postroom.actions import control_message
+from postroom.intervals import REMOTE
 from postroom.records import leases
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender
 from postroom.sending.lease import IDLE_LEASES
 from postroom.storage.counting import CountingStorage
-from postroom.wiring import FAR
 from tests.scenario.town import Town
 
 CALLS_A_MINUTE_MAX = 10.0
@@ -28,7 +28,7 @@ def counted(town: Town) -> CountingStorage:
 async def idle_sender(town: Town, minutes: float) -> Sender:
     """A sender at the pace of a storage far away, nothing coming for so long."""
     role = await town.open_sender()
-    role.poll_s, role.lease.lease_s = FAR.poll_s, FAR.lease_s
+    role.poll_s, role.lease.lease_s = REMOTE.poll_s, REMOTE.lease_s
     until = town.clock.now() + timedelta(minutes=minutes)
     while town.clock.now() < until:
         assert not await role.step()
@@ -40,19 +40,12 @@ async def test_an_idle_scheduler_far_away_makes_few_calls(town: Town) -> None:
     storage = counted(town)
     for name in ("contoso1", "contoso2", "contoso3"):
         await town.found_list(name)
-    scheduler = Scheduler(
-        storage,
-        town.clock,
-        "scheduler.1",
-        lease_s=FAR.lease_s,
-        sweep_every_s=FAR.sweep_s,
-        tidy_every_s=FAR.tidy_s,
-    )
+    scheduler = Scheduler(storage, town.clock, "scheduler.1", intervals=REMOTE)
     before, until = storage.calls.total, town.clock.now() + timedelta(minutes=MINUTES)
     while town.clock.now() < until:
         assert not await scheduler.step()
         assert scheduler.lease
-        town.clock.move(await scheduler.rest_s(FAR.schedule_s))
+        town.clock.move(await scheduler.rest_s())
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * MINUTES
 
 
@@ -83,12 +76,12 @@ async def test_a_scheduler_that_stands_by_makes_few_calls(town: Town) -> None:
     assert await leases.hold(
         storage.tables, "scheduler", "another", now=town.clock.now(), lease_s=3500
     )
-    scheduler = Scheduler(storage, town.clock, "scheduler.1", lease_s=FAR.lease_s)
+    scheduler = Scheduler(storage, town.clock, "scheduler.1", intervals=REMOTE)
     before = storage.calls.total
     for _ in range(MINUTES):
         await scheduler.step()
-        town.clock.move(await scheduler.rest_s(FAR.schedule_s))
-    minutes = MINUTES * FAR.schedule_s / 60
+        town.clock.move(await scheduler.rest_s())
+    minutes = MINUTES * REMOTE.schedule_s / 60
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * minutes
 
 
@@ -104,7 +97,7 @@ async def test_an_idle_sender_has_a_long_lease_and_a_busy_one_a_short(town: Town
     role = await idle_sender(town, minutes=10)
     name = leases.sender_lease(role.lease.owner)
     resting = await leases.holder(town.storage.tables, name, now=town.clock.now())
-    longest, short = (timedelta(seconds=FAR.lease_s * times) for times in (IDLE_LEASES, 1))
+    longest, short = (timedelta(seconds=REMOTE.lease_s * times) for times in (IDLE_LEASES, 1))
     assert resting
     assert town.clock.now() + short < resting.expires_at
     assert resting.expires_at <= town.clock.now() + longest

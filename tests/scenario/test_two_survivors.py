@@ -15,7 +15,7 @@ from postroom.domain.delivery import FINAL, DeliveryEnd, State
 from postroom.domain.retry import RetryRules
 from postroom.flow.send import Handled
 from postroom.records import archive
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from tests.clock import PATIENCE_S, soon
 from tests.scenario.storm import Crossed
 from tests.scenario.town import CLAIM_S, RULES, Clerk, Town, name_of

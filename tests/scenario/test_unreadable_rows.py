@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from postroom.domain.delivery import State, announced
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
+from postroom.intervals import LOCAL
 from postroom.records import batches, counts, leases, lists
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.sending.recovery import JOURNALS_EVERY_S
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
 from tests.acting import acting
 from tests.clock import START, soon
 from tests.scenario.test_described_items import described
@@ -90,9 +92,12 @@ async def test_a_row_of_a_batch_holds_up_that_batch_alone(
     await town.quiet()
     assert town.arrived() == once_each(names[2:])
     await town.live_through(4 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)  # it may get readable yet
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (
+        1,
+        0,
+    )  # it may get readable yet
     await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (0, 1)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 1)
     await to_another(town)
     await town.quiet()
     assert town.arrived() == once_each([*names[2:], "other"])
@@ -133,7 +138,7 @@ async def test_an_item_without_a_batch_number_waits_until_its_batch_can_be_found
     assert "item_unreadable" in events
     assert "item_left" not in events
     assert not town.sink.mails
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (1, 0)
     await spoilt.mend()
     await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
     assert town.arrived() == once_each(names)
@@ -254,7 +259,7 @@ STROKES = {
 async def leave_work_for_every_stroke(town: Town) -> str:
     """A lost item, a deleted list, a sender long gone and an old message; that one's ref."""
     town.scheduler.keep_archive_days = 30
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = 40 * DAY_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=40 * DAY_S, tidy_s=40 * DAY_S)
     clerk = await town.clerk()
     ref = await town.mailing("ada")
     await clerk.take()
@@ -267,7 +272,7 @@ async def leave_work_for_every_stroke(town: Town) -> str:
     await lose_all_items(town)
     await lists.start_deleting(town.storage.tables, "contoso1")
     town.clock.move(DAY_S)
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = SWEEP_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=SWEEP_S, tidy_s=SWEEP_S)
     return ref
 
 
@@ -359,7 +364,7 @@ async def test_a_confirmation_that_cannot_be_written_yet_ends_no_sender(
     await spoilt.mend()
     await town.live_through(600, every_s=60)
     assert town.arrived() == once_each(["ada"])
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_a_list_that_cannot_be_read_keeps_no_other_from_being_swept(town: Town) -> None:

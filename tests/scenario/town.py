@@ -27,13 +27,14 @@ from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender, Handled
 from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import all_rows
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, build_sender
 from postroom.sending.journal import FileJournals
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
-from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
+from postroom.storage.port import Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
@@ -142,7 +143,7 @@ class Town:
     _clerks: list[Clerk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1", lease_s=LEASE_S)
+        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1")
 
     # People and messages
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,11 +19,13 @@ from postroom.domain.retry import RetryRules
 from postroom.flow import fan_out, report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.send import BatchSender
+from postroom.intervals import LOCAL
 from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
-from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
+from postroom.storage.port import Claim, StorageError
 from tests.acting import acting
 from tests.no_limits import NoLimits
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
@@ -40,6 +43,8 @@ from tests.simulation.world import (
 )
 
 LEASE_S = 30.0
+NEVER_S = 1e9  # the path must settle without sweeping
+INTERVALS = replace(LOCAL, lease_s=LEASE_S, report_s=0.0, sweep_s=NEVER_S, tidy_s=NEVER_S)
 LIST = "contoso1"
 LANES = 2
 MODULES_WITH_SIZES = (fan_out, batches, report)
@@ -147,10 +152,7 @@ class Mailing:
                 self.world.storage(),
                 self.world.clock_of(name),
                 f"{name}.{self.incarnations[name]}",
-                lease_s=LEASE_S,
-                report_every_s=0.0,
-                sweep_every_s=1e9,  # the path must settle without the broom
-                tidy_every_s=1e9,
+                intervals=INTERVALS,
                 items_ahead=self.items_ahead,
             )
 

@@ -9,6 +9,7 @@ from typing import Any
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.pacing.pacer import Pacer
 from postroom.records import rate_limits
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 
@@ -23,7 +24,7 @@ class World:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0)))
+        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0), STORAGE_NAMES))
         self.sent: list[float] = []  # when each mail was sent, by true time
 
 

@@ -20,8 +20,9 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.records import ask_jobs, consents, counts, lists, subscribers
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
+from postroom.storage.port import Unavailable
 from tests.acting import acting
 from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
@@ -62,7 +63,7 @@ class Office:
     async def take_items(self) -> Counter[str]:
         """As a sender does: how often each GUID was to be mailed."""
         found: Counter[str] = Counter()
-        while claims := await self.storage.queues.claim(SUBSCRIBE_QUEUE, limit=32, lease_s=60):
+        while claims := await self.storage.queues.claim(SINGLE_MAIL_QUEUE, limit=32, lease_s=60):
             for claim in claims:
                 found[claim.body.partition(",")[0]] += 1
                 await self.storage.queues.complete(claim)
@@ -185,7 +186,7 @@ async def test_everybody_who_may_be_asked_is_asked_once(office: Office) -> None:
 async def test_a_long_queue_is_waited_for_and_a_dead_one_is_not(office: Office) -> None:
     """People who sign up at the same time must not wait behind a whole list."""
     await office.crowd(3 * PEOPLE_AT_ONCE)
-    await office.storage.queues.put(SUBSCRIBE_QUEUE, *["x,y"] * ITEMS_AHEAD_MAX)
+    await office.storage.queues.put(SINGLE_MAIL_QUEUE, *["x,y"] * ITEMS_AHEAD_MAX)
     began = office.clock.now()
     job = await office.run()
     assert job.asked == 3 * PEOPLE_AT_ONCE

@@ -20,6 +20,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX, Counts, Intake, bring_in
 from postroom.records import lists, subscribers
+from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Unavailable
 from tests.acting import acting
@@ -88,7 +89,7 @@ class RacingTables(TroubledTables):
 
 
 async def storage_with(tables: TroubledTables) -> MemoryStorage:
-    storage = MemoryStorage(MovableClock())
+    storage = MemoryStorage(MovableClock(), STORAGE_NAMES)
     storage.tables = tables
     await lists.create(
         storage.tables,
@@ -99,7 +100,7 @@ async def storage_with(tables: TroubledTables) -> MemoryStorage:
 
 @pytest.fixture
 async def storage() -> MemoryStorage:
-    return await storage_with(TroubledTables(1000, False))
+    return await storage_with(TroubledTables(TABLES))
 
 
 def rows(*addresses: str, header: str = "email") -> People:
@@ -212,7 +213,7 @@ async def test_told_to_stop_among_blank_rows_it_stops(storage: MemoryStorage) ->
 
 
 async def test_when_storage_goes_away_the_next_run_adds_the_rest() -> None:
-    tables = TroubledTables(1000, False)
+    tables = TroubledTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 6
     with pytest.raises(Unavailable):
@@ -225,7 +226,7 @@ async def test_when_storage_goes_away_the_next_run_adds_the_rest() -> None:
 
 
 async def test_two_imports_at_once_add_nobody_twice() -> None:
-    tables = RacingTables(1000, False)
+    tables = RacingTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 1
     counts = await bring_in(intake(storage), rows(*students(10)), Watch())
@@ -239,7 +240,7 @@ async def test_a_list_that_is_not_there_takes_nobody(storage: MemoryStorage) -> 
 
 
 async def test_a_list_deleted_meanwhile_takes_nobody_else() -> None:
-    tables = DeletingTables(1000, False)
+    tables = DeletingTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 2
     with pytest.raises(NotFound, match="deleted meanwhile"):
@@ -251,7 +252,7 @@ class WatchedTables(TroubledTables):
     """Notes who is stored together."""
 
     def __init__(self) -> None:
-        super().__init__(1000, False)
+        super().__init__(TABLES)
         self.together: list[list[str]] = []
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:

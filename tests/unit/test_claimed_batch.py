@@ -10,6 +10,7 @@ import pytest
 from postroom.domain.delivery import Delivery, Ledger, announced, revived
 from postroom.domain.message import Message, Status
 from postroom.records import batches
+from postroom.records.names import STORAGE_NAMES
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
@@ -49,7 +50,7 @@ class NoAnswer:
 
 
 async def written(states: str = "qq") -> MemoryStorage:
-    storage = MemoryStorage(MovableClock())
+    storage = MemoryStorage(MovableClock(), STORAGE_NAMES)
     [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])

@@ -20,7 +20,7 @@ from postroom.domain.subscriber import ATTRIBUTES_MAX, InactiveReason, Subscribe
 from postroom.flow import subscribe
 from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, edits, lists, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.acting import acting
 from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
@@ -66,7 +66,7 @@ class Desk:
         return [(each.event, each.source) for each in found]
 
     async def items(self) -> int:
-        return await self.storage.queues.length(SUBSCRIBE_QUEUE)
+        return await self.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 @pytest.fixture

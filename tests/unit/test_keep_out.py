@@ -19,6 +19,7 @@ from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe
 from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
 from postroom.records import consents, counts, lists, subscribers
+from postroom.records.names import TABLES
 from postroom.storage.memory import MemoryTables
 from postroom.storage.port import Change, Row, Unavailable
 from tests.acting import acting
@@ -63,7 +64,7 @@ class Watch:
 
 @pytest.fixture
 async def tables() -> SlowTables:
-    tables = SlowTables(1000, False)
+    tables = SlowTables(TABLES)
     made = MailingList(name=LIST, description="", sender="news@contoso.edu", created_at=NOW)
     await lists.create(tables, made)
     return tables

@@ -12,6 +12,7 @@ from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.pacing.pacer import Pacer
 from postroom.pacing.transport import NO_QUOTA_S, PacedTransport
 from postroom.records import rate_limits
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.transport.port import HandOverWatch, Mail
 from tests.unit.seconds import most_in_a_second
@@ -105,7 +106,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.storage = MemoryStorage(self.clock)
+        self.storage = MemoryStorage(self.clock, STORAGE_NAMES)
         self.pacer = Pacer(self.storage.tables, self.clock, "s1", lanes=2, lease_s=30.0)
         self.line = Line(self.clock)
         self.transport = PacedTransport(self.line, self.pacer, self.clock)

@@ -7,6 +7,7 @@ import pytest
 from postroom.clock import WallClock
 from postroom.domain.import_job import ImportJob
 from postroom.records import imports, outbox
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Value
 from tests.clock import START, MovableClock
@@ -14,7 +15,7 @@ from tests.clock import START, MovableClock
 
 @pytest.fixture
 def short() -> MemoryStorage:
-    return MemoryStorage(MovableClock(), page_rows=1, empty_first_page=True)
+    return MemoryStorage(MovableClock(), STORAGE_NAMES, page_rows=1, empty_first_page=True)
 
 
 async def test_imports_are_shown_however_pages_come(short: MemoryStorage) -> None:

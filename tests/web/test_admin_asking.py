@@ -16,7 +16,7 @@ from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX
 from postroom.domain.import_job import Status
 from postroom.domain.user import Role
 from postroom.records import ask_jobs, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.web.admin.asking import AskRuns, runs_in
 from tests.web.importing import at_work
 from tests.web.office import LIST, NOW
@@ -39,7 +39,7 @@ def runs_at(worker: Worker) -> AskRuns:
 
 
 async def items(worker: Worker) -> int:
-    return await worker.office.storage.queues.length(SUBSCRIBE_QUEUE)
+    return await worker.office.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 async def asked_before(worker: Worker, name: str, times: int, hours: float) -> None:

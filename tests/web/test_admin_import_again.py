@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from postroom.domain.user import Role
 from postroom.records import consents
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.web.importing import (
     CHOICE,
     GOOD,
@@ -132,10 +132,10 @@ async def test_people_are_asked_first_and_the_number_of_emails_is_named(editor: 
     path, job = await looked_over(editor, GOOD, purpose="ask", basis="")
     assert (job.added, job.asked) == (2, 2)
     assert f"Import into {LIST}, and send 2 confirmation emails" in (await editor.get(path)).text
-    assert await queues.length(SUBSCRIBE_QUEUE) == 0
+    assert await queues.length(SINGLE_MAIL_QUEUE) == 0
     await editor.post(f"{path}/start")
     assert (await settled(editor, path)).asked == 2
-    assert await queues.length(SUBSCRIBE_QUEUE) == 2
+    assert await queues.length(SINGLE_MAIL_QUEUE) == 2
     ada = await stored(editor, "ada@contoso.edu")
     assert ada
     assert (ada.verified, ada.asked_at is not None) == (False, True)

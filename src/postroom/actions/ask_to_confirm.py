@@ -37,15 +37,10 @@ from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
 from postroom.records.edits import KnownSubscriber, SubscriberEdit
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import (
-    SCAN_ROWS_MAX,
-    SUBSCRIBE_QUEUE,
-    Conflict,
-    StorageError,
-    Tables,
-)
+from postroom.storage.port import SCAN_ROWS_MAX, Conflict, StorageError, Tables
 
 log = structlog.get_logger("ask")
 PEOPLE_AT_ONCE = edits.EDITS_MAX
@@ -116,7 +111,7 @@ async def ask_together(act: Act, people: Sequence[KnownSubscriber]) -> int:
 
 async def _ask_group(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> None:
     items = [ConfirmItem(each.one.guid, each.one.list_name).body() for each in people]
-    await act.storage.queues.put(SUBSCRIBE_QUEUE, *items)
+    await act.storage.queues.put(SINGLE_MAIL_QUEUE, *items)
     act.wake_senders()
     try:
         await _note(act, people, now)
@@ -146,7 +141,7 @@ async def _note_alone(act: Act, one: Subscriber, now: datetime) -> None:
 async def _wait_for_room(act: Act) -> None:
     """Let people who sign up go first."""
     for _look in range(LOOKS_MAX):
-        waiting = await act.storage.queues.peek(SUBSCRIBE_QUEUE, limit=ITEMS_AHEAD_MAX)
+        waiting = await act.storage.queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
         if len(waiting) < ITEMS_AHEAD_MAX:
             return
         await act.clock.sleep(LOOK_EVERY_S)

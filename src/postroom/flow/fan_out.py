@@ -36,9 +36,10 @@ from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import RenewalTracker
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.stored import Stored
 from postroom.records.subscribers import Recipient
-from postroom.storage.port import MAIL_QUEUE, Storage
+from postroom.storage.port import Storage
 
 PAGE_BATCHES = 80  # written between two counts on the message row
 

@@ -32,9 +32,10 @@ from postroom.records import (
     subscribers,
 )
 from postroom.records.leases import RenewalTracker
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.stored import Stored
-from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
+from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Storage, Tables
 
 log = structlog.get_logger("sweep")
 FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: the item must be lost

@@ -21,6 +21,7 @@ from postroom.domain.trouble import Trouble
 from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Conflict, KeysWithin, Tables, Troubles, Unavailable
 
+SCHEDULER = "scheduler"  # the name of its lease
 LONGEST = timedelta(hours=1)
 NO_TROUBLES = Troubles()
 FORGOTTEN_AFTER = timedelta(days=1)

@@ -26,10 +26,11 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, messages
 from postroom.records.leases import RenewalTracker
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.sending.journal import FileJournals
-from postroom.storage.port import MAIL_QUEUE, Storage
+from postroom.storage.port import Storage
 
 log = structlog.get_logger("sender")
 JOURNALS_EVERY_S = 10.0

@@ -14,15 +14,10 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Outcome
 from postroom.domain.work_item import is_trial_item
 from postroom.pacing.pacer import Pacer
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.single_mail_items import CLAIM_S, extended, together
 from postroom.sending.lease import SendingLease
-from postroom.storage.port import (
-    BATCH_CHANGES_MAX,
-    CLAIM_ITEMS_MAX,
-    SUBSCRIBE_QUEUE,
-    Claim,
-    Storage,
-)
+from postroom.storage.port import BATCH_CHANGES_MAX, CLAIM_ITEMS_MAX, Claim, Storage
 from postroom.transport.port import Lane, Permit
 
 SLICE_S = 60.0  # under a slow limit: half of what their claims last
@@ -58,7 +53,7 @@ class SingleMailLane:
         limit = min(limit, CLAIM_ITEMS_MAX)
         queues = self._storage.queues
         found = await together(
-            [queues.claim(SUBSCRIBE_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
+            [queues.claim(SINGLE_MAIL_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
         )
         claims = [claim for some in found for claim in some]
         self._was_full = len(claims) >= CLAIM_ITEMS_MAX

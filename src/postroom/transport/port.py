@@ -12,7 +12,7 @@ new_lane_id = itertools.count().__next__  # for lanes that wrap no other lane
 
 
 class Mail(Protocol):
-    """One mail for one recipient, ready to go."""
+    """One mail for one recipient, ready to send."""
 
     @property
     def position(self) -> int:
@@ -21,7 +21,7 @@ class Mail(Protocol):
 
     @property
     def sender(self) -> str:
-        """Envelope sender."""
+        """The envelope sender."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Mail(Protocol):
         ...
 
     def source(self, *, eight_bit: bool) -> bytes:
-        """The whole mail with CRLF line ends, not dot-stuffed; pure ASCII unless `eight_bit`."""
+        """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
         ...
 
 
@@ -94,7 +94,7 @@ class Permit:
 
 
 class Lane(Protocol):
-    """One way out with its own connection; carries one slice at a time."""
+    """Sends one slice at a time over its own connection."""
 
     @property
     def id(self) -> int:
@@ -102,7 +102,7 @@ class Lane(Protocol):
         ...
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
-        """One outcome a mail, in the order given. Never raises for what a server says or does."""
+        """One outcome per mail, in order. Never raises for what a server says or does."""
         ...
 
     async def close(self) -> None: ...

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
+from postroom.records import probes
 from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking, import_runs
@@ -176,7 +177,7 @@ async def ready(request: Request) -> Response:
         return JSONResponse({"status": "stopping"}, status_code=503)
     try:
         async with asyncio.timeout(READY_S_MAX):
-            await context_of(request).storage.tables.get("service", "secret", "installation")
+            await probes.read(context_of(request).storage.tables)
     except StorageGone:
         return JSONResponse({"status": str(STORAGE_GONE)}, status_code=503)
     except (TimeoutError, StorageError):
