@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"engines"},  # the part of it that is about storage
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"confirmations"},  # a lane of the sender
+    {"importing"},  # a use case beside the path; it asks people to confirm as flow/ask.py does
     {"flow"},
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
@@ -43,11 +44,11 @@ PORTS = {"storage": "port", "transport": "port"}
 BEHIND_THE_PORTS = {"wiring", "engines"}
 
 # Stages meet in storage alone; the second of each pair is a step of the first.
-STAGE_MAY_USE = {("send", "render"), ("bring_in", "ask")}
+STAGE_MAY_USE = {("send", "render")}
 
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}
-RUNS_IN_THE_SIMULATION = {"flow", "records"}
+RUNS_IN_THE_SIMULATION = {"flow", "importing", "records"}
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -6,7 +6,6 @@ what it finds, what it leaves, and what happens if it dies half-way.
     0   flow/subscribe.py   people join, confirm and leave
         flow/confirm.py     mails the link by which somebody says yes
         flow/ask.py         asks people who have not confirmed to do so
-        flow/bring_in.py    many people from a file
         flow/take_out.py    everyone of a list into a file
     1   flow/compose.py     a message is written, checked and given a time
         flow/test_mail.py   mails a message to whoever wrote it, to be looked at
@@ -27,7 +26,8 @@ Around the path:
 
     domain/     pure nouns and decisions; delivery.py has the ledger and what every outcome means
     mail/       what a mail is: templates, headers, MIME
-    records/    our nouns as rows; the only place that knows keys
+    importing/  people from CSV files: upload, job, reading, and the worker that runs it
+    records/    our nouns as rows
     storage/    tables, queues and blobs: a port and the engines behind it
     transport/  ways out: a port, SMTP, the outbox
     web/        admin pages, subscriber pages, the web service

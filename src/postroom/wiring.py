@@ -29,6 +29,7 @@ from postroom.engines import (
 )
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
+from postroom.importing.worker import ImportWorker
 from postroom.journal import FileJournals
 from postroom.process_locks import ProcessLocks
 from postroom.records import migrations, outbox
@@ -54,7 +55,7 @@ from postroom.transport.smtp.transport import (
     Tls,
     parse_smtp_url,
 )
-from postroom.wakeup import WakeUpListener, WakeUps
+from postroom.wakeup import SENDER, WakeUpListener, WakeUps
 
 __all__ = ["WORK_S", "describe_storage", "elsewhere", "opened_storage"]  # of engines.py
 
@@ -189,6 +190,19 @@ def scheduler(parts: Parts) -> Scheduler:
     )
 
 
+def importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
+    from postroom.web.language import languages  # only here: most commands do without the web
+
+    return ImportWorker(
+        parts.storage,
+        parts.clock,
+        wake_senders=lambda: parts.wakeups.ring(SENDER),
+        languages=languages(),
+        lease_s=parts.pace.lease_s,
+        wake=wakeup.ring,
+    )
+
+
 @contextlib.contextmanager
 def listening(settings: Settings) -> Iterator[socket.socket]:
     """The address of the web role, ours alone while it is open."""
@@ -222,7 +236,6 @@ async def web(parts: Parts) -> ASGIApp:
         has_outbox=not leaves_the_machine(settings),
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=mail_server(settings),
-        data=settings.data,
     )
     return create_app(context)
 

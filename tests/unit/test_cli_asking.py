@@ -64,7 +64,7 @@ def test_slips_are_mended_and_told(contoso1: Postroom) -> None:
     )
     ran = contoso1("subscriber", "import", "contoso1", "people.csv", "--dry-run")
     assert ran.out.startswith("3 would be added to contoso1\n0 already there\n1 twice in the file")
-    assert "2 with a slip in the address that was mended" in ran.out
+    assert "2 with a slip in the address that was corrected" in ran.out
     assert "line 2: mailto:ada@contoso.edu: read as ada@contoso.edu" in ran.out
     assert "line 4: eve@gmial.com: Is gmail.com meant?" in ran.out
 

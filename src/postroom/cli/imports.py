@@ -16,11 +16,20 @@ from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, interruptible, wake_senders, work
 from postroom.domain.consent import ALL_CONFIRMED, Trace
-from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
-from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
-from postroom.domain.import_job import (
+from postroom.domain.mailing_list import check_list_name
+from postroom.flow.ask import Asker
+from postroom.importing import import_people as importing
+from postroom.importing.csv_people import People
+from postroom.importing.csv_source import Source, opened
+from postroom.importing.import_people import (
+    BATCH_PEOPLE,
+    GROUP_ROWS,
+    ImportCounts,
+    ImportTerms,
+)
+from postroom.importing.job import (
     BAD_ROWS_SHOWN,
     Existing,
     Purpose,
@@ -28,9 +37,6 @@ from postroom.domain.import_job import (
     clean_file_name,
     import_source,
 )
-from postroom.domain.mailing_list import check_list_name
-from postroom.flow.ask import Asker
-from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
@@ -51,7 +57,7 @@ def import_people(
     ] = Existing.LEAVE,
     basis: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="Why they may be mailed; stands in each one's record."),
+        typer.Option(metavar="TEXT", help="Why they may be mailed; kept in each consent record."),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look and count.")] = False,
     report: Annotated[
@@ -66,12 +72,12 @@ def import_people(
     """Add everyone in a CSV file; other columns become attributes.
 
     With --verified, people on the list who have not confirmed are confirmed, too; --basis says why
-    they may be mailed. Who left earlier stays away. Running it again does only what is missing, so
-    an import that was interrupted is simply started once more.
+    they may be mailed. People who unsubscribed are not added again. Running it again does only what
+    is missing, so start an import that was interrupted once more.
     """
     check_list_name(list_name)
     declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
-    order = _Order(
+    command = _ImportCommand(
         list_name,
         file,
         verified=verified,
@@ -81,11 +87,11 @@ def import_people(
         is_rehearsal=dry_run,
         columns=_wanted(column or []),
     )
-    order.check()
-    result = work(lambda parts: _followed(parts, order, report, quiet=as_json))
-    lines = [*result.lines(list_name, dry_run, report), *order.next_steps(result.counts)]
+    command.check()
+    result = work(lambda parts: _followed(parts, command, report, quiet=as_json))
+    lines = [*result.lines(list_name, dry_run, report), *command.next_steps(result.counts)]
     show(result.data(list_name, dry_run), as_json, *lines)
-    _leave_if_interrupted(result.watch.interrupt)
+    _leave_if_interrupted(result.observer.interrupt)
 
 
 def _leave_if_interrupted(interrupt: Interrupt) -> None:
@@ -95,8 +101,8 @@ def _leave_if_interrupted(interrupt: Interrupt) -> None:
 
 
 @dataclass(frozen=True)
-class _Order:
-    """What was typed."""
+class _ImportCommand:
+    """The arguments of the command."""
 
     list_name: str
     file: Path
@@ -111,8 +117,8 @@ class _Order:
         if self.verified and self.ask:
             raise typer.BadParameter("not together with --verified", param_hint="--ask")
 
-    def intake(self, parts: Parts) -> Intake:
-        return Intake(
+    def terms(self, parts: Parts) -> ImportTerms:
+        return ImportTerms(
             parts.storage.tables,
             self.list_name,
             self.verified,
@@ -121,11 +127,11 @@ class _Order:
             basis=self.source,
             existing=self.existing,
             asker=_asker(parts, self.source) if self.ask else None,
-            # What comes through a pipe is stored as it comes.
-            crowd=CROWD_PEOPLE if self.file.is_file() else BATCH_PEOPLE,
+            # Rows that come through a pipe are stored as they come.
+            group_rows=GROUP_ROWS if self.file.is_file() else BATCH_PEOPLE,
         )
 
-    def next_steps(self, counts: Counts) -> Iterator[str]:
+    def next_steps(self, counts: ImportCounts) -> Iterator[str]:
         if counts.added and not (self.verified or self.ask or self.is_rehearsal):
             yield (
                 "The people added have not confirmed, and are not mailed. Ask them with “postroom "
@@ -133,24 +139,26 @@ class _Order:
             )
 
 
-async def _followed(parts: Parts, order: _Order, report: Path | None, *, quiet: bool) -> _Result:
-    with interruptible() as interrupt, opened(order.file) as source, _report(report) as refusals:
-        people = People(iter(source), order.columns)
-        with progress(f"Importing {order.file.name}", quiet=quiet) as tick:
-            watch = _Watch(interrupt, refusals, source, tick)
-            counts = await _bring_in(order.intake(parts), people, watch)
-        return _Result(counts, watch, source.encoding, people.delimiter)
+async def _followed(
+    parts: Parts, command: _ImportCommand, report: Path | None, *, quiet: bool
+) -> _Result:
+    with interruptible() as interrupt, opened(command.file) as source, _report(report) as refusals:
+        people = People(iter(source), command.columns)
+        with progress(f"Importing {command.file.name}", quiet=quiet) as tick:
+            observer = _Observer(interrupt, refusals, source, tick)
+            counts = await _import(command.terms(parts), people, observer)
+        return _Result(counts, observer, source.encoding, people.delimiter)
 
 
 def _asker(parts: Parts, source: str) -> Asker:
     return Asker(parts.storage, parts.clock, Trace(source=source), partial(wake_senders, parts))
 
 
-async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
+async def _import(terms: ImportTerms, people: People, observer: _Observer) -> ImportCounts:
     try:
-        return await bring_in(intake, people, watch)
+        return await importing.import_people(terms, people, observer)
     except StorageError:
-        tell("The import stopped; who was added stays. Run it again to add the rest.")
+        tell("The import stopped. People who were added stay; run it again to add the rest.")
         raise
 
 
@@ -164,8 +172,8 @@ def _report(path: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-class _Watch:
-    """Looks on: progress, refused rows, Ctrl-C."""
+class _Observer:
+    """Shows progress, writes refused rows, notices Ctrl-C."""
 
     def __init__(
         self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
@@ -190,15 +198,15 @@ class _Watch:
         if len(self.first_noted) < BAD_ROWS_SHOWN:
             self.first_noted.append(row)
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
         self._tick(self._source.read_bytes, self._source.size or None, words)
 
 
 @dataclass
 class _Result:
-    counts: Counts
-    watch: _Watch
+    counts: ImportCounts
+    observer: _Observer
     encoding: str
     delimiter: str
 
@@ -208,7 +216,7 @@ class _Result:
             "rows": self.counts.rows,
             **asdict(self.counts),
             "dry_run": dry_run,
-            "complete": not self.watch.interrupt.is_asked,
+            "complete": not self.observer.interrupt.is_asked,
             "encoding": self.encoding,
             "delimiter": self.delimiter,
         }
@@ -219,22 +227,22 @@ class _Result:
         yield f"{counts.added:,} {would}added to {list_name}"
         yield f"{counts.already:,} already there"
         yield from self._changes(would)
-        yield f"{counts.gone:,} gone: they left earlier, and stay away"
+        yield f"{counts.gone:,} unsubscribed earlier, and not added"
         yield f"{counts.bad:,} bad"
         delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
         yield f"Read as {self.encoding}, delimiter {delimiter}."
-        for row in self.watch.first_noted:
+        for row in self.observer.first_noted:
             yield f"  line {row.line}: {row.value}: {row.reason}"
-        for row in self.watch.first_bad:
+        for row in self.observer.first_bad:
             yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
-        hidden = counts.bad + counts.gone - len(self.watch.first_bad)
+        hidden = counts.bad + counts.gone - len(self.observer.first_bad)
         if report:
             yield f"All refused rows are in {report}."
         elif hidden > 0:
             yield f"  and {hidden:,} more: see them all with --report FILE."
 
     def _changes(self, would: str) -> Iterator[str]:
-        """What there is something to say about."""
+        """Lines about counts that are not zero."""
         counts = self.counts
         lines = {
             "confirmed": counts.confirmed,
@@ -245,7 +253,7 @@ class _Result:
         if counts.twice:
             yield f"{counts.twice:,} twice in the file"
         if counts.mended:
-            yield f"{counts.mended:,} with a slip in the address that was mended"
+            yield f"{counts.mended:,} with a slip in the address that was corrected"
         if counts.mistyped:
             yield f"{counts.mistyped:,} with a domain that looks mistyped"
 

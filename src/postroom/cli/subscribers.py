@@ -27,7 +27,7 @@ from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
 from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import Subscriber, SubscriberFilter, attributes_from, subscription
 from postroom.domain.texts import ngettext
@@ -126,7 +126,7 @@ def ask_to_confirm(
     show(data, as_json, str(told), f"{job.skipped:,} skipped: asked before, or left earlier.")
     if job.mistake:
         raise WrongState(job.mistake)
-    if job.status is Status.STOPPED:
+    if job.status is JobStatus.STOPPED:
         tell("Interrupted: run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 

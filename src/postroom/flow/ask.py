@@ -30,7 +30,7 @@ from postroom.domain.ask_job import AskJob, started
 from postroom.domain.asking import CannotAsk, asked, cannot_ask
 from postroom.domain.consent import Event, Trace
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
@@ -194,10 +194,10 @@ async def run(
 ) -> AskJob:
     """Ask everybody on the list who may be asked; the job as it ended."""
     progress = _Progress(asker, job, etag)
-    status, mistake = Status.FAILED, str(_SLOW)
+    status, mistake = JobStatus.FAILED, str(_SLOW)
     try:
         is_through = await _ask_everybody(asker, progress, may_go_on)
-        status, mistake = (Status.DONE if is_through else Status.STOPPED), ""
+        status, mistake = (JobStatus.DONE if is_through else JobStatus.STOPPED), ""
     except StorageError as error:
         log.warning("asking_failed", list=job.list_name, error=type(error).__name__)
     except NotFound as error:

@@ -1,14 +1,16 @@
-"""Beside the path, bring in: many people join a list at once, out of a file, or are kept off it.
+"""Import people: add everybody in a stream of rows to a list, or keep them off it.
 
-Before: somebody has a list and a stream of rows, each a person or a reason why not.
-After: whoever was new is a subscriber, as if added one by one; who left stays away; every row is
-counted once. On request, people on the list who had not confirmed are confirmed, fields of people
-on the list are filled in or overwritten, and unconfirmed people are asked (ask.py). Kept out,
-whoever was there has left, and whoever was not is marked as gone, so that nobody adds them. Memory
-holds a crowd and a few batches, however long the stream.
-Dies half-way: whole batches are stored, and nothing else. Run it again with the same rows: those
-who are in count as already there, those who are as the file says count as unchanged, and the rest
-is done. So it needs no cursor and no state of its own.
+Before: a list, and a stream of rows, each a person or the reason why a row cannot be used.
+After: new people are subscribers, as if added one by one; people who unsubscribed earlier stay
+unsubscribed; every row is counted once. As the terms say, people on the list who had not confirmed
+are confirmed, fields of people on the list are filled in or overwritten, and unconfirmed people are
+asked to confirm (flow/ask.py). With `keep_out`, people on the list are removed and all others are
+marked as removed, so that nobody can add them. Memory holds a group of rows and a few batches,
+however long the stream is.
+Dies half-way: some batches are stored, each whole. Run again with the same rows, people who are in
+count as already there, people who are as the file says count as unchanged, and the rest is done.
+The caller may record how far it got after each group (worker.py) or start from the beginning (the
+command line); either way nobody is added, confirmed or asked twice.
 Commit point: each batch, all or nothing.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -28,172 +30,206 @@ from postroom.clock import Clock
 from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
 from postroom.domain.consent import Event, Trace
-from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound
-from postroom.domain.import_job import Existing, attributes_after
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.flow.ask import Asker, ask_together
+from postroom.importing.csv_people import Person
+from postroom.importing.job import Existing, attributes_after
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, KnownSubscriber, SubscriberEdit
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
 IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
-# People put in order before they are stored, where nobody waits for the first of them. Neighbours
-# share pages: a million people in no order then cost a quarter less processor time, and half the
+# Rows sorted by address before they are stored, unless they come through a pipe. Neighbours share
+# pages: a million people in random order then cost a quarter less processor time, and half the
 # writing.
-CROWD_PEOPLE = 30_000
+GROUP_ROWS = 30_000
+GROUP_STRETCHES = 1_000  # a group ends after these many, too: 8 MiB that may hold no rows at all
 _TRIES_MAX = 5
 _FRONT_BITS = 32  # of a GUID, the same for a whole batch
 _RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
 
 
 @dataclass
-class Counts:
-    """What became of the rows so far; the names are those of an import (domain/import_job.py)."""
+class ImportCounts:
+    """What became of the rows so far; the names are those of an import job (job.py)."""
 
-    added: int = 0  # or, kept out, marked as gone
+    added: int = 0  # with `keep_out`: marked as removed
     already: int = 0
-    twice: int = 0  # the same address again, within a crowd: its first row counts
-    gone: int = 0  # left earlier, and not brought back
+    twice: int = 0  # the same address again within a group: its first row counts
+    gone: int = 0  # unsubscribed earlier, and not added again
     bad: int = 0
     confirmed: int = 0  # of those already there
     updated: int = 0  # of those already there
     asked: int = 0  # of those added, or already there
-    mended: int = 0  # addresses with a slip whose meaning is plain
-    mistyped: int = 0  # addresses that look so; only a rehearsal counts them
+    mended: int = 0  # addresses with an obvious slip that was corrected
+    mistyped: int = 0  # addresses that look so; only a dry run counts them
 
     @property
     def rows(self) -> int:
         return self.added + self.already + self.twice + self.gone + self.bad
 
 
-class Watch(Protocol):
-    """Who looks on."""
+class ImportObserver(Protocol):
+    """Follows an import row by row."""
 
     def may_go_on(self) -> bool:
-        """Asked before every row and between batches; after a no, those under way are finished."""
+        """Asked before every row and between batches; after a no, batches under way finish."""
         ...
 
     def refused(self, row: BadRow) -> None:
-        """A row that is bad, or of somebody who is gone."""
+        """A row that is bad, or of somebody who unsubscribed."""
         ...
 
     def noted(self, row: BadRow) -> None:
         """A row that is used, but worth a look."""
         ...
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         """After every batch."""
         ...
 
 
 @dataclass(frozen=True)
-class Intake:
-    """Where people are brought in, and on which terms."""
+class ImportTerms:
+    """Which list people are added to, and how."""
 
     tables: Tables
     list_name: str
     verified: bool
     now: datetime
-    is_rehearsal: bool = False  # look and count, write nothing
+    is_rehearsal: bool = False  # a dry run: count, write nothing
     basis: str = ""  # which import this is, and why these people may be mailed
-    keep_out: bool = False  # nobody joins: they are marked as gone
-    clock: Clock | None = None  # departures carry its time: an import may go on for long
-    existing: Existing = Existing.LEAVE  # what happens to fields of people who are there
-    asker: Asker | None = None  # asks whoever is unverified
-    crowd: int = BATCH_PEOPLE  # so many are put in order at a time; a kilobyte of memory each
+    keep_out: bool = False  # nobody is added: they are marked as removed
+    clock: Clock | None = None  # the time of each removal: an import may take long
+    existing: Existing = Existing.LEAVE  # what happens to fields of people on the list
+    asker: Asker | None = None  # asks everybody who has not confirmed
+    group_rows: int = BATCH_PEOPLE  # sorted at a time; a kilobyte of memory each
 
 
-async def bring_in(intake: Intake, rows: Iterable[Person | BadRow | None], watch: Watch) -> Counts:
-    """Read, batch, store; the counts also after being told to stop.
+Record = Callable[[int, ImportCounts], Awaitable[None]]
 
-    At every None, whatever else the process has to do gets its turn.
+
+async def _give_way() -> None:
+    await asyncio.sleep(0)
+
+
+async def import_people(
+    terms: ImportTerms,
+    rows: Iterable[Person | BadRow | None],
+    observer: ImportObserver,
+    *,
+    so_far: ImportCounts | None = None,
+    pause: Callable[[], Awaitable[None]] = _give_way,
+    record: Record | None = None,
+) -> ImportCounts:
+    """Read, group, store; returns the counts, also after being told to stop.
+
+    `pause` is awaited at every None, so that the rest of the process gets its turn. `record` is
+    awaited whenever everything up to a line is stored and counted; `so_far` is what it was given
+    last.
     """
-    await lists.read(intake.tables, intake.list_name)
-    door = _Door(intake, watch)
+    await lists.read(terms.tables, terms.list_name)
+    buffer = ImportBuffer(terms, observer, so_far or ImportCounts(), record)
     try:
         for row in rows:
-            if not watch.may_go_on():
+            if not observer.may_go_on():
                 break
             if row is None:
-                await asyncio.sleep(0)
-                continue
-            door.receive(row)
-            if door.is_crowded:
-                await door.let_in()
-        await door.let_in()
-        await door.finish()
+                await pause()
+                buffer.stretches += 1
+            else:
+                buffer.add(row)
+            if buffer.is_full:
+                await buffer.end_group()
+        await buffer.flush()
+        await buffer.finish()
     finally:
-        await door.stop()
-    if not intake.is_rehearsal:
-        with contextlib.suppress(Conflict):  # the scheduler is at it
-            await counts.fold(intake.tables, intake.list_name)
-    return door.counts
+        await buffer.abandon()
+    if not terms.is_rehearsal:
+        with contextlib.suppress(Conflict):  # the scheduler is doing it
+            await counts.fold(terms.tables, terms.list_name)
+    return buffer.counts
 
 
 @dataclass
-class _Door:
-    """People waiting to be let in, and batches of them on their way into storage."""
+class ImportBuffer:
+    """Rows of the current group, and batches of people on their way into storage."""
 
-    intake: Intake
-    watch: Watch
-    counts: Counts = field(default_factory=Counts)
+    terms: ImportTerms
+    observer: ImportObserver
+    counts: ImportCounts
+    record: Record | None = None
+    stretches: int = 0  # of the file, read for this group
+    _rows: int = 0
+    _line: int = 0  # of the last row
     _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
     _guids_from: int = field(default_factory=lambda: secrets.randbits(_FRONT_BITS))
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one batch at a time is paced
 
-    def receive(self, row: Person | BadRow) -> None:
-        """Have the person wait, or count a row that storage need not judge."""
+    def add(self, row: Person | BadRow) -> None:
+        """Put the person into the group, or count a row that needs no look at storage."""
+        self._rows += 1
+        self._line = row.line
         if isinstance(row, BadRow):
             self.counts.bad += 1
-            self.watch.refused(row)
-        elif row.gone and not self.intake.keep_out:
+            self.observer.refused(row)
+        elif row.gone and not self.terms.keep_out:
             self._gone(row, row.gone)
         elif row.address.storage_key in self._waiting:
             self.counts.twice += 1
         else:
             self._waiting[row.address.storage_key] = row
-            if row.mended or self.intake.is_rehearsal:
-                self._look_at_spelling(row)
+            if row.mended or self.terms.is_rehearsal:
+                self._check_spelling(row)
 
-    def _look_at_spelling(self, row: Person) -> None:
+    def _check_spelling(self, row: Person) -> None:
         if row.mended:
             self.counts.mended += 1
             read = _("read as {address}", address=row.address.typed)
-            self.watch.noted(BadRow(row.line, row.mended, str(read)))
-        if self.intake.is_rehearsal and (meant := domain_meant(row.address.domain)):
+            self.observer.noted(BadRow(row.line, row.mended, str(read)))
+        if self.terms.is_rehearsal and (meant := domain_meant(row.address.domain)):
             self.counts.mistyped += 1
             hint = _("Is {domain} meant? Correct it in the file if it is.", domain=meant)
-            self.watch.noted(BadRow(row.line, row.address.typed, str(hint)))
+            self.observer.noted(BadRow(row.line, row.address.typed, str(hint)))
 
     @property
-    def is_crowded(self) -> bool:
-        return len(self._waiting) >= self.intake.crowd
+    def is_full(self) -> bool:
+        return self._rows >= self.terms.group_rows or self.stretches >= GROUP_STRETCHES
 
-    async def let_in(self) -> None:
-        """Everyone who waits, in order; each batch once there is room among those under way."""
+    async def end_group(self) -> None:
+        """Store the group; with `record`, wait until it is stored, and record how far we are."""
+        await self.flush()
+        if self.record:
+            await self.finish()
+            await self.record(self._line, self.counts)
+
+    async def flush(self) -> None:
+        """Store the group in order, each batch as soon as there is room for it."""
         people = [self._waiting[key] for key in sorted(self._waiting)]
         self._waiting = {}
+        self._rows = 0
+        self.stretches = 0
         for start in range(0, len(people), BATCH_PEOPLE):
-            if start and not self.watch.may_go_on():
+            if start and not self.observer.may_go_on():
                 return
             if len(self._busy) >= IN_FLIGHT_MAX:
                 await self._settle(asyncio.FIRST_COMPLETED)
             batch = people[start : start + BATCH_PEOPLE]
             self._busy.add(asyncio.create_task(self._store(batch)))
-            await asyncio.sleep(0)  # one at a time: sixteen together would hold up every page
+            await asyncio.sleep(0)  # one at a time: sixteen together would hold up everything else
 
     async def finish(self) -> None:
         if self._busy:
             await self._settle(asyncio.ALL_COMPLETED)
-        self.watch.counted(self.counts)
+        self.observer.counted(self.counts)
 
-    async def stop(self) -> None:
-        """After a failure: let go of what is under way. Storage has each batch whole or not."""
+    async def abandon(self) -> None:
+        """Cancel what is under way after a failure. Storage has each batch whole or not at all."""
         for task in self._busy:
             task.cancel()
         await asyncio.gather(*self._busy, return_exceptions=True)
@@ -203,30 +239,28 @@ class _Door:
         failures = [failure for task in done if (failure := task.exception())]
         if failures:  # the first ends the whole; the others have the same cause
             raise failures[0]
-        self.watch.counted(self.counts)
+        self.observer.counted(self.counts)
 
     async def _store(self, people: Sequence[Person]) -> None:
-        tables, name = self.intake.tables, self.intake.list_name
+        tables, name = self.terms.tables, self.terms.list_name
         if await lists.find(tables, name) is None:
-            raise NotFound(
-                _("The list {name} was deleted meanwhile: nobody else is added.", name=name)
-            )
-        if self.intake.is_rehearsal:
+            raise NotFound(_("The list {name} was deleted. Nobody else is added.", name=name))
+        if self.terms.is_rehearsal:
             unknown = await self._unknown(people)  # first: other batches count meanwhile
             self.counts.added += len(unknown)
         elif not await self._add(people):
             unknown = await self._unknown(people)
             if unknown and not await self._add(unknown):
                 await self._add_one_by_one(unknown)
-        if self.intake.asker:
+        if self.terms.asker:
             async with self._asking:
-                await self._ask(people, self.intake.asker)
+                await self._ask(people, self.terms.asker)
 
     async def _add(self, people: Sequence[Person]) -> bool:
         """All of them by one write; False, and nothing happened, if one is known already."""
         newcomers = list(map(self._newcomer, people, self._new_guids(len(people))))
         try:
-            await subscribers.join_together(self.intake.tables, newcomers, self.intake.now)
+            await subscribers.join_together(self.terms.tables, newcomers, self.terms.now)
         except Conflict:
             return False
         self.counts.added += len(people)
@@ -234,12 +268,12 @@ class _Door:
 
     async def _unknown(self, people: Sequence[Person]) -> list[Person]:
         """Those not on the list, now or earlier; the others are changed as wanted, and counted."""
-        tables, name = self.intake.tables, self.intake.list_name
+        tables, name = self.terms.tables, self.terms.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
         changed: list[tuple[Person, SubscriberEdit]] = []
         for person, known in zip(people, found, strict=True):
-            if known and self.intake.keep_out:
-                await self._see_off(known)
+            if known and self.terms.keep_out:
+                await self._remove(known)
             elif known and (edit := self._known(person, KnownSubscriber(*known))):
                 changed.append((person, edit))
         for start in range(0, len(changed), EDITS_MAX):
@@ -247,11 +281,11 @@ class _Door:
         return [person for person, known in zip(people, found, strict=True) if known is None]
 
     async def _add_one_by_one(self, people: Sequence[Person]) -> None:
-        """Somebody else adds some of them at this very moment."""
+        """Used when somebody else adds some of them at this very moment."""
         for person in people:
             try:
                 newcomer = self._newcomer(person, *self._new_guids(1))
-                await subscribers.join(self.intake.tables, newcomer)
+                await subscribers.join(self.terms.tables, newcomer)
                 self.counts.added += 1
             except AlreadyThere:
                 await self._unknown([person])
@@ -265,22 +299,22 @@ class _Door:
             edit = self._edit(person, known)
         except BadInput as error:
             self.counts.bad += 1
-            self.watch.refused(BadRow(person.line, person.address.typed, str(error)))
+            self.observer.refused(BadRow(person.line, person.address.typed, str(error)))
             return None
-        if edit.after == edit.before or self.intake.is_rehearsal:
+        if edit.after == edit.before or self.terms.is_rehearsal:
             self._count(edit)
             return None
         return edit
 
     def _edit(self, person: Person, known: KnownSubscriber) -> SubscriberEdit:
-        intake, one = self.intake, known.one
-        attributes = attributes_after(intake.existing, one.attributes, person.attributes)
+        terms, one = self.terms, known.one
+        attributes = attributes_after(terms.existing, one.attributes, person.attributes)
         after = msgspec.structs.replace(one, attributes=attributes)
-        if one.verified or not (intake.verified and person.verified):
+        if one.verified or not (terms.verified and person.verified):
             return SubscriberEdit(one, after, known.etag)
-        after = msgspec.structs.replace(after, verified=True, since=intake.now, expires=False)
-        trace = Trace(source=intake.basis or "import")
-        return SubscriberEdit(one, after, known.etag, trace.consent(Event.CONFIRMED, intake.now))
+        after = msgspec.structs.replace(after, verified=True, since=terms.now, expires=False)
+        trace = Trace(source=terms.basis or "import")
+        return SubscriberEdit(one, after, known.etag, trace.consent(Event.CONFIRMED, terms.now))
 
     def _count(self, edit: SubscriberEdit) -> None:
         self.counts.already += 1
@@ -289,7 +323,7 @@ class _Door:
 
     async def _change(self, changed: Sequence[tuple[Person, SubscriberEdit]]) -> None:
         """All by one write, or each by itself if somebody else changes one of them meanwhile."""
-        tables, name, now = self.intake.tables, self.intake.list_name, self.intake.now
+        tables, name, now = self.terms.tables, self.terms.list_name, self.terms.now
         try:
             await edits.replace_together(tables, name, [edit for _, edit in changed], now)
         except Conflict:
@@ -300,7 +334,7 @@ class _Door:
             self._count(edit)
 
     async def _change_alone(self, person: Person) -> None:
-        tables, name = self.intake.tables, self.intake.list_name
+        tables, name = self.terms.tables, self.terms.list_name
         for _try in range(_TRIES_MAX):
             found = await subscribers.find(tables, name, person.address.storage_key)
             if found is None:  # a sign-up that expired at this moment
@@ -311,28 +345,28 @@ class _Door:
             if edit is None:
                 return
             with contextlib.suppress(Conflict):
-                await edits.replace_together(tables, name, [edit], self.intake.now)
+                await edits.replace_together(tables, name, [edit], self.terms.now)
                 self._count(edit)
                 return
-        raise Conflict("somebody changes too fast: run it again")
+        raise Conflict("a row keeps changing: run the import again")
 
     async def _ask(self, people: Sequence[Person], asker: Asker) -> None:
         """Newcomers are stored by now, so that they are found whatever happens next."""
-        tables, name = self.intake.tables, self.intake.list_name
+        tables, name = self.terms.tables, self.terms.list_name
         found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
-        if self.intake.is_rehearsal:
-            now = self.intake.now
+        if self.terms.is_rehearsal:
+            now = self.terms.now
             self.counts.asked += sum(not each or cannot_ask(each[0], now) is None for each in found)
         else:
             self.counts.asked += await ask_together(
                 asker, [KnownSubscriber(*each) for each in found if each]
             )
 
-    async def _see_off(self, known: tuple[Subscriber, str]) -> None:
-        """Whoever is there leaves; somebody may be changing them at this moment."""
-        tables, name, key = self.intake.tables, self.intake.list_name, known[0].key
-        trace = Trace(source=self.intake.basis or "import")
-        consent = trace.consent(Event.REMOVED, self.intake.now)
+    async def _remove(self, known: tuple[Subscriber, str]) -> None:
+        """Remove somebody from the list, even while others are changing their row."""
+        tables, name, key = self.terms.tables, self.terms.list_name, known[0].key
+        trace = Trace(source=self.terms.basis or "import")
+        consent = trace.consent(Event.REMOVED, self.terms.now)
         found: tuple[Subscriber, str] | None = known
         for _try in range(_TRIES_MAX):
             if found is None:
@@ -341,8 +375,8 @@ class _Door:
                 self.counts.already += 1
                 return
             with contextlib.suppress(Conflict):
-                if not self.intake.is_rehearsal:
-                    clock, now = self.intake.clock, self.intake.now
+                if not self.terms.is_rehearsal:
+                    clock, now = self.terms.clock, self.terms.now
                     left_at = clock.now() if clock else now
                     await subscribers.leave(
                         tables, *found, why=InactiveReason.REMOVED, consent=consent, left_at=left_at
@@ -350,24 +384,24 @@ class _Door:
                 self.counts.added += 1
                 return
             found = await subscribers.find(tables, name, key)
-        raise Conflict("somebody changes too fast: run it again")
+        raise Conflict("a row keeps changing: run the import again")
 
     def _gone(self, person: Person, why: str) -> None:
-        """Somebody who is gone or, without a reason, who signed up again and did not confirm."""
+        """Count somebody who unsubscribed; without a reason: who came back and never confirmed."""
         self.counts.gone += 1
-        reason = _("left earlier, and has not confirmed since they signed up again")
+        reason = _("unsubscribed earlier, and has not confirmed since signing up again")
         if why:
             reason = _(
-                "gone ({why}): add them one by one, and only if they ask for it",
+                "no longer subscribed ({why}): add them one at a time, and only if they ask for it",
                 why=INACTIVE_TEXTS[InactiveReason(why)],
             )
-        self.watch.refused(BadRow(person.line, person.address.typed, str(reason)))
+        self.observer.refused(BadRow(person.line, person.address.typed, str(reason)))
 
     def _new_guids(self, count: int) -> list[str]:
-        """Alike at the front and 96 random bits behind.
+        """GUIDs with the same first 32 bits, and 96 random bits each.
 
-        So the pointers of a batch stand together in storage and cost a page or two. All random,
-        they cost a page each, and a million people take about three times as long.
+        So the pointers of a batch are neighbours in storage and cost a page or two. With random
+        GUIDs they cost a page each, and a million people take about three times as long.
         """
         self._guids_from = (self._guids_from + 1) % 2**_FRONT_BITS
         front, behind = f"{self._guids_from:08x}", secrets.token_hex(_RANDOM_BYTES * count)
@@ -375,16 +409,16 @@ class _Door:
         return [front + behind[at : at + chars] for at in range(0, chars * count, chars)]
 
     def _newcomer(self, person: Person, guid: str) -> Subscriber:
-        keep_out = self.intake.keep_out
+        keep_out = self.terms.keep_out
         return Subscriber(
-            list_name=self.intake.list_name,
+            list_name=self.terms.list_name,
             address=person.address.typed,
             key=person.address.storage_key,
             guid=guid,
-            verified=self.intake.verified and person.verified and not keep_out,
-            since=self.intake.now,
+            verified=self.terms.verified and person.verified and not keep_out,
+            since=self.terms.now,
             gone=InactiveReason.REMOVED if keep_out else None,
             attributes={} if keep_out else person.attributes,
-            basis=self.intake.basis,
-            imported_at=self.intake.now,
+            basis=self.terms.basis,
+            imported_at=self.terms.now,
         )
