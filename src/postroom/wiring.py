@@ -80,6 +80,7 @@ class Pace:
     tidy_s: float
     room_s: float  # while the queue is full
     last_report_s: float  # while a message is about to be completed
+    imports_s: float  # between looks for imports to run; on one machine the web wakes us at once
 
 
 NEAR = Pace(
@@ -90,6 +91,7 @@ NEAR = Pace(
     tidy_s=60.0,
     room_s=0.05,
     last_report_s=0.1,
+    imports_s=10.0,
 )
 # Calls are paid for: an idle role makes at most ten a minute (docs/azure.md).
 FAR = Pace(
@@ -97,9 +99,10 @@ FAR = Pace(
     lease_s=60.0,
     schedule_s=15.0,
     sweep_s=120.0,
-    tidy_s=600.0,
+    tidy_s=1200.0,
     room_s=0.25,
     last_report_s=1.0,
+    imports_s=60.0,
 )
 
 
@@ -199,6 +202,7 @@ def importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
         wake_senders=lambda: parts.wakeups.ring(SENDER),
         languages=languages(),
         lease_s=parts.pace.lease_s,
+        poll_s=parts.pace.imports_s,
         wake=wakeup.ring,
     )
 

@@ -76,90 +76,47 @@ def import_people(
     is missing, so start an import that was interrupted once more.
     """
     check_list_name(list_name)
+    if verified and ask:
+        raise typer.BadParameter("not together with --verified", param_hint="--ask")
     declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
-    command = _ImportCommand(
-        list_name,
-        file,
-        verified=verified,
-        ask=ask,
-        existing=existing,
-        source=import_source(clean_file_name(file.name), declared),
-        is_rehearsal=dry_run,
-        columns=_wanted(column or []),
-    )
-    command.check()
-    result = work(lambda parts: _followed(parts, command, report, quiet=as_json))
-    lines = [*result.lines(list_name, dry_run, report), *command.next_steps(result.counts)]
-    show(result.data(list_name, dry_run), as_json, *lines)
-    _leave_if_interrupted(result.observer.interrupt)
+    source = import_source(clean_file_name(file.name), declared)
+    columns = _wanted(column or [])
 
+    def terms(parts: Parts) -> ImportTerms:
+        wake = partial(wake_senders, parts)
+        return ImportTerms(
+            parts.storage.tables,
+            list_name,
+            verified,
+            parts.clock.now(),
+            is_rehearsal=dry_run,
+            basis=source,
+            existing=existing,
+            asker=Asker(parts.storage, parts.clock, Trace(source=source), wake) if ask else None,
+            # Rows that come through a pipe are stored as they come.
+            group_rows=GROUP_ROWS if file.is_file() else BATCH_PEOPLE,
+        )
 
-def _leave_if_interrupted(interrupt: Interrupt) -> None:
-    if interrupt.is_asked:
+    result = work(lambda parts: _run(terms(parts), file, columns, report, quiet=as_json))
+    show(result.data(), as_json, *result.lines(report))
+    if result.observer.interrupt.is_asked:
         tell("Interrupted: run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
 
-@dataclass(frozen=True)
-class _ImportCommand:
-    """The arguments of the command."""
-
-    list_name: str
-    file: Path
-    verified: bool
-    ask: bool
-    existing: Existing
-    source: str  # for the consent record
-    is_rehearsal: bool
-    columns: dict[str, str]
-
-    def check(self) -> None:
-        if self.verified and self.ask:
-            raise typer.BadParameter("not together with --verified", param_hint="--ask")
-
-    def terms(self, parts: Parts) -> ImportTerms:
-        return ImportTerms(
-            parts.storage.tables,
-            self.list_name,
-            self.verified,
-            parts.clock.now(),
-            is_rehearsal=self.is_rehearsal,
-            basis=self.source,
-            existing=self.existing,
-            asker=_asker(parts, self.source) if self.ask else None,
-            # Rows that come through a pipe are stored as they come.
-            group_rows=GROUP_ROWS if self.file.is_file() else BATCH_PEOPLE,
-        )
-
-    def next_steps(self, counts: ImportCounts) -> Iterator[str]:
-        if counts.added and not (self.verified or self.ask or self.is_rehearsal):
-            yield (
-                "The people added have not confirmed, and are not mailed. Ask them with “postroom "
-                f"subscriber ask {self.list_name} --all”, or import them again with --verified."
-            )
-
-
-async def _followed(
-    parts: Parts, command: _ImportCommand, report: Path | None, *, quiet: bool
+async def _run(
+    terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, quiet: bool
 ) -> _Result:
-    with interruptible() as interrupt, opened(command.file) as source, _report(report) as refusals:
-        people = People(iter(source), command.columns)
-        with progress(f"Importing {command.file.name}", quiet=quiet) as tick:
+    with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
+        people = People(iter(source), columns)
+        with progress(f"Importing {file.name}", quiet=quiet) as tick:
             observer = _Observer(interrupt, refusals, source, tick)
-            counts = await _import(command.terms(parts), people, observer)
-        return _Result(counts, observer, source.encoding, people.delimiter)
-
-
-def _asker(parts: Parts, source: str) -> Asker:
-    return Asker(parts.storage, parts.clock, Trace(source=source), partial(wake_senders, parts))
-
-
-async def _import(terms: ImportTerms, people: People, observer: _Observer) -> ImportCounts:
-    try:
-        return await importing.import_people(terms, people, observer)
-    except StorageError:
-        tell("The import stopped. People who were added stay; run it again to add the rest.")
-        raise
+            try:
+                counts = await importing.import_people(terms, people, observer)
+            except StorageError:
+                tell("The import stopped. People who were added stay; run it again for the rest.")
+                raise
+        return _Result(terms, counts, observer, source.encoding, people.delimiter)
 
 
 @contextlib.contextmanager
@@ -205,28 +162,38 @@ class _Observer:
 
 @dataclass
 class _Result:
+    terms: ImportTerms
     counts: ImportCounts
     observer: _Observer
     encoding: str
     delimiter: str
 
-    def data(self, list_name: str, dry_run: bool) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         return {
-            "list": list_name,
+            "list": self.terms.list_name,
             "rows": self.counts.rows,
             **asdict(self.counts),
-            "dry_run": dry_run,
+            "dry_run": self.terms.is_rehearsal,
             "complete": not self.observer.interrupt.is_asked,
             "encoding": self.encoding,
             "delimiter": self.delimiter,
         }
 
-    def lines(self, list_name: str, dry_run: bool, report: Path | None) -> Iterator[str]:
+    def lines(self, report: Path | None) -> Iterator[str]:
         counts = self.counts
-        would = "would be " if dry_run else ""
-        yield f"{counts.added:,} {would}added to {list_name}"
+        terms = self.terms
+        would = "would be " if terms.is_rehearsal else ""
+        yield f"{counts.added:,} {would}added to {terms.list_name}"
         yield f"{counts.already:,} already there"
-        yield from self._changes(would)
+        changes = {
+            f"{would}confirmed": counts.confirmed,
+            f"{would}updated": counts.updated,
+            f"{would}asked to confirm": counts.asked,
+            "twice in the file": counts.twice,
+            "with a slip in the address that was corrected": counts.mended,
+            "with a domain that looks mistyped": counts.mistyped,
+        }
+        yield from (f"{count:,} {what}" for what, count in changes.items() if count)
         yield f"{counts.gone:,} unsubscribed earlier, and not added"
         yield f"{counts.bad:,} bad"
         delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
@@ -240,22 +207,11 @@ class _Result:
             yield f"All refused rows are in {report}."
         elif hidden > 0:
             yield f"  and {hidden:,} more: see them all with --report FILE."
-
-    def _changes(self, would: str) -> Iterator[str]:
-        """Lines about counts that are not zero."""
-        counts = self.counts
-        lines = {
-            "confirmed": counts.confirmed,
-            "updated": counts.updated,
-            "asked to confirm": counts.asked,
-        }
-        yield from (f"{count:,} {would}{what}" for what, count in lines.items() if count)
-        if counts.twice:
-            yield f"{counts.twice:,} twice in the file"
-        if counts.mended:
-            yield f"{counts.mended:,} with a slip in the address that was corrected"
-        if counts.mistyped:
-            yield f"{counts.mistyped:,} with a domain that looks mistyped"
+        if counts.added and not (terms.verified or terms.asker or terms.is_rehearsal):
+            yield (
+                "The people added have not confirmed, and are not mailed. Ask them with “postroom "
+                f"subscriber ask {terms.list_name} --all”, or import them again with --verified."
+            )
 
 
 def _declared(basis: str) -> str:

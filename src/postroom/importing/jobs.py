@@ -58,8 +58,8 @@ async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
 
 
-async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
-    await tables.delete(_TABLE, _PARTITION, job.id, etag)
+async def delete(tables: Tables, id_: str, etag: str | None = None) -> None:
+    await tables.delete(_TABLE, _PARTITION, id_, etag)
 
 
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
@@ -85,10 +85,6 @@ async def expired_ids(tables: Tables, now: datetime, *, limit: int) -> list[str]
     keys = KeysWithin(_PARTITION, sortable_newest_first(now - KEPT))
     page = await tables.scan(_TABLE, keys, limit=limit)
     return [row.key for row in page.rows]
-
-
-async def forget(tables: Tables, id_: str) -> None:
-    await tables.delete(_TABLE, _PARTITION, id_)
 
 
 def is_older(id_: str, moment: datetime) -> bool:

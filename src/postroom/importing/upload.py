@@ -139,7 +139,7 @@ async def delete_blobs(blobs: Blobs, id_: str) -> None:
 async def sweep(storage: Storage, now: datetime) -> None:
     """Delete imports that are past their age, and blobs whose import has no row any more."""
     for id_ in await jobs.expired_ids(storage.tables, now, limit=SWEPT_MAX):
-        await jobs.forget(storage.tables, id_)
+        await jobs.delete(storage.tables, id_)
     last_id = ""
     is_orphan = False
     async for name in _names(storage.blobs, _FOLDER):

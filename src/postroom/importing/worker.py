@@ -56,13 +56,13 @@ from postroom.importing.job import (
     started,
     stopped,
 )
+from postroom.records.rows import Unreadable
 from postroom.storage.port import IMPORT_QUEUE, Claim, Conflict, Storage, StorageError, Tables
 
 log = structlog.get_logger("imports")
 RUNS_MAX = 2  # in a process: they share its one event loop
-POLL_S = 30.0  # between looks at the queue; on one machine the web wakes us at once
 RETRY_S = 5.0  # after storage failed
-TRIES_MAX = 20  # of a job: one that kills its worker must end
+TRIES_MAX = 20  # of a job
 FORGOTTEN_AFTER = timedelta(minutes=1)  # between the row and its item, which are written together
 _CONFLICTS_MAX = 20
 _SLOW = _("Storage did not answer. Nothing is lost: continue when it does.")
@@ -108,6 +108,7 @@ class ImportWorker:
     wake_senders: Callable[[], None] = lambda: None
     languages: Iterable[Language] = (ENGLISH,)
     lease_s: float = 30.0
+    poll_s: float = 30.0  # between looks at the queue; on one machine the web wakes us at once
     group_rows: int = GROUP_ROWS
     wake: Callable[[], None] = lambda: None  # called when a run ends and there is room for another
     _runs: dict[asyncio.Task[None], ImportRun] = field(default_factory=dict)
@@ -127,7 +128,7 @@ class ImportWorker:
         return bool(claims)
 
     async def rest_s(self) -> float:
-        return POLL_S
+        return self.poll_s
 
     async def settled(self) -> None:
         """Wait until nothing runs any more."""
@@ -197,32 +198,27 @@ class ImportRun:
     async def _run(self) -> float | None:
         """After how many seconds the item should come back; None if it is done with."""
         try:
-            if not await self._take():
-                return None
-            spoken = {language.tag: language for language in self._worker.languages}
-            with speaking(spoken.get(self._job.language, ENGLISH)):
-                await self._import()
+            if await self._take():
+                spoken = {language.tag: language for language in self._worker.languages}
+                with speaking(spoken.get(self._job.language, ENGLISH)):
+                    await self._import()
+            if self._job.is_finished:
+                await upload.delete_file(self._storage.blobs, self._job)
         except Superseded:
             return None
-        except StorageError as error:
+        except (StorageError, Unreadable) as error:  # a newer version can read its own rows
             log.warning("import_delayed", id=self.id, error=type(error).__name__)
             return RETRY_S
-        if self._job.is_running:
-            return 0.0
-        if self._job.is_finished:
-            await upload.delete_file(self._storage.blobs, self._job)
-        return None
+        return 0.0 if self._job.is_running else None
 
     async def _take(self) -> bool:
         """Take the job over from whichever worker had it; False if there is nothing to run."""
         for _try in range(_CONFLICTS_MAX):
             found = await jobs.find(self._storage.tables, self.id)
             if found is None:
-                return False
+                raise Superseded
             self._job, self._etag = found
             if not self._job.is_running:
-                if self._job.is_finished:  # its worker died before it could delete the file
-                    await upload.delete_file(self._storage.blobs, self._job)
                 return False
             ours = {"run": secrets.token_hex(8), "seen_at": self._clock.now()}
             job = msgspec.structs.replace(self._job, **ours)
@@ -234,19 +230,19 @@ class ImportRun:
 
     async def _import(self) -> None:
         """The import itself, from the recorded position, and how it ended."""
-        if self._job.is_stop_asked:
-            await self._end(JobStatus.STOPPED)
-            return
-        if self._claim.taken > TRIES_MAX:
-            await self._end(JobStatus.FAILED, str(_TOO_OFTEN))
-            return
         try:
-            await self._read_and_store()
-        except (Superseded, StorageError) as error:
-            if isinstance(error, StorageError) and self._claim.taken == TRIES_MAX:
-                await self._end(JobStatus.FAILED, str(_SLOW))
-                return
+            if self._job.is_stop_asked:
+                await self._end(JobStatus.STOPPED)
+            elif self._claim.taken > TRIES_MAX:  # whatever kills its workers must end
+                await self._end(JobStatus.FAILED, str(_TOO_OFTEN))
+            else:
+                await self._read_and_store()
+        except Superseded:
             raise
+        except StorageError:
+            if self._claim.taken < TRIES_MAX:
+                raise
+            await self._end(JobStatus.FAILED, str(_SLOW))
         except PostroomError as error:
             await self._end(JobStatus.FAILED, str(error))
         except Exception:

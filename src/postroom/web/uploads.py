@@ -41,10 +41,10 @@ async def receive_file(
     parts = _Parts(options[b"boundary"], name)
     try:
         async for chunk in request.stream():
-            parts.take(chunk)
+            parts.parser.write(chunk)
             if len(parts.waiting) >= piece_bytes:
                 await write(parts.flushed())
-        parts.finish()
+        parts.parser.finalize()
     except FormParserError:
         raise BadInput(_("The form arrived damaged: try again.")) from None
     await write(parts.flushed())
@@ -61,7 +61,7 @@ class _Parts:
         self._header = ["", ""]
         self._name: str | None = None  # of the current field; None within the file
         self._value = bytearray()
-        self._parser = MultipartParser(
+        self.parser = MultipartParser(
             boundary,
             {
                 "on_part_begin": self._begin,
@@ -72,12 +72,6 @@ class _Parts:
                 "on_part_end": self._end,
             },
         )
-
-    def take(self, chunk: bytes) -> None:
-        self._parser.write(chunk)
-
-    def finish(self) -> None:
-        self._parser.finalize()
 
     def flushed(self) -> bytes:
         flushed, self.waiting = bytes(self.waiting), bytearray()
@@ -97,13 +91,9 @@ class _Parts:
         values = {key: value.decode("utf-8", "replace") for key, value in options.items()}
         self._name = values.get(b"name", "")
         if b"filename" in values and self._name == self._file_field:
-            self._begin_file(values[b"filename"])
-
-    def _begin_file(self, file_name: str) -> None:
-        self._name = None
-        self.upload.files += 1
-        if self.upload.files == 1:
-            self.upload.file_name = file_name
+            self._name = None
+            self.upload.files += 1
+            self.upload.file_name = self.upload.file_name or values[b"filename"]
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._name is None and self.upload.files > 1:

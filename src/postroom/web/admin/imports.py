@@ -115,7 +115,7 @@ async def columns_page(request: Request, signed_in: Editor, id_: str) -> Respons
     job = await _read(request, id_)
     try:
         check_not_running(job)
-        seen = await _beginning(context_of(request).storage.blobs, job)
+        seen = await _beginning(context_of(request).storage.blobs, id_, job.chunks, job.file_name)
     except (BadInput, WrongState) as error:
         return _details(request, signed_in, job, Form(mistake=str(error)), 409)
     return _columns(request, signed_in, job, seen, first_form(job, seen.beginning))
@@ -129,7 +129,7 @@ async def choose_columns(request: Request, signed_in: Editor, id_: str) -> Respo
     job, etag = await jobs.read(storage.tables, id_)
     try:
         check_not_running(job)
-        seen = await _beginning(storage.blobs, job)
+        seen = await _beginning(storage.blobs, id_, job.chunks, job.file_name)
         wanted = chosen(job, seen.beginning, form)
         if wanted is None:
             return _columns(request, signed_in, job, seen, form, 422)
@@ -166,7 +166,7 @@ async def discard(request: Request, signed_in: Editor, id_: str) -> Response:
     if job.is_running:
         form = Form(mistake=_("This import is running: stop it first."))
         return _details(request, signed_in, job, form, 409)
-    await jobs.delete(storage.tables, job, etag)
+    await jobs.delete(storage.tables, id_, etag)
     await delete_blobs(storage.blobs, id_)
     return go("/admin/imports", "deleted")
 
@@ -227,11 +227,7 @@ def _columns(
     return show(request, signed_in, "imports/columns.html", status, job=job, seen=seen, form=form)
 
 
-async def _beginning(blobs: Blobs, job: ImportJob) -> RowsShown:
-    return await _read_beginning(blobs, job.id, job.chunks, job.file_name)
-
-
-async def _read_beginning(blobs: Blobs, id_: str, chunks: int, name: str) -> RowsShown:
+async def _beginning(blobs: Blobs, id_: str, chunks: int, name: str) -> RowsShown:
     _file, source = await open_upload(blobs, id_, chunks, name, 0)
     rows = await asyncio.to_thread(beginning, iter(source), ROWS_READ)  # may take a while
     return RowsShown(rows, source.encoding)
@@ -252,6 +248,6 @@ async def _check_file(form: Form, blobs: Blobs, id_: str, chunks: int, received:
         form.mistakes["file"] = _("Choose a file.")
         return
     try:
-        await _read_beginning(blobs, id_, chunks, clean_file_name(received.file_name))
+        await _beginning(blobs, id_, chunks, clean_file_name(received.file_name))
     except BadInput as error:
         form.mistakes["file"] = str(error)
