@@ -25,6 +25,7 @@ from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.storage.port import (
     DEAD_LETTERS,
+    IMPORT_QUEUE,
     MAIL_QUEUE,
     QUEUES,
     TABLES,
@@ -167,6 +168,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     await test_mail.ask_for_test(storage, draft.ref, "nobody@contoso.edu", "nonce", now)
     await subscribe.sign_up(storage, LIST, parse_address("asks@contoso.edu"), {}, now)
     await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
+    await storage.queues.put(IMPORT_QUEUE, "an import")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)
