@@ -43,10 +43,14 @@ def run(role: Coroutine[Any, Any, None]) -> None:
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
+    """Schedule messages and, beside that, run imports, whether or not this scheduler leads."""
     _step_back()
     async with _parts("scheduler", settings) as parts:
         wakeup = parts.wakeups.listen(SCHEDULER)
+        import_bell = parts.wakeups.listen(SCHEDULER)
         scheduler, stop = wiring.scheduler(parts), _stop(wakeup, supervised)
+        stop.then(import_bell.ring)
+        importer = wiring.importer(parts, import_bell)
 
         async def step() -> bool:
             is_busy = await scheduler.step()
@@ -57,9 +61,14 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         _begin_work()
         try:
             rest_s = functools.partial(scheduler.rest_s, parts.pace.schedule_s)
-            await worker.run(step, rest_s, wakeup, stop, parts.clock)
+            await asyncio.gather(
+                worker.run(step, rest_s, wakeup, stop, parts.clock),
+                worker.run(importer.step, importer.rest_s, import_bell, stop, parts.clock),
+            )
         finally:
             await scheduler.stop()
+            await importer.close(settings.stop_grace_s)
+            import_bell.close()
             wakeup.close()
 
 

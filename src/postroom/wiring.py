@@ -29,6 +29,7 @@ from postroom.engines import (
 )
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import Sender
+from postroom.importing.worker import ImportWorker
 from postroom.journal import FileJournals
 from postroom.migration import state
 from postroom.process_locks import ProcessLocks
@@ -80,6 +81,7 @@ class Pace:
     tidy_s: float
     room_s: float  # while the queue is full
     last_report_s: float  # while a message is about to be completed
+    imports_s: float  # between looks for imports to run; on one machine the web wakes us at once
 
 
 NEAR = Pace(
@@ -90,6 +92,7 @@ NEAR = Pace(
     tidy_s=60.0,
     room_s=0.05,
     last_report_s=0.1,
+    imports_s=10.0,
 )
 # Calls are paid for: an idle role makes at most ten a minute (docs/azure.md).
 FAR = Pace(
@@ -97,9 +100,10 @@ FAR = Pace(
     lease_s=60.0,
     schedule_s=15.0,
     sweep_s=120.0,
-    tidy_s=600.0,
+    tidy_s=1200.0,
     room_s=0.25,
     last_report_s=1.0,
+    imports_s=60.0,
 )
 
 
@@ -190,6 +194,20 @@ def scheduler(parts: Parts) -> Scheduler:
     )
 
 
+def importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
+    from postroom.web.language import languages  # only here: most commands do without the web
+
+    return ImportWorker(
+        parts.storage,
+        parts.clock,
+        wake=parts.wakeups.ring,
+        languages=languages(),
+        lease_s=parts.pace.lease_s,
+        poll_s=parts.pace.imports_s,
+        on_room=wakeup.ring,
+    )
+
+
 @contextlib.contextmanager
 def listening(settings: Settings) -> Iterator[socket.socket]:
     """The address of the web role, ours alone while it is open."""
@@ -223,7 +241,6 @@ async def web(parts: Parts) -> ASGIApp:
         has_outbox=not leaves_the_machine(settings),
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=mail_server(settings),
-        data=settings.data,
     )
     return create_app(context)
 

@@ -18,7 +18,7 @@ import pytest
 
 from postroom import settings, wiring
 from postroom.bench.house import LIST, House, until
-from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
+from postroom.importing.import_people import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
 from postroom.wiring import Parts
 

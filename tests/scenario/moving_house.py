@@ -27,6 +27,7 @@ from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
 from postroom.storage.port import (
     DEAD_LETTERS,
+    IMPORT_QUEUE,
     MAIL_QUEUE,
     QUEUES,
     TABLES,
@@ -174,6 +175,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     )
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
     await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
+    await storage.queues.put(IMPORT_QUEUE, "an import")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)

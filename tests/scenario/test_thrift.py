@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postroom.actions import control_message
+from postroom.importing.worker import ImportWorker
 from postroom.records import leases
 from postroom.scheduler import Scheduler
 from postroom.sender import IDLE_LEASES, SenderRole
@@ -47,10 +48,15 @@ async def test_an_idle_scheduler_far_away_makes_few_calls(town: Town) -> None:
         sweep_every_s=FAR.sweep_s,
         tidy_every_s=FAR.tidy_s,
     )
+    importer = ImportWorker(storage, town.clock, poll_s=FAR.imports_s)
     before, until = storage.calls.total, town.clock.now() + timedelta(minutes=MINUTES)
+    imports_at = 0.0
     while town.clock.now() < until:
         assert not await scheduler.step()
         assert scheduler.lease
+        if town.clock.monotonic() >= imports_at:
+            assert not await importer.step()
+            imports_at = town.clock.monotonic() + await importer.rest_s()
         town.clock.move(await scheduler.rest_s(FAR.schedule_s))
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * MINUTES
 

@@ -14,8 +14,9 @@ import msgspec
 TABLES = ("mailinglist", "message", "messagearchive", "service", "outbox")
 MAIL_QUEUE = "azuremailqueue"
 SUBSCRIBE_QUEUE = "azuremailsubscribequeue"
+IMPORT_QUEUE = "azuremailimportqueue"
 DEAD_LETTERS = "azuremaildeadletter"
-QUEUES = (MAIL_QUEUE, SUBSCRIBE_QUEUE, DEAD_LETTERS)
+QUEUES = (MAIL_QUEUE, SUBSCRIBE_QUEUE, IMPORT_QUEUE, DEAD_LETTERS)
 
 # The limits of Azure Storage, kept on every engine (limits.py) so that nobody meets them first
 # when moving.
