@@ -23,7 +23,6 @@ Actions, which people and programs ask for beside the path:
     actions/export_people.py     write everyone on a list into a file
     actions/send_test_mail.py    mail a message to one user, to check it
     actions/sign_in.py           users, invitations and sessions of the admin pages
-    flow/bring_in.py             add many people from a file
 
 Around them, each using only what is below it:
 
@@ -33,6 +32,7 @@ Around them, each using only what is below it:
                                engines and transports
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
+    importing/                 people from CSV files: upload, job, reading, and the worker
     migration/                 copies everything from one storage into another
     act.py                     what a use case works with: storage, time, trace, wake-ups
     sending/                   the parts of a sender: claimed batch, lanes, lease, journal, recovery

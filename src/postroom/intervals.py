@@ -17,6 +17,7 @@ class Intervals:
     room_s: float  # while the mail queue is full
     report_s: float  # adding up the books of a message
     last_report_s: float  # the same when few recipients are left, so that the end shows at once
+    imports_s: float  # looking for imports to run; on one machine the web role wakes the scheduler
 
 
 LOCAL = Intervals(
@@ -28,6 +29,7 @@ LOCAL = Intervals(
     room_s=0.05,
     report_s=1.0,
     last_report_s=0.1,
+    imports_s=10.0,
 )
 # Every call is billed: an idle role makes at most ten a minute (docs/azure.md).
 REMOTE = Intervals(
@@ -35,8 +37,9 @@ REMOTE = Intervals(
     lease_s=60.0,
     schedule_s=15.0,
     sweep_s=120.0,
-    tidy_s=600.0,
+    tidy_s=1200.0,
     room_s=0.25,
     report_s=1.0,
     last_report_s=1.0,
+    imports_s=60.0,
 )

@@ -16,6 +16,8 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, DueMessage, Leftovers
+from postroom.importing import upload as import_upload
+from postroom.importing import worker as import_worker
 from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
@@ -252,6 +254,8 @@ class Scheduler:
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),
             "test mails": lambda: trials.forget_old(tables, now),
+            "imports": lambda: import_upload.sweep(storage, now),
+            "import items": lambda: import_worker.put_forgotten_items(storage, now),
         }
         for name, chore in chores.items():
             await self._try_to_sweep(name, chore)

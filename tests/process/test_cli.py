@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from postroom import settings
-from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
+from postroom.importing.import_people import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
 from postroom.wiring import Parts, open_parts
 from postroom_bench.installation import LIST, Installation, until

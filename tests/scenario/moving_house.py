@@ -24,7 +24,7 @@ from postroom.migration import migrate
 from postroom.migration.comparison import Compared
 from postroom.migration.migrate import Journey
 from postroom.records import keys, leases, lists, subscribers
-from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, QUEUES, TABLES
+from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
@@ -172,6 +172,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     )
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
     await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
+    await storage.queues.put(IMPORT_QUEUE, "an import")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)

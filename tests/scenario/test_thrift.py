@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postroom.actions import control_message
+from postroom.importing.worker import ImportWorker
 from postroom.intervals import REMOTE
 from postroom.records import leases
 from postroom.scheduler import Scheduler
@@ -41,10 +42,15 @@ async def test_an_idle_scheduler_far_away_makes_few_calls(town: Town) -> None:
     for name in ("contoso1", "contoso2", "contoso3"):
         await town.found_list(name)
     scheduler = Scheduler(storage, town.clock, "scheduler.1", intervals=REMOTE)
+    importer = ImportWorker(storage, town.clock, poll_s=REMOTE.imports_s)
     before, until = storage.calls.total, town.clock.now() + timedelta(minutes=MINUTES)
+    imports_at = 0.0
     while town.clock.now() < until:
         assert not await scheduler.step()
         assert scheduler.lease
+        if town.clock.monotonic() >= imports_at:
+            assert not await importer.step()
+            imports_at = town.clock.monotonic() + await importer.rest_s()
         town.clock.move(await scheduler.rest_s())
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * MINUTES
 

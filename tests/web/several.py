@@ -118,7 +118,7 @@ async def _web(storage: Storage, folder: Path, clock: MovableClock) -> AsyncIter
     """In service, as a server would have it."""
     counted = CountingStorage(storage)
     site = Site(URL, await installation_secret(storage.tables))
-    app = create_app(WebContext(counted, clock, WakeUps(folder / "bells"), site, data=folder))
+    app = create_app(WebContext(counted, clock, WakeUps(folder / "bells"), site))
     transport = httpx2.ASGITransport(app=app)
     async with (
         _in_service(app),

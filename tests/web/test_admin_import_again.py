@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -149,7 +148,12 @@ async def test_what_is_in_the_file_twice_mended_or_mistyped_is_told(editor: Work
     path, job = await looked_over(editor, GOOD + rows)
     assert (job.added, job.already, job.twice, job.mended, job.mistyped) == (4, 0, 1, 1, 1)
     page = (await editor.get(path)).text
-    for words in ("twice in the file", "addresses mended", "look mistyped", "Addresses to check"):
+    for words in (
+        "twice in the file",
+        "addresses corrected",
+        "look mistyped",
+        "Addresses to check",
+    ):
         assert words in page
     assert "read as eve@contoso.edu" in page
     assert "Is gmail.com meant?" in page
@@ -164,7 +168,6 @@ async def test_an_import_that_is_done_can_be_deleted_without_loading_the_page_ag
     assert "Delete this import and its report" in live
     page = (await editor.get(f"/admin/imports/{job.id}")).text
     assert page.count("/discard") == 1
-    assert f"on {socket.gethostname()}" not in page
 
 
 async def test_unfinished_imports_are_found_from_the_menu_and_from_their_list(

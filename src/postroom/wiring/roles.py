@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -19,6 +20,7 @@ from postroom.domain.errors import WrongState
 from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
 from postroom.flow.render import Renderer, Site
+from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
 from postroom.records import outbox
 from postroom.records.secrets import installation_secret
@@ -55,6 +57,20 @@ def build_scheduler(parts: Parts) -> Scheduler:
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
+    )
+
+
+def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
+    from postroom.web.language import languages  # here, because most commands do without the web
+
+    return ImportWorker(
+        parts.storage,
+        parts.clock,
+        wake=parts.wakeups.ring,
+        languages=languages(),
+        lease_s=parts.intervals.lease_s,
+        poll_s=parts.intervals.imports_s,
+        on_room=wakeup.ring,
     )
 
 
@@ -102,7 +118,6 @@ async def build_web(parts: Parts) -> WebServer:
         has_outbox=not transport.leaves_the_machine,
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
-        data=settings.data,
     )
     return WebServer(
         create_app(context),
@@ -113,11 +128,15 @@ async def build_web(parts: Parts) -> WebServer:
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
+    """Schedule messages and, beside that, run imports, whether or not this scheduler leads."""
     _lower_priority()
     async with _role_parts("scheduler", settings) as parts:
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = build_scheduler(parts)
+        import_wakeup = parts.wakeups.listen(SCHEDULER)
+        importer = build_importer(parts, import_wakeup)
+        stop.then(import_wakeup.ring)
 
         async def step() -> bool:
             is_busy = await scheduler.step()
@@ -127,9 +146,14 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
 
         _tune_garbage_collection()
         try:
-            await worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock)
+            await asyncio.gather(
+                worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
+                worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
+            )
         finally:
             await scheduler.stop()
+            await importer.close(settings.stop_grace_s)
+            import_wakeup.close()
             wakeup.close()
 
 
