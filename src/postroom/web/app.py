@@ -35,7 +35,6 @@ from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
 from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
 from postroom.web.submit_once import AlreadySubmitted
-from postroom.web.throttles import throttles_in
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
@@ -158,10 +157,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
 @contextlib.asynccontextmanager
 async def in_service(app: FastAPI) -> AsyncIterator[None]:
     """While the server runs; imports and the like stop with it, before storage is closed."""
-    telling = asyncio.create_task(throttles_in(app).keep_telling())
     yield
-    telling.cancel()
-    await asyncio.wait([telling])
     await import_runs.runs_in(app).stop_all()
     await asking.runs_in(app).stop_all()
 

@@ -36,8 +36,8 @@ from postroom.web.throttles import network_of
 router = APIRouter()
 HOME = "/admin"
 HOUR = timedelta(hours=1)
-# So many at once and so many an hour: a person mistypes, a program tries for ever. For one address
-# they count by network, or anybody could lock anybody out.
+# At once and per hour: a person mistypes, a program tries for ever. Attempts at one account count
+# by network, or anybody could lock anybody out.
 ADDRESS_TRIES = 10
 NETWORK_TRIES = 50
 _OF_ADDRESS = Rate(ADDRESS_TRIES, HOUR, ADDRESS_TRIES)
@@ -46,11 +46,10 @@ REFUSED_MAX = 10_000
 
 
 class SignInTries:
-    """How often somebody asked to be let in, whichever web they asked.
+    """Counts password attempts over all web processes.
 
-    Guesses at a password are counted one by one in storage, not told every few seconds as calls
-    are: looking at a password costs more than the row, and a round would be a gift of guesses.
-    Who has to wait is remembered here, so that trying on costs storage nothing.
+    Exactly, in storage: checking a password costs more than the row does. Callers who have to wait
+    are remembered here, so that further attempts cost no storage calls.
     """
 
     def __init__(self, context: WebContext) -> None:
@@ -59,9 +58,9 @@ class SignInTries:
         self._refused_until: OrderedDict[str, datetime] = OrderedDict()
 
     async def wait(self, network: str, address: str, now: datetime) -> timedelta:
-        """No wait, and the try is counted; or how long to wait.
+        """Count the attempt and return no wait; or return how long to wait.
 
-        Counted before the password is looked at, so that many at once are many tries.
+        Counted before the password is checked, so that attempts at the same time all count.
         """
         all_, these = self._hidden(network), self._hidden(network, address)
         wait = max(self._refused_for(all_, now), self._refused_for(these, now))
@@ -84,7 +83,7 @@ class SignInTries:
         return wait
 
     def _refused_for(self, caller: str, now: datetime) -> timedelta:
-        """Further away than an hour it was written by a wrong clock: nobody waits for that."""
+        """A time more than an hour away was written by a wrong clock: nobody waits for that."""
         wait = self._refused_until.get(caller, now) - now
         return wait if NO_WAIT < wait < HOUR else NO_WAIT
 
