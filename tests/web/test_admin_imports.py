@@ -232,7 +232,8 @@ async def test_people_come_in_with_attributes_and_the_declared_basis(
     ada = await stored(editor, "ada@contoso.edu")
     assert ada
     assert (ada.verified, ada.attributes) == (True, {"first_name": "Ada", "city": "Köln"})
-    assert ada.basis == "import of people.csv: signed up at the conference 2026"
+    assert ada.import_source
+    assert (ada.import_source.name, ada.import_source.basis) == ("people.csv", CHOICE["basis"])
     people = await counts.read(editor.office.storage.tables, LIST)
     assert (people.verified, people.unverified) == (2, 0)
     assert files(tmp_path) == [".report"]  # the upload is not kept any longer than needed

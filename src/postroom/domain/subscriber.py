@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.confirmation import ConfirmationAttempts
+from postroom.domain.consent import ConsentSource
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, pgettext
 
@@ -82,7 +83,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     expires: bool = False  # signed up by themselves and has not confirmed: goes after a while
     gone_before: InactiveReason | None = None  # why they were gone when they signed up again
     moved_to: str | None = None  # the key of the address they changed to, if they are gone by that
-    basis: str = ""  # the name of the import that brought them, and what it declared
+    import_source: ConsentSource | None = None  # of the import that added them
     imported_at: datetime | None = None
     confirmation: ConfirmationAttempts | None = None  # only while the email is not accepted
 

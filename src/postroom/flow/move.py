@@ -70,8 +70,8 @@ async def move(
         before=before,
         after=after,
         replaced=replaced,
-        removed=_event(Event.REMOVED, trace, now, f"changed to {after.address}"),
-        added=_event(Event.ADDED, trace, now, f"changed from {before.address}"),
+        removed=_event(Event.REMOVED, trace, now, new_address=after.address),
+        added=_event(Event.ADDED, trace, now, old_address=before.address),
         left_at=left_at or now,
     )
     await subscribers.move(tables, change, etag)
@@ -90,7 +90,7 @@ async def _change_list(
 ) -> Subscriber:
     """Who is on the new list already stays there as they are: so a repeated move is finished."""
     after = _there(before, to, now)
-    added = _event(Event.ADDED, trace, now, f"from the list {before.list_name}")
+    added = _event(Event.ADDED, trace, now, old_list=before.list_name)
     if replaced is None:
         await subscribers.join(tables, after, added)
     elif replaced[0].gone:
@@ -98,7 +98,7 @@ async def _change_list(
         after, _ = await subscribers.join_again(tables, replaced[0], after, replaced[1], added)
     else:
         after = replaced[0]
-    removed = _event(Event.REMOVED, trace, now, f"to the list {to.list_name}")
+    removed = _event(Event.REMOVED, trace, now, new_list=to.list_name)
     await subscribers.leave(
         tables, before, etag, why=InactiveReason.REMOVED, consent=removed, left_at=left_at
     )  # Commit point.
@@ -149,7 +149,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
     )
 
 
-def _event(event: Event, trace: Trace, now: datetime, how: str) -> Consent:
-    """The record of either address tells of the other."""
-    told = msgspec.structs.replace(trace, source=f"{trace.source}, {how}")
-    return told.consent(event, now)
+def _event(event: Event, trace: Trace, now: datetime, **other: str) -> Consent:
+    """The record of each address or list names the other."""
+    source = msgspec.structs.replace(trace.source, **other)
+    return msgspec.structs.replace(trace, source=source).consent(event, now)

@@ -2,11 +2,10 @@
 
 consent:<address key>:<falling time>-<nonce>    one event; never changed, goes with its list only
 
-The latest comes first: somebody may be asked again and again for years, and a look at them must
-cost no more than a page. An event is written in the batch of the change it records, so that neither
-is there without the other. Nothing that mails people reads these rows. An import writes none: that
-would be one more row for each of a million people, so its declared basis stands on the subscriber's
-own row.
+The latest comes first: a person may be asked again and again for years, and showing them must cost
+no more than a page. An event is written in the batch of the change it records, so that neither
+exists without the other. Nothing that sends mail reads these rows. An import writes none, because
+that would be one more row for each of a million people: the subscriber's own row has its source.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from postroom.domain.consent import ORDER, Consent, Event
+from postroom.domain.consent import ORDER, Consent, ConsentSource, Event, SourceKind
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import first_rows, from_properties, to_properties
 from postroom.records.sortable_time import sortable_newest_first
@@ -33,7 +32,7 @@ class ConsentHistory(msgspec.Struct, frozen=True):
     """The latest events of one address on one list, oldest first."""
 
     events: list[Consent]
-    has_older: bool  # which are on record, too
+    has_older: bool  # events on record before these
 
 
 def noted(key: str, consent: Consent) -> Insert:
@@ -53,20 +52,14 @@ async def note_for_all(
 
 
 async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
-    """What is known of one address on one list, whether they are there or gone."""
+    """What is known of one address on one list, subscribed or not."""
     keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]
-    found += await _imported(tables, list_name, key)
+    person = await tables.get(_TABLE, list_name, _EMAIL + key)
+    known = from_properties(person.properties, Subscriber) if person else None
+    if known and known.imported_at:
+        source = known.import_source or ConsentSource(SourceKind.IMPORT)
+        found.append(Consent(event=Event.IMPORTED, at=known.imported_at, source=source))
     found.sort(key=lambda consent: (consent.at, ORDER[consent.event]))
     return ConsentHistory(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)
-
-
-async def _imported(tables: Tables, list_name: str, key: str) -> list[Consent]:
-    """What the subscriber's own row tells of an import."""
-    row = await tables.get(_TABLE, list_name, _EMAIL + key)
-    known = from_properties(row.properties, Subscriber) if row else None
-    if known is None or known.imported_at is None:
-        return []
-    source = known.basis or "import"
-    return [Consent(event=Event.IMPORTED, at=known.imported_at, source=source)]

@@ -73,7 +73,7 @@ def joining(subscriber: Subscriber) -> list[Change]:
 
 
 async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = None) -> str:
-    """The row's etag. Whoever an import brings has no event, but its basis in the row."""
+    """The row's etag. Somebody imported has no event: the source is in the row."""
     changes = [*joining(newcomer), *_beside(None, newcomer, consent)]
     try:
         return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
@@ -152,7 +152,9 @@ async def join_again(
     tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
 ) -> tuple[Subscriber, str]:
     """Somebody who was gone is back, under a new GUID: as stored, and the new etag."""
-    back = msgspec.structs.replace(newcomer, basis=before.basis, imported_at=before.imported_at)
+    back = msgspec.structs.replace(
+        newcomer, import_source=before.import_source, imported_at=before.imported_at
+    )
     etags = await tables.batch(
         TABLE,
         back.list_name,

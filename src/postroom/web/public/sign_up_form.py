@@ -20,7 +20,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroom.domain.address import Address, BadAddress, parse_address
-from postroom.domain.consent import Trace
+from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.texts import Text, _, ngettext
@@ -117,7 +117,7 @@ async def _take(
     request: Request, mailing_list: MailingList, address: Address, now: datetime
 ) -> None:
     context, shown = context_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
-    trace = Trace(source="form", client=client_of(request), shown=shown)
+    trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
     await subscribe.sign_up(context.storage, mailing_list.name, address, {}, now, trace=trace)
     context.wake_senders()
 
