@@ -34,7 +34,9 @@ FORM = Trace(
     client="192.0.2.7",
     shown="We send you an email with a link.",
 )
-LINK = Trace(source=ConsentSource(SourceKind.LINK), client="2001:db8::7", shown="One click to join")
+LINK = Trace(
+    source=ConsentSource(SourceKind.LINK), client="2001:db8::7", shown="Confirm your subscription"
+)
 ONE_CLICK = Trace(source=ConsentSource(SourceKind.ONE_CLICK), client="198.51.100.1")
 MAIL = Trace(source=ConsentSource(SourceKind.CONFIRMATION_EMAIL))
 FAIR = ConsentSource(SourceKind.IMPORT, "people.csv", basis="asked at the fair")

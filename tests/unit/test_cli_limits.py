@@ -37,8 +37,8 @@ def test_without_a_limit_people_are_told_so(contoso1: Postroom) -> None:
         (["set", "--mails-per-second", "0"], "0.01"),
         (["set", "--connections", "0"], "from 1"),
         (["set", "--domain", "contoso", "--connections", "1"], "not a domain"),
-        (["clear"], "no limit for all mails"),
-        (["clear", "--domain", "contoso.edu"], "no limit for mails to contoso.edu"),
+        (["clear"], "no limit for all emails"),
+        (["clear", "--domain", "contoso.edu"], "no limit for emails to contoso.edu"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(

@@ -100,7 +100,7 @@ async def test_a_form_shown_at_one_web_and_sent_to_both_acts_once(webs: TwoWebs)
     one = await signed_in(webs.one)
     two = webs.two.browser(one)
     fields = fields_of((await one.get("/admin/keys")).text, "/admin/keys/new")
-    fields |= {"name": "Contoso web site", "lists": LIST, "right-subscribe": "yes"}
+    fields |= {"name": "Contoso website", "lists": LIST, "right-subscribe": "yes"}
     first = await two.post("/admin/keys/new", data=fields)
     assert first.status_code == 200
     assert "prk_" in first.text

@@ -83,7 +83,7 @@ def limit_name(domain: str) -> str:
 
 def whom(name: str) -> Text:
     """Whom a limit is for, within a sentence."""
-    return _("all mails") if name == TRANSPORT else _("mails to {domain}", domain=name)
+    return _("all emails") if name == TRANSPORT else _("emails to {domain}", domain=name)
 
 
 def rate_text(mails_per_s: float) -> str:

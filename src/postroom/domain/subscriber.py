@@ -32,9 +32,9 @@ class InactiveReason(StrEnum):
 
 
 INACTIVE_TEXTS = {
-    InactiveReason.LEFT: pgettext("a subscriber has", "left"),
+    InactiveReason.LEFT: pgettext("a subscriber has", "unsubscribed"),
     InactiveReason.REMOVED: pgettext("a subscriber was", "removed"),
-    InactiveReason.BOUNCED: pgettext("a subscriber's mail has", "bounced"),
+    InactiveReason.BOUNCED: pgettext("emails to a subscriber have", "bounced"),
     InactiveReason.COMPLAINED: pgettext("a subscriber has", "complained"),
 }
 
@@ -62,10 +62,10 @@ class SubscriberFilter(StrEnum):
 
 STANDING_TEXTS = {
     SubscriberFilter.ALL: pgettext("subscribers", "everybody"),
-    SubscriberFilter.THERE: pgettext("subscribers", "there"),
-    SubscriberFilter.VERIFIED: pgettext("subscribers", "verified"),
-    SubscriberFilter.UNVERIFIED: pgettext("subscribers", "not verified"),
-    SubscriberFilter.GONE: pgettext("subscribers", "gone"),
+    SubscriberFilter.THERE: pgettext("subscribers", "active"),
+    SubscriberFilter.VERIFIED: pgettext("subscribers", "confirmed"),
+    SubscriberFilter.UNVERIFIED: pgettext("subscribers", "unconfirmed"),
+    SubscriberFilter.GONE: pgettext("subscribers", "inactive"),
 }
 
 

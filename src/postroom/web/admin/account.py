@@ -122,7 +122,7 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
         context.storage.tables, form.value("address"), form.value("password")
     )
     if user is None:
-        form.mistake = _("The address or the password is not right.")
+        form.mistake = _("The email address or password is wrong.")
         return _door(request, form, where, status=422)
     await tries.forgive(network_of(client_of(request)), who)
     return await _let_in(request, user, where)

@@ -33,9 +33,9 @@ LISTS_OFFERED_MAX = LISTS_MAX  # as tick boxes; the names of others are typed
 TICK = "list-"  # and the name of a list: one field for each tick box
 FIELDS_MAX = LISTS_OFFERED_MAX + 20
 RIGHTS = [
-    (Right.SUBSCRIBE.value, _("sign people up: what a web site needs")),
+    (Right.SUBSCRIBE.value, _("sign people up (what a website needs)")),
     (Right.READ.value, _("read lists, subscribers, messages and outcomes")),
-    (Right.WRITE.value, _("change them, too")),
+    (Right.WRITE.value, _("change lists, subscribers and messages")),
 ]
 
 

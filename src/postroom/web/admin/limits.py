@@ -63,7 +63,7 @@ async def set_(request: Request, signed_in: Owner) -> Response:
     found = await rate_limits.all_limits(tables)
     if limit.name not in found or found[limit.name].limit(limit.name) != limit:
         form.values.pop(ONCE, None)  # sent before, and changed since: the next try acts
-        form.mistake = _("It was set before, and changed or cleared since: set it again?")
+        form.mistake = _("This limit has been changed or cleared since you set it. Set it again?")
         return await _index(request, signed_in, form, status=409)
     return go(done.what, "limit-set")
 
@@ -120,7 +120,7 @@ async def _read(tables: Tables, name: str) -> RateLimit:
     """One of those that the page showed; any other name could not even be looked for."""
     found = await rate_limits.all_limits(tables)
     if name not in found:
-        raise NotFound(_("There is no such limit any more."))
+        raise NotFound(_("This limit no longer exists."))
     return found[name].limit(name)
 
 

@@ -170,13 +170,13 @@ async def delete(request: Request, signed_in: Editor, name: str) -> Response:
         return go("/admin/lists", "deleting")
     found, etag = seen
     if form.value("typed") != name:
-        form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
+        form.mistakes["typed"] = _("Type the name of the list exactly as shown above.")
         return await _ask(request, signed_in, found, form, 422)
     try:
         await keep_lists.delete(tables, name, form.value("etag"))
     except Conflict:
         form.values["etag"] = etag
-        form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")
+        form.mistake = _("Somebody changed the list. Check it and try again.")
         return await _ask(request, signed_in, found, form, 409)
     context_of(request).wake_scheduler()
     return go("/admin/lists", "deleting")

@@ -74,7 +74,7 @@ async def mail_html(request: Request, signed_in: Editor, key: str) -> Response:
     _kept, source = await outbox.read((await _context(request)).storage, key)
     html = read_mail(source).html
     if html is None:
-        raise NotFound(_("This mail has no HTML."))
+        raise NotFound(_("This email has no HTML."))
     return framed(html)
 
 

@@ -80,7 +80,7 @@ async def edit(request: Request, signed_in: Editor, list_name: str, who: str) ->
     except AlreadyThere:
         await _explain(request, to, form)
     except NotFound:
-        form.mistake = _("They left in the meantime: nothing was changed.")
+        form.mistake = _("They unsubscribed in the meantime. Nothing was changed.")
     except Conflict:
         one, etag = await find_person(context, list_name, who)
         if not form.show_others(values_of(one), etag):  # a second click on the button
@@ -181,13 +181,11 @@ async def _explain(request: Request, to: Destination, form: Form) -> None:
     found = await subscribers.find(tables, to.list_name, key)
     if found and found[0].gone:
         form.mistakes["bring_back"] = _(
-            "This address is gone from {name}: tick this if they asked to come back.",
+            "This address is no longer on {name}. Select this if they asked to be re-added.",
             name=to.list_name,
         )
     else:
-        form.mistakes["address"] = _(
-            "Somebody on {name} has this address already.", name=to.list_name
-        )
+        form.mistakes["address"] = _("This address is already on {name}.", name=to.list_name)
 
 
 async def _form(
@@ -209,5 +207,5 @@ async def _form(
 async def _there(request: Request, list_name: str, who: str) -> tuple[Subscriber, str]:
     found = await find_person(context_of(request), list_name, who)
     if found.one.gone:
-        raise NotFound(_("They are not on {name} any more.", name=list_name))
+        raise NotFound(_("They are no longer on {name}.", name=list_name))
     return found

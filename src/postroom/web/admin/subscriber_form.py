@@ -51,7 +51,7 @@ async def find_person(context: WebContext, list_name: str, who: str) -> FoundSub
     elif key := key_of(context, list_name, who):
         found = await subscribers.find(tables, list_name, key)
     if found is None:
-        raise NotFound(_("There is nobody like that on this list."))
+        raise NotFound(_("This person is not on the list."))
     return FoundSubscriber(*found)
 
 

@@ -157,12 +157,14 @@ async def _explain(tables: Tables, name: str, address: Address, form: Form) -> S
     """Why somebody could not be added; who they are, if they are gone."""
     found = await subscribers.find(tables, name, address.storage_key)
     if found is None:
-        form.mistake = _("Somebody changed this at the same moment: try again.")
+        form.mistake = _("Somebody changed this at the same time. Try again.")
         return None
     if not found[0].gone:
-        form.mistakes["address"] = _("{address} is on this list already.", address=address.typed)
+        form.mistakes["address"] = _("{address} is already on this list.", address=address.typed)
         return None
-    form.mistakes["bring_back"] = _("They are gone from this list: tick this if they asked for it.")
+    form.mistakes["bring_back"] = _(
+        "They are no longer on this list. Select this if they asked to be re-added."
+    )
     return found[0]
 
 

@@ -103,7 +103,7 @@ async def withdraw(request: Request, signed_in: Owner) -> Response:
     return go("/admin/users", "withdrawn")
 
 
-_CHANGED = _("Somebody changed this user at the same moment: look, and try again.")
+_CHANGED = _("Somebody changed this user at the same time. Check it and try again.")
 
 
 async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:

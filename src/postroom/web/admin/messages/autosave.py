@@ -30,16 +30,16 @@ from postroom.web.submit_once import act_once
 router = APIRouter(prefix="/messages")
 
 CHANGED = _(
-    "Somebody else changed this message, so it no longer saves itself. Nothing was overwritten: "
-    "press “Save and check” to see both versions."
+    "Autosave is off because somebody else changed this message. Nothing was overwritten. Press "
+    "“Save and check” to see both versions."
 )
 SCHEDULED = _(
-    "This message is not a draft any more, so it no longer saves itself. Press “Save and check” to "
-    "see how it stands."
+    "Autosave is off because this message is no longer a draft. Press “Save and check” to see "
+    "its status."
 )
 DELETED = _(
-    "Somebody deleted this message, so it no longer saves itself. Press “Save and check” to make a "
-    "new one of what you typed."
+    "Autosave is off because somebody deleted this message. Press “Save and check” to save what "
+    "you typed as a new message."
 )
 
 

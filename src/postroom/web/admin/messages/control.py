@@ -40,8 +40,8 @@ router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
 TESTS = CallLimit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
 CLICKED_LATELY = timedelta(minutes=1)  # “now” of a second click is not the first one's
-_CHANGED = _("Somebody changed this message a moment ago. Check it, and try again.")
-_IN_THE_PAST = _("This time is in the past. Choose a later one, or use Send now.")
+_CHANGED = _("Somebody just changed this message. Check it and try again.")
+_IN_THE_PAST = _("This time is in the past. Choose a later one or use “Send now”.")
 
 
 # --- Send now ---------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ async def send_now(request: Request, signed_in: Editor, ref: str) -> Response:
     message, _etag = await read_for(request, ref)
     if form.value("date").strip() or form.value("time").strip():
         form.mistake = _(
-            "Nothing was sent, because a date or a time was given. Schedule the message for that "
+            "Nothing was sent because you entered a date or time. Schedule the message for that "
             "time, or go back and send it now."
         )
         return await _ask_when(request, signed_in, message, form, 422)
@@ -153,7 +153,7 @@ def _due_at(form: Form, now: datetime) -> datetime | None:
         form.mistakes["date"] = _IN_THE_PAST
     except AmbiguousTime:
         form.mistakes["offset"] = _(
-            "Clocks are put back that night, so this time comes twice. Choose which one you mean."
+            "The clocks go back that night, so this time occurs twice. Choose which one you mean."
         )
     except UnknownZone as error:
         form.mistakes["zone"] = str(error)
@@ -281,7 +281,7 @@ async def send_test(request: Request, signed_in: Editor, ref: str) -> Response:
     context = context_of(request)
     message, _etag = await read_for(request, ref)
     if not _may_test(request, context, signed_in):
-        form = Form(mistake=_("That were many test mails within an hour: wait a little."))
+        form = Form(mistake=_("You have sent too many test emails. Try again in an hour."))
         return await details(request, signed_in, message, form, 429)
     now = context.clock.now()
     await test_mail.ask_for_test(context.storage, ref, signed_in.user.key, new_guid(), now)

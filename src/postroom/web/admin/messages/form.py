@@ -55,7 +55,7 @@ async def read_input(form: Form) -> MessageInput | None:
 
 def _chosen_list(name: str) -> str:
     if not name:
-        raise BadInput(_("Choose the list it goes to."))
+        raise BadInput(_("Choose a list."))
     return check_list_name(name)
 
 
@@ -88,8 +88,8 @@ def _check_length(body: str) -> None:
     if size > BODY_BYTES_MAX:
         raise BadInput(
             _(
-                "This has {size}, but a body has at most {limit}. Shorten it, or put large "
-                "pictures on a website.",
+                "The body is {size}, but can be at most {limit}. Shorten it, or put large images "
+                "on a website.",
                 size=labels.size(size),
                 limit=labels.size(BODY_BYTES_MAX),
             )
@@ -113,13 +113,13 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
     plain, markdown = _BODY_FILES if field == "body" else _TEXT_FILES
     if not file_name.endswith(plain + markdown):
         form.mistakes[name] = _(
-            "The file must be one of these kinds: {kinds}.", kinds=", ".join(plain + markdown)
+            "Choose a file of one of these types: {kinds}.", kinds=", ".join(plain + markdown)
         )
         return
     if size > BODY_BYTES_MAX:
         form.mistakes[name] = _(
-            "The file has {size}, but a body has at most {limit}. Shorten it, or put large "
-            "pictures on a website.",
+            "The file is {size}, but the body can be at most {limit}. Shorten it, or put large "
+            "images on a website.",
             size=labels.size(size),
             limit=labels.size(BODY_BYTES_MAX),
         )
@@ -127,10 +127,10 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
     try:
         text = (await file.read(BODY_BYTES_MAX)).decode("utf-8-sig")
     except UnicodeDecodeError:
-        form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
+        form.mistakes[name] = _("The file is not in UTF-8. Save it as UTF-8 and upload it again.")
         return
     if _NO_TEXT.search(text):
-        form.mistakes[name] = _("The file is not a text file.")
+        form.mistakes[name] = _("This is not a text file. Choose another one.")
         return
     form.values[field] = text.replace("\r\n", "\n")
     if field == "body":

@@ -77,7 +77,7 @@ async def index(request: Request, signed_in: Viewer) -> Response:
     tab = next((each for each in TABS if each.name == query.get("status", "")), None)
     after, list_name = query.get("after", ""), query.get("list", "")
     if after and not _REF.fullmatch(after):
-        raise NotFound(_("No page begins there."))
+        raise NotFound(_("There is no such page."))
     if list_name:
         list_named(list_name)
     choices = await list_choices(tables)
@@ -323,7 +323,7 @@ async def delete(request: Request, signed_in: Editor, ref: str) -> Response:
         return await details(request, signed_in, message, Form(mistake=str(error)), 409)
     except Conflict:
         form.values["etag"] = etag
-        form.mistake = _("Somebody changed this message a moment ago. Check it, and try again.")
+        form.mistake = _("Somebody just changed this message. Check it and try again.")
     return show(request, signed_in, "messages/delete.html", 409, message=message, form=form)
 
 

@@ -55,9 +55,12 @@ KIND_NAMES = [name for name, _text in KINDS]
 DOUBTS = [
     (
         OnDoubt.RESEND.value,
-        _("Send again: nobody misses it; a few may get a second copy, with the same Message-ID."),
+        _(
+            "Send again: nobody misses it, but a few people may get a second copy with the same "
+            "Message-ID."
+        ),
     ),
-    (OnDoubt.HOLD.value, _("Hold: nobody gets it twice; a person decides on this page.")),
+    (OnDoubt.HOLD.value, _("Hold: nobody gets it twice. You decide on the message’s page.")),
 ]
 
 
@@ -80,7 +83,7 @@ _MAILS = TEMPLATES / "mails"
 EXAMPLES = {
     "announcement": Example(
         _("Announcement"),
-        _("One piece of news, one button."),
+        _("One news item and a button."),
         "New lecture series",
         "html",
         _MAILS / "announcement.html",
@@ -94,7 +97,7 @@ EXAMPLES = {
     ),
     "letter": Example(
         _("Letter"),
-        _("Plain words in Markdown."),
+        _("Plain text in Markdown."),
         "A word from the department",
         "markdown",
         _MAILS / "letter.md",
@@ -143,7 +146,7 @@ async def drafted(storage: Storage, draft: Draft, turn: Submission) -> SubmitRes
     try:
         message = await compose.compose(storage, draft, turn.at, origin)
     except Conflict:  # of this moment alone: the next try has another ref
-        raise WrongState(_("Somebody wrote a message at the same moment: save again.")) from None
+        raise WrongState(_("Somebody saved a message at the same time. Save again.")) from None
     return SubmitResult(f"/admin/messages/{message.ref}")
 
 
@@ -174,7 +177,7 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
         return await _form(request, signed_in, form, named, HTTPStatus.SERVICE_UNAVAILABLE)
     if left is None:
         form.mistakes.pop("list", None)
-        form.mistake = _("Somebody deleted the message meanwhile: saving makes a new one.")
+        form.mistake = _("Somebody deleted this message. Saving creates a new one.")
     return await _form(request, signed_in, form, left, 409 if form.others or not left else 422)
 
 
@@ -189,7 +192,7 @@ async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> b
         found = await messages.find_live(storage.tables, ref)
         if found:
             return not form.show_others(await values_of(storage, found[0]), found[1])
-        form.mistake = _("The message is finished: it cannot be edited any more.")
+        form.mistake = _("This message has been sent and can no longer be edited.")
     return False
 
 
@@ -229,9 +232,9 @@ async def mail_as_typed(request: Request, signed_in: Editor) -> Response:
     """For the frame beside the editor: nothing is stored."""
     looked = await _look(request, await posted_message(request))
     if looked.mail_view is None:
-        words = looked.mistake or _("There is nothing to show yet: write a body.")
+        words = looked.mistake or _("Nothing to preview yet. Write a body first.")
     elif looked.mail_view.html is None:
-        words = _("There is no HTML: everybody gets the text.")
+        words = _("This message has no HTML. Everybody gets the text.")
     else:
         return framed(looked.mail_view.html)
     return framed(part("messages/no_mail.html", words=words))
