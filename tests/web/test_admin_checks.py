@@ -42,10 +42,10 @@ async def checks(editor: Worker, **changes: str) -> str:
         ("file:///C:/logo.png", "on your own computer, which nobody else can see: file:///C:/logo"),
         ("C:\\logo.png", "on your own computer, which nobody else can see: C:\\logo.png"),
         ("cid:logo", "messages have no attachments: cid:logo"),
-        ("http://127.0.0.1/a.png", "people outside of it cannot see: http://127.0.0.1/a.png"),
+        ("http://127.0.0.1/a.png", "nobody outside it can see: http://127.0.0.1/a.png"),
         ("data:image/png;base64,iVBOR", "Outlook do not show: data:image/png;base64,iVBOR"),
         ("", "have no address (src)"),
-        ("ftp://contoso.edu/a.png", "cannot open: ftp://contoso.edu/a.png"),
+        ("ftp://contoso.edu/a.png", "can’t open: ftp://contoso.edu/a.png"),
     ],
 )
 async def test_a_picture_that_nobody_can_see_is_named(

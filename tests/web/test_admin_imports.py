@@ -283,7 +283,7 @@ async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Wor
     report = {row[0]: row[1:] for row in csv.reader(io.StringIO(text))}
     assert report["line"] == ["value", "reason"]
     assert report["2"][0] == "ada@contoso.edu"
-    assert "gone (left)" in report["2"][1]
+    assert "gone (unsubscribed)" in report["2"][1]
     assert report["4"][0] == "'=nobody"  # a spreadsheet must not run it
 
 

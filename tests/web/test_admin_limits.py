@@ -139,7 +139,7 @@ async def test_a_form_sent_again_does_not_undo_what_was_set_after_it(owner: Work
 
 # --- What cannot be set -------------------------------------------------------------------------
 
-RATE = "Emails per second must be from 0.01 to 1,000,000."
+RATE = "Emails per second must be between 0.01 and 1,000,000."
 LINES = "Connections must be from 1 to 10,000."
 GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
 
@@ -160,7 +160,7 @@ GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
         (
             {"mails_per_second": "", "connections": " "},
             "mails_per_second",
-            "Say how many mails a second, how many connections, or both.",
+            "Enter emails per second, connections, or both.",
         ),
     ],
 )
@@ -223,7 +223,7 @@ async def test_clearing_asks_by_name_and_leaves_the_others(
     await put(owner, gone, left)
     path = f"/admin/limits/{gone.name}/clear"
     assert f'href="{path}"' in await shown(owner)
-    assert f"<h1>Clear limit for {named}?</h1>" in await shown(owner, path)
+    assert f"<h1>Clear the limit for {named}?</h1>" in await shown(owner, path)
     assert len(await stored(owner)) == 2
     answer = await owner.post(path)
     assert "within a few seconds" in await shown(owner, answer.headers["location"])

@@ -201,7 +201,7 @@ async def test_an_edit_of_somebody_who_left_meanwhile_loses_nothing_typed(editor
 async def test_a_removal_asks_first_and_is_noted(editor: Worker) -> None:
     await join(editor, ADDRESS)
     path = await path_of(editor, ADDRESS)
-    assert "Remove them" in (await editor.get(f"{path}/remove")).text
+    assert "Remove subscriber" in (await editor.get(f"{path}/remove")).text
     kept = await stored(editor, ADDRESS)
     assert kept
     assert kept.gone is None

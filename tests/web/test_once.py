@@ -304,7 +304,7 @@ async def test_what_died_without_a_word_is_taken_over_when_its_time_is_up(
         await sent(owner, creation, fields)
     waiting = await sent(owner, creation, fields)
     assert waiting.status_code == 409
-    assert "Try again in an hour" in waiting.text
+    assert "Wait a moment" in waiting.text
     assert fields_of(waiting.text).items() >= creation.typed.items()
     clock.move(30 if kind == "message" else ORDINARY.answer_s or 0)
     answer = await sent(owner, creation, fields)
@@ -356,6 +356,6 @@ async def test_a_ref_that_another_message_took_does_not_lock_anybody_out(
         taken.setattr("postroom.web.admin.messages.writing.ref_of_call", lambda *_: other)
         answer = await sent(owner, creation, fields)
     assert answer.status_code == 422
-    assert "at the same moment" in answer.text
+    assert "at the same time" in answer.text
     clock.move(1)
     assert (await sent(owner, creation, fields)).status_code == 303
