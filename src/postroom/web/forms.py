@@ -28,7 +28,8 @@ ONCE = "once"  # the field with the token of a form that acts once
 FIELDS_MAX = 100
 FIELD_BYTES_MAX = 64 * 1024
 SLICE_BYTES = 32 * 1024  # unescaped at a time, in 3 ms at most
-URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
+URLENCODED = b"application/x-www-form-urlencoded"
+MULTIPART = b"multipart/form-data"
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
 

@@ -198,7 +198,8 @@ async def _events(
     shown: T | None = None
     yield ": hello\n\n"
     while not stopping.is_set() and await watch.is_signed_in():
-        beat, seen = poll.beat(), poll.latest
+        beat = poll.beat()
+        seen = poll.latest
         news = render(seen, shown) if seen is not None and seen is not shown else Update()
         shown = seen
         if news.piece:

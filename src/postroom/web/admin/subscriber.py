@@ -1,4 +1,4 @@
-"""One subscriber: look, edit, move to another address or list, remove; what they agreed to."""
+"""One subscriber: show, edit, move to another address or list, remove; the consent record."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def details(request: Request, signed_in: Viewer, list_name: str, who: str)
 
 @router.post("/ask")
 async def ask_to_confirm(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """After a second click the page says that they were asked a moment ago."""
+    """Ask to confirm; after a second click the page says that they were just asked."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     asker = ask.Asker(
@@ -69,8 +69,9 @@ async def edit_page(request: Request, signed_in: Editor, list_name: str, who: st
 
 @router.post("/edit")
 async def edit(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """Another address or another list is a move; the rest is a change of one row."""
-    context, form = context_of(request), await posted(request)
+    """Save; another address or list is a move, the rest changes one row."""
+    context = context_of(request)
+    form = await posted(request)
     one, _etag = await find_person(context, list_name, who)
     to = await _destination(request, form)
     if to is None:
@@ -99,7 +100,7 @@ async def remove_page(request: Request, signed_in: Editor, list_name: str, who: 
 
 @router.post("/remove")
 async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """From here on nobody mails them; who left by themselves meanwhile has left."""
+    """Remove them; somebody who has just unsubscribed stays unsubscribed."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     if not one.gone:
@@ -117,12 +118,12 @@ async def remove(request: Request, signed_in: Editor, list_name: str, who: str) 
 async def _saved(
     request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
 ) -> str:
-    """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
-    context, trace, etag = context_of(request), trace_of(request, signed_in), form.value("etag")
-    tables, where = (
-        context.storage.tables,
-        person_path(context, to.list_name, to.address.storage_key),
-    )
+    """Where they are now. A move acts once; a repeated edit fails on its etag."""
+    context = context_of(request)
+    trace = trace_of(request, signed_in)
+    etag = form.value("etag")
+    tables = context.storage.tables
+    where = person_path(context, to.list_name, to.address.storage_key)
 
     async def go_over(turn: Submission) -> SubmitResult:
         try:
@@ -158,7 +159,7 @@ async def _saved(
 
 
 async def _destination(request: Request, form: Form) -> Destination | None:
-    """Where the form says they should be; None, and sentences in it, if that cannot be."""
+    """The destination that the form names; None, with errors in the form, if it is not valid."""
     address = form.take("address", parse_address)
     name = form.take("list", check_list_name)
     attributes = form.take("attributes", attributes_typed)
@@ -176,8 +177,9 @@ async def _destination(request: Request, form: Form) -> Destination | None:
 
 
 async def _explain(request: Request, to: Destination, form: Form) -> None:
-    """Somebody has the place they should go to; a tick brings back who is gone from it."""
-    tables, key = context_of(request).storage.tables, to.address.storage_key
+    """The destination is taken; an inactive subscriber there can be re-added."""
+    tables = context_of(request).storage.tables
+    key = to.address.storage_key
     found = await subscribers.find(tables, to.list_name, key)
     if found and found[0].gone:
         form.mistakes["bring_back"] = _(

@@ -47,15 +47,18 @@ async def show_form(request: Request, list_name: str) -> Response:
     """Empty, or with an address that was typed into a form on another site."""
     context = context_of(request)
     mailing_list = await _open_list(context, list_name)
-    typed, now = request.query_params.get("email", ""), context.clock.now()
+    typed = request.query_params.get("email", "")
+    now = context.clock.now()
     shown_at = now - QUICKEST if typed else now
     return _Shown(context, mailing_list, typed, shown_at).page()
 
 
 @router.post("/s/{list_name}")
 async def sign_up(request: Request, list_name: str) -> Response:
-    loop, context = asyncio.get_running_loop(), context_of(request)
-    thanked_at, now = loop.time() + THANKED_AFTER_S, context.clock.now()
+    loop = asyncio.get_running_loop()
+    context = context_of(request)
+    thanked_at = loop.time() + THANKED_AFTER_S
+    now = context.clock.now()
     mailing_list = await _open_list(context, list_name)
     fields = await form_fields(request)
     form = _Shown(
@@ -72,7 +75,8 @@ async def sign_up(request: Request, list_name: str) -> Response:
     doubt = _doubt(fields, _age(context, list_name, fields.get("postmark", "")))
     if doubt:
         return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(doubt))
-    limits, network = throttles_of(request), network_of(client_of(request))
+    limits = throttles_of(request)
+    network = network_of(client_of(request))
     if (wait := limits.wait(NETWORKS, network, now)) > NO_WAIT:
         return form.too_many(wait, _("Too many people are signing up from your network."))
     if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
@@ -114,7 +118,8 @@ async def _open_list(context: WebContext, list_name: str) -> MailingList:
 async def _take(
     request: Request, mailing_list: MailingList, address: Address, now: datetime
 ) -> None:
-    context, shown = context_of(request), f"{title_of(mailing_list)}\n{words('join.html')}"
+    context = context_of(request)
+    shown = f"{title_of(mailing_list)}\n{words('join.html')}"
     trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
     await subscribe.sign_up(context.storage, mailing_list.name, address, {}, now, trace=trace)
     context.wake_senders()

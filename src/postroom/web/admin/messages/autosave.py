@@ -1,4 +1,4 @@
-"""Drafts that save themselves while somebody writes.
+"""Autosave of drafts.
 
 The script of the form sends all of it every few seconds, with the etag it has. What cannot be saved
 yet, or not any more, is a value, not an error: the form says why and keeps what was typed.
@@ -45,7 +45,8 @@ DELETED = _(
 
 @router.post("/autosave")
 async def create(request: Request, signed_in: Editor) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     if said is None:
         return _refused(form)
@@ -67,7 +68,8 @@ async def create(request: Request, signed_in: Editor) -> Response:
 
 @router.post("/{ref}/autosave")
 async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     if said is None:
         return _refused(form)
@@ -83,7 +85,7 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
 
 
 async def _edit(storage: Storage, ref: str, said: MessageInput, form: Form, etag: str) -> Response:
-    """Guarded by the etag: what somebody else made of the message stays."""
+    """Save, guarded by the etag: a change by somebody else stays."""
     found = await messages.find_live(storage.tables, ref)
     if found is None:
         return _stopped(DELETED)
@@ -99,7 +101,7 @@ async def _edit(storage: Storage, ref: str, said: MessageInput, form: Form, etag
 
 
 async def _changed(storage: Storage, ref: str, form: Form) -> Response:
-    """Not by somebody else if it says the same: the answer to our own last save was lost."""
+    """Whether our own last save was stored although its answer was lost."""
     found = await messages.find_live(storage.tables, ref)
     if found is None:
         return _stopped(DELETED)
@@ -118,12 +120,12 @@ def _saved(ref: str, etag: str) -> Response:
 
 
 def _refused(form: Form) -> Response:
-    """For now: what is typed next may mend it."""
+    """Not saved for now; the next input may fix it."""
     sentences = [form.mistake, *form.mistakes.values()]
     why = next(str(each) for each in sentences if str(each))
     return JSONResponse({"state": "refused", "words": why})
 
 
 def _stopped(why: Text) -> Response:
-    """For good: only somebody who looks at both versions can decide."""
+    """Stop autosave: a person has to compare both versions."""
     return JSONResponse({"state": "stopped", "words": str(why)})

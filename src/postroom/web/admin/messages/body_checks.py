@@ -1,4 +1,4 @@
-"""What is wrong with the bodies of a message, each in a sentence for its author."""
+"""Checks of a message's bodies, each result a sentence for its author."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FITTING = {FormatMismatch.TEXT_AS_HTML: "markdown", FormatMismatch.HTML_AS_MARK
 
 
 class AudienceSample(msgspec.Struct, frozen=True):
-    """The first people of a list, for what they have in common."""
+    """The first subscribers of a list, as a sample of their attributes."""
 
     size: int
     having: dict[str, int]  # how many of them have an attribute that is not blank
@@ -26,12 +26,12 @@ class AudienceSample(msgspec.Struct, frozen=True):
 
     @property
     def fields(self) -> list[str]:
-        """Attributes that at least one of them has."""
+        """Attributes of at least one of them."""
         return sorted(self.having)
 
 
 def warnings_about(html: str | None, text: str | None, html_bytes: int) -> list[Text]:
-    """`html_bytes` are those of the mail, which has a foot."""
+    """`html_bytes` is the size in the email, with the footer."""
     document = LexborHTMLParser(html or "")
     return [
         *_about_format(html or ""),
@@ -43,7 +43,7 @@ def warnings_about(html: str | None, text: str | None, html_bytes: int) -> list[
 
 
 def fitting_kind(html: str) -> str:
-    """The format a body seems to be written in, if that is not the one it has."""
+    """The format that a body seems to be written in, if it is not the chosen one."""
     unfit = format_mismatch(html)
     return _FITTING[unfit] if unfit else ""
 
@@ -78,7 +78,7 @@ def _about_parts(html: str | None, text: str | None) -> Iterator[Text]:
 
 
 def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
-    """Those that lead nowhere; where the others lead is a matter of spam signs."""
+    """Links without a target; the targets of the others are checked as spam signs."""
     hrefs = [
         (node.attributes.get("href") or "").strip()
         for node in document.css("a, area")
@@ -151,7 +151,7 @@ def _about_unseen(why: UnseenReason, pictures: str) -> Text:
 
 
 def about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Text]:
-    """Merge fields that nobody has, as far as can be told."""
+    """Merge fields that nobody in the sample has."""
     unknown = sorted(fields - set(people.having) - set(ALWAYS_KNOWN))
     if not unknown or not people.size:
         return
@@ -171,7 +171,7 @@ def about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Tex
 
 
 def about_missing(without_default: list[str], people: AudienceSample) -> Iterator[Text]:
-    """Fields that leave a gap in the mails of some, but not of all."""
+    """Fields that are missing for some subscribers, but not for all."""
     for name in without_default[:PLACES_SHOWN]:
         missing = people.size - people.having.get(name, people.size)
         if not missing or name in ALWAYS_KNOWN:

@@ -1,4 +1,4 @@
-"""The form of a message: what was sent, what that says, and a stored message as its fields."""
+"""The form of a message: reading it, checking it, and filling it from a stored message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class MessageInput(NamedTuple):
-    """What a form says, checked; named as in Draft and Revision."""
+    """The checked content of a form, with the names of Draft and Revision."""
 
     list_name: str
     subject: str
@@ -69,8 +69,9 @@ def _subject(text: str) -> str:
 
 
 async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
-    """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
-    body, text = form.value("body"), form.value("text")
+    """HTML, text, and the Markdown source of the HTML; None if empty."""
+    body = form.value("body")
+    text = form.value("text")
     for each in (body, text):
         _check_length(each)
     if form.value("kind") != "markdown" or not body.strip():
@@ -83,7 +84,7 @@ async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
 
 
 def _check_length(body: str) -> None:
-    """Before anything else is done with it."""
+    """Check the size before anything else."""
     size = len(body.encode(errors="surrogatepass"))
     if size > BODY_BYTES_MAX:
         raise BadInput(
@@ -97,7 +98,7 @@ def _check_length(body: str) -> None:
 
 
 async def posted_message(request: Request) -> Form:
-    """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
+    """The fields; an uploaded file replaces what was typed."""
     async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
         form = Form(sent.fields)
         for name, field in (("html_file", "body"), ("text_file", "text")):
@@ -108,8 +109,9 @@ async def posted_message(request: Request) -> Form:
 
 
 async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
-    """What was typed stays if the file is refused."""
-    file_name, size = (file.filename or "").lower(), file.size or 0
+    """Keep what was typed if the file is refused."""
+    file_name = (file.filename or "").lower()
+    size = file.size or 0
     plain, markdown = _BODY_FILES if field == "body" else _TEXT_FILES
     if not file_name.endswith(plain + markdown):
         form.mistakes[name] = _(
@@ -138,11 +140,12 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
 
 
 async def values_of(storage: Storage, message: Message) -> dict[str, str]:
-    """The fields of a stored message; one that lost its bodies can be written again."""
+    """The fields of a stored message; without its bodies it can be written again."""
     try:
         html, text = await bodies.load(storage.blobs, message)
     except NotFound:
-        html, text = None, None
+        html = None
+        text = None
     markdown = await bodies.load_markdown(storage.blobs, message)
     return {
         "list": message.list_name,

@@ -20,7 +20,7 @@ class SpamAdvice(NamedTuple):
 
 
 class SpamAdviceGroup(NamedTuple):
-    """Those of one weight."""
+    """Findings of one weight."""
 
     title: Text
     advices: list[SpamAdvice]

@@ -1,4 +1,4 @@
-"""Writing a message: typed as HTML or Markdown, uploaded, or begun from a ready example."""
+"""Writing a message: typed as HTML or Markdown, uploaded, or started from an example."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DOUBTS = [
 
 
 class MessageName(NamedTuple):
-    """What a form needs of its message, where storage does not tell."""
+    """What a form needs of its message when storage does not respond."""
 
     ref: str
     subject: str
@@ -118,14 +118,16 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
 
 @router.get("/write")
 async def write_nothing(request: Request, signed_in: Editor) -> Response:
-    """Where a form that was not good was shown, loaded again."""
+    """A reload of the page that showed a form with errors."""
     return go("/admin/messages/new")
 
 
 @router.post("/write")
 async def create(request: Request, signed_in: Editor) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
-    said, status = await read_input(form), HTTPStatus.UNPROCESSABLE_ENTITY
+    storage = context_of(request).storage
+    form = await posted_message(request)
+    said = await read_input(form)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
     if said:
         draft = Draft(**said._asdict())
         try:
@@ -141,7 +143,7 @@ async def create(request: Request, signed_in: Editor) -> Response:
 
 
 async def drafted(storage: Storage, draft: Draft, turn: Submission) -> SubmitResult:
-    """A new draft; that of an earlier try is found under the ref which the form's token names."""
+    """Create a draft; the one of an earlier submission is found by the form's token."""
     origin = Origin(turn.call, ref_of_call(turn.call, turn.at)) if turn.call else None
     try:
         message = await compose.compose(storage, draft, turn.at, origin)
@@ -164,8 +166,9 @@ async def edit_page(request: Request, signed_in: Editor, ref: str) -> Response:
 
 @router.post("/{ref}/write")
 async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
-    """Somebody else's change in the meantime comes back beside the fields."""
-    storage, form = context_of(request).storage, await posted_message(request)
+    """Save; a change by somebody else is shown beside the fields."""
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     try:
         if said and await _save(storage, ref, said, form):
@@ -182,7 +185,7 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
 
 
 async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> bool:
-    """Whether it stands there now as the form says; if not, the form says why."""
+    """Whether it is saved as the form says; if not, the form says why."""
     revision = Revision(**said._asdict())
     try:
         with _mistakes_in(form):
@@ -198,7 +201,7 @@ async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> b
 
 @contextlib.contextmanager
 def _mistakes_in(form: Form) -> Iterator[None]:
-    """A refusal ends the work within, and stands beside the field that caused it."""
+    """Show a refusal beside the field that caused it."""
     try:
         yield
     except WrongState as error:
@@ -210,7 +213,7 @@ def _mistakes_in(form: Form) -> Iterator[None]:
 
 
 async def _find(tables: Tables, ref: str) -> Message | None:
-    """None also for what cannot be a ref."""
+    """None also for an invalid ref."""
     try:
         return await messages.read(tables, ref)
     except NotFound:
@@ -222,14 +225,14 @@ async def _find(tables: Tables, ref: str) -> Message | None:
 
 @router.post("/preview")
 async def checks(request: Request, signed_in: Editor) -> Response:
-    """What is beside the editor while somebody types: text, and what is wrong with it."""
+    """The text and the warnings beside the editor."""
     looked = await _look(request, await posted_message(request))
     return HTMLResponse(part("messages/checks.html", looked=looked, in_editor=True))
 
 
 @router.post("/mail/preview")
 async def mail_as_typed(request: Request, signed_in: Editor) -> Response:
-    """For the frame beside the editor: nothing is stored."""
+    """The email for the frame beside the editor; nothing is stored."""
     looked = await _look(request, await posted_message(request))
     if looked.mail_view is None:
         words = looked.mistake or _("Nothing to preview yet. Write a body first.")
@@ -280,7 +283,8 @@ async def _form(
     message: Message | MessageName | None,
     status: int = 200,
 ) -> Response:
-    names, fields = [form.value("list")], list[str]()
+    names = [form.value("list")]
+    fields = list[str]()
     try:
         names, fields = await _offer(context_of(request).storage.tables, form)
     except StorageError:
@@ -304,12 +308,12 @@ async def _form(
 
 
 def _is_draft(message: Message | MessageName) -> bool:
-    """What is scheduled goes out as it was last saved by hand."""
+    """A scheduled message is sent as it was last saved by hand."""
     return isinstance(message, MessageName) or message.status is Status.DRAFT
 
 
 async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:
-    """Lists to choose from, the first of which is chosen; merge fields of the chosen one."""
+    """The lists to choose from, and the merge fields of the chosen one."""
     found, _more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
     names = [each.name for each in found]
     chosen = form.value("list")
