@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.consent import Event
+from postroom.domain.consent import ConsentSource, Event, SourceKind
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere
@@ -25,6 +25,7 @@ from tests.acting import acting
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
+COURT = ConsentSource(SourceKind.IMPORT, "no.csv", basis="court")
 MANY = BATCH_PEOPLE * 5 + 3
 
 
@@ -75,9 +76,7 @@ def students(number: int) -> list[str]:
 
 async def keep_out(tables: SlowTables, *addresses: str, is_rehearsal: bool = False) -> Counts:
     people = People(iter(io.StringIO("\n".join(["email", *addresses]) + "\n")), {})
-    terms = Intake(
-        tables, LIST, True, NOW, is_rehearsal, basis="import of no.csv: court", keep_out=True
-    )
+    terms = Intake(tables, LIST, True, NOW, is_rehearsal, source=COURT, keep_out=True)
     return await bring_in(terms, people, Watch())
 
 
@@ -108,11 +107,9 @@ async def test_the_record_says_by_which_file(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     await keep_out(tables, *students(2))
     there = (await consents.history(tables, LIST, "student0@contoso.edu")).events
-    assert [(each.event, each.source) for each in there[1:]] == [
-        (Event.REMOVED, "import of no.csv: court")
-    ]
+    assert [(each.event, each.source) for each in there[1:]] == [(Event.REMOVED, COURT)]
     [never] = (await consents.history(tables, LIST, "student1@contoso.edu")).events
-    assert (never.event, never.source) == (Event.IMPORTED, "import of no.csv: court")
+    assert (never.event, never.source) == (Event.IMPORTED, COURT)
 
 
 async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None:

@@ -24,7 +24,6 @@ from postroom.storage.sqlite.storage import SqliteStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
-from postroom.web.throttles import ROUND_S
 from tests.contract.azurite import azurite
 from tests.scenario.clock import START, TownClock, soon
 from tests.web.office import LIST
@@ -75,13 +74,6 @@ class TwoWebs:
     one: Web
     two: Web
     clock: RoundClock
-
-    async def make_rounds(self, number: int = 2) -> None:
-        """What one tells in the first of them the other hears in the second at the latest."""
-        for _ in range(number):
-            await self.clock.asleep(2)
-            self.clock.move(ROUND_S)
-        await self.clock.asleep(2)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, act_of, interruptible, work
-from postroom.domain.consent import ALL_CONFIRMED, Trace
+from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.csv_source import Source, opened
@@ -25,7 +25,6 @@ from postroom.domain.import_job import (
     Purpose,
     check_basis,
     clean_file_name,
-    import_source,
 )
 from postroom.domain.mailing_list import check_list_name
 from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
@@ -67,14 +66,19 @@ def import_people(
     added again. After an interruption, run it again: it does only what is missing.
     """
     check_list_name(list_name)
-    declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
+    declared = _declared(basis)
     order = _Order(
         list_name,
         file,
         verified=verified,
         ask=ask,
         existing=existing,
-        source=import_source(clean_file_name(file.name), declared),
+        source=ConsentSource(
+            SourceKind.IMPORT,
+            clean_file_name(file.name),
+            basis=declared,
+            all_confirmed=verified and not declared,
+        ),
         is_rehearsal=dry_run,
         columns=_wanted(column or []),
     )
@@ -100,7 +104,7 @@ class _Order:
     verified: bool
     ask: bool
     existing: Existing
-    source: str  # for the consent record
+    source: ConsentSource  # for the consent record
     is_rehearsal: bool
     columns: dict[str, str]
 
@@ -115,7 +119,7 @@ class _Order:
             self.verified,
             parts.clock.now(),
             is_rehearsal=self.is_rehearsal,
-            basis=self.source,
+            source=self.source,
             existing=self.existing,
             asker=act_of(parts, Trace(source=self.source)) if self.ask else None,
             # What comes through a pipe is stored as it comes.

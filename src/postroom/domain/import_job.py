@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.consent import SOURCE_CHARS_MAX
+from postroom.domain.consent import ConsentSource, SourceKind
 from postroom.domain.csv_people import Columns
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput, WrongState
@@ -17,7 +17,7 @@ from postroom.domain.texts import _, pgettext
 SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
 KEPT = timedelta(days=30)
 FILE_NAME_CHARS_MAX = 60
-BASIS_CHARS_MAX = SOURCE_CHARS_MAX - FILE_NAME_CHARS_MAX - 20
+BASIS_CHARS_MAX = 220
 BAD_ROWS_SHOWN = 10
 COUNTED = (
     *("added", "already", "twice", "gone", "bad"),  # each row is one of these
@@ -130,8 +130,9 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
         return self.purpose is Purpose.SUPPRESS
 
     @property
-    def source(self) -> str:
-        return import_source(self.file_name, self.basis)
+    def source(self) -> ConsentSource:
+        """What the consent record says of everybody in the import."""
+        return ConsentSource(SourceKind.IMPORT, self.file_name, basis=self.basis)
 
     def as_of(self, now: datetime) -> ImportJob:
         """As it really is: a run that nobody has seen for a while has stopped."""
@@ -211,12 +212,6 @@ def attributes_after(
             return clean_attributes(in_file | known)
         case Existing.OVERWRITE:
             return clean_attributes(known | in_file)
-
-
-def import_source(file_name: str, basis: str) -> str:
-    """What the consent record says of everybody in an import."""
-    told = f"import of {file_name}"
-    return f"{told}: {basis}"[:SOURCE_CHARS_MAX] if basis else told
 
 
 def clean_file_name(text: str) -> str:

@@ -29,7 +29,7 @@ from postroom.actions.ask_to_confirm import ask_together
 from postroom.clock import Clock
 from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import ConsentSource, Event, SourceKind, Trace
 from postroom.domain.csv_people import Person
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, BadInput, NotFound
@@ -42,6 +42,7 @@ from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Tables
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
+AN_IMPORT = ConsentSource(SourceKind.IMPORT)
 IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
 # People put in order before they are stored, where nobody waits for the first of them. Neighbours
 # share pages: a million people in no order then cost a quarter less processor time, and half the
@@ -101,7 +102,7 @@ class Intake:
     verified: bool
     now: datetime
     is_rehearsal: bool = False  # look and count, write nothing
-    basis: str = ""  # which import this is, and why these people may be mailed
+    source: ConsentSource = AN_IMPORT  # which file, and why these people may be mailed
     keep_out: bool = False  # nobody joins: they are marked as gone
     clock: Clock | None = None  # departures carry its time: an import may go on for long
     existing: Existing = Existing.LEAVE  # what happens to fields of people who are there
@@ -281,7 +282,7 @@ class _Door:
         if one.verified or not (intake.verified and person.verified):
             return SubscriberEdit(one, after, known.etag)
         after = msgspec.structs.replace(after, verified=True, since=intake.now, expires=False)
-        trace = Trace(source=intake.basis or "import")
+        trace = Trace(source=intake.source)
         return SubscriberEdit(one, after, known.etag, trace.consent(Event.CONFIRMED, intake.now))
 
     def _count(self, edit: SubscriberEdit) -> None:
@@ -333,7 +334,7 @@ class _Door:
     async def _see_off(self, known: Stored[Subscriber]) -> None:
         """Whoever is there leaves; somebody may be changing them at this moment."""
         tables, name, key = self.intake.tables, self.intake.list_name, known[0].key
-        trace = Trace(source=self.intake.basis or "import")
+        trace = Trace(source=self.intake.source)
         consent = trace.consent(Event.REMOVED, self.intake.now)
         found: Stored[Subscriber] | None = known
         for _try in range(_TRIES_MAX):
@@ -387,6 +388,6 @@ class _Door:
             since=self.intake.now,
             gone=InactiveReason.REMOVED if keep_out else None,
             attributes={} if keep_out else person.attributes,
-            basis=self.intake.basis,
+            import_source=self.intake.source,
             imported_at=self.intake.now,
         )

@@ -190,7 +190,7 @@ class Run:
             job.purpose is Purpose.CONFIRMED,
             context.clock.now(),
             is_rehearsal=job.is_rehearsal,
-            basis=job.source,
+            source=job.source,
             keep_out=job.is_suppression,
             clock=context.clock,
             existing=job.existing,
