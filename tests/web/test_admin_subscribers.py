@@ -18,6 +18,7 @@ from postroom.domain.subscriber import InactiveReason, SubscriberFilter
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
+from postroom.records.names import TABLES
 from postroom.storage.memory import MemoryTables
 from postroom.storage.port import Keys, Page, Properties
 from tests.web.office import ADDRESS, LIST, NOW
@@ -113,7 +114,7 @@ class CountingTables(MemoryTables):
 
 
 async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
-    tables = CountingTables(page_rows=1000, empty_first_page=False)
+    tables = CountingTables(TABLES)
     mailing_list = MailingList(name=LIST, description="", sender="a@b.example", created_at=NOW)
     await lists.create(tables, mailing_list)
     for start in range(0, 7000, 49):
@@ -145,10 +146,10 @@ async def test_a_look_that_is_not_at_its_end_says_so(
     page = (await editor.get("/admin/subscribers", list=LIST, standing="gone")).text
     for _ in range(2):
         assert shown(page) == []
-        assert "Looked at 2 people so far" in page
+        assert "Searched 2 subscribers so far" in page
         page = (await editor.get(next_of(page))).text
     assert shown(page) == ["zoe@contoso.edu"]
-    assert "Looked at" not in page
+    assert "Searched" not in page
 
 
 async def test_without_a_list_the_only_one_is_taken_and_several_are_offered(
@@ -223,7 +224,7 @@ async def test_who_left_comes_back_only_by_the_tick_that_says_so(editor: Worker)
     await leave(editor, await join(editor, ADDRESS))
     answer = await editor.post(NEW, address=ADDRESS, attributes="city=Köln", verified="yes")
     assert answer.status_code == 409
-    assert "They left by themselves" in answer.text
+    assert "They unsubscribed:" in answer.text
     assert 'name="bring_back"' in answer.text
     assert "city=Köln" in answer.text
     gone = await stored(editor, ADDRESS)
@@ -241,7 +242,7 @@ async def test_the_page_of_somebody_who_is_gone_leads_to_bringing_them_back(
 ) -> None:
     await leave(editor, await join(editor, ADDRESS))
     page = (await editor.get(await path_of(editor, ADDRESS))).text
-    assert "They left by themselves" in page
+    assert "They unsubscribed:" in page
     assert "/edit" not in page
     link = unescape(page.partition('href="/admin/subscribers/new')[2].partition('"')[0])
     form = (await editor.get(f"/admin/subscribers/new{link}")).text

@@ -23,7 +23,7 @@ from tests.web.drafts import written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
 
-FOR_SUBSCRIBERS = ("from the mail", "public.css")
+FOR_SUBSCRIBERS = ("the email", "public.css")
 
 
 @pytest_asyncio.fixture
@@ -230,7 +230,7 @@ async def test_every_failure_has_a_page_for_administrators(
     for status, answer in answers.items():
         assert answer.status_code == status
         assert is_for_administrators(answer.text)
-        assert "To the overview" in answer.text
+        assert "Go to the overview" in answer.text
 
 
 async def test_a_page_that_takes_too_long_is_one_for_administrators(

@@ -67,7 +67,7 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
     tables = act.tables
     before = await subscribers.find(tables, list_name, key)
     if before is None or before.value.gone:
-        raise NotFound(_("They are not on {name} any more.", name=list_name))
+        raise NotFound(_("They are no longer on {name}.", name=list_name))
     if before.etag != etag:
         raise Conflict("the subscriber has changed")
     await lists.read(tables, to.list_name)
@@ -81,8 +81,8 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
         before=before.value,
         after=after,
         replaced=replaced,
-        removed=_event(act, Event.REMOVED, f"changed to {after.address}"),
-        added=_event(act, Event.ADDED, f"changed from {before.value.address}"),
+        removed=_event(act, Event.REMOVED, new_address=after.address),
+        added=_event(act, Event.ADDED, old_address=before.value.address),
         left_at=act.clock.now(),
     )
     await subscribers.move(tables, change, etag)
@@ -94,7 +94,7 @@ async def _change_list(
 ) -> Subscriber:
     """A person on the new list already stays there as they are: a repeated move finishes so."""
     after = _there(before.value, to, act.now)
-    added = _event(act, Event.ADDED, f"from the list {before.value.list_name}")
+    added = _event(act, Event.ADDED, old_list=before.value.list_name)
     if replaced is None:
         await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
@@ -104,7 +104,7 @@ async def _change_list(
         after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
     else:
         after = replaced.value
-    removed = _event(act, Event.REMOVED, f"to the list {to.list_name}")
+    removed = _event(act, Event.REMOVED, new_list=to.list_name)
     await subscribers.leave(
         act.tables, *before, why=InactiveReason.REMOVED, consent=removed, left_at=act.clock.now()
     )  # Commit point.
@@ -129,7 +129,7 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
     )
 
 
-def _event(act: Act, event: Event, how: str) -> Consent:
-    """The record of either address names the other."""
-    trace = msgspec.structs.replace(act.trace, source=f"{act.trace.source}, {how}")
-    return trace.consent(event, act.now)
+def _event(act: Act, event: Event, **other: str) -> Consent:
+    """The record of each address or list names the other."""
+    source = msgspec.structs.replace(act.trace.source, **other)
+    return msgspec.structs.replace(act.trace, source=source).consent(event, act.now)

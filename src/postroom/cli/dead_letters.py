@@ -13,7 +13,7 @@ from postroom.domain.dead_letter import EXPLANATIONS, DeadLetter, Reason
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.records import dead_letters
-from postroom.storage.port import DEAD_LETTERS
+from postroom.records.names import DEAD_LETTER_QUEUE
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
@@ -52,7 +52,7 @@ def _show(as_json: bool) -> None:
 
 def _clear(yes: bool, as_json: bool) -> None:
     async def count(parts: Parts) -> int:
-        return await parts.storage.queues.length(DEAD_LETTERS)
+        return await parts.storage.queues.length(DEAD_LETTER_QUEUE)
 
     async def job(parts: Parts) -> int:
         return await dead_letters.clear(parts.storage.queues)

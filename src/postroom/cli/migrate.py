@@ -82,15 +82,15 @@ def _settings_of(
     must_be_there: bool,
 ) -> Settings:
     """The settings with the storage that the option names; opening would make one that is not."""
-    from postroom import engines
     from postroom.settings import BadSettings
+    from postroom.wiring.engines import engine_of, with_storage
 
     typed = settings.storage.get_secret_value() if address is None else _read(option, address)
     try:
-        other = engines.elsewhere(settings, typed, prefix)
+        other = with_storage(settings, typed, prefix)
     except ValueError as error:
         raise BadSettings([f"{option}: {error}"]) from None
-    if must_be_there and not engines.may_have_storage(other):
+    if must_be_there and not engine_of(other).may_exist():
         raise BadInput(f"There is no storage at {_name(other)}.")
     return other
 
@@ -115,9 +115,9 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _name(settings: Settings) -> str:
-    from postroom import engines
+    from postroom.wiring.engines import engine_of
 
-    return engines.name_storage(settings)
+    return engine_of(settings).name
 
 
 async def _reopen(settings: Settings) -> None:
@@ -129,11 +129,11 @@ async def _reopen(settings: Settings) -> None:
 async def _opened(
     settings: Settings, *, create: bool = False
 ) -> AsyncIterator[tuple[Storage, Clock]]:
-    from postroom import engines
     from postroom.clock import WallClock
+    from postroom.wiring.engines import opened_storage
 
     clock = WallClock()
-    async with engines.opened_storage(settings, clock, create=create) as storage:
+    async with opened_storage(settings, clock, create=create) as storage:
         yield storage, clock
 
 

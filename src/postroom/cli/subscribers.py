@@ -25,9 +25,9 @@ from postroom.cli.session import act_of, interruptible, work
 from postroom.domain.address import Address, parse_address
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
-from postroom.domain.consent import COMMAND_LINE
+from postroom.domain.consent import COMMAND_LINE, source_text
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import (
     Subscriber,
@@ -133,7 +133,7 @@ def ask(
     show(data, as_json, str(told), f"{job.skipped:,} skipped: asked recently, or unsubscribed.")
     if job.mistake:
         raise WrongState(job.mistake)
-    if job.status is Status.STOPPED:
+    if job.status is JobStatus.STOPPED:
         tell("Interrupted. Run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 
@@ -157,7 +157,7 @@ async def _ask_all(parts: Parts, list_name: str) -> AskJob:
     job, etag = await ask_to_confirm.start(
         tables,
         list_name,
-        by=COMMAND_LINE.source,
+        by=str(source_text(COMMAND_LINE.source)),
         total=found.askable if found.is_whole else 0,
         run=secrets.token_hex(8),
         now=parts.clock.now(),

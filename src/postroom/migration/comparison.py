@@ -10,7 +10,8 @@ import msgspec
 from postroom.migration.queue_copy import bodies_that_show
 from postroom.migration.row_pairs import Checksum, as_bytes, blob_names, row_pairs
 from postroom.migration.table_writer import Flight
-from postroom.storage.port import MAIL_QUEUE, QUEUES, TABLES, Blobs, Storage
+from postroom.records.names import MAIL_QUEUE, QUEUES, TABLES
+from postroom.storage.port import Blobs, Storage
 
 BLOBS = "blobs"
 TOLD_EVERY = 1000

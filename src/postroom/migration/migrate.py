@@ -39,8 +39,9 @@ from postroom.migration.row_pairs import Place, blob_names, is_empty, row_pairs
 from postroom.migration.state import Migration, Standing, TakenOver
 from postroom.migration.table_writer import Flight, Writer, surely
 from postroom.records import leases
+from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
 from postroom.records.stored import Stored
-from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Conflict, Storage, Tables
+from postroom.storage.port import Conflict, Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
@@ -330,7 +331,7 @@ async def _carry_items(journey: Journey, log: _Log) -> dict[str, int]:
             journey.target.queues,
             queue,
             journey.clock,
-            wait_s=HIDDEN_S_MAX if queue == SUBSCRIBE_QUEUE else wait_s,
+            wait_s=HIDDEN_S_MAX if queue == SINGLE_MAIL_QUEUE else wait_s,
             may_go_on=partial(_may_carry_on, journey, queue),
             may_write=log.may_write,
         )

@@ -1,4 +1,4 @@
-"""The overview: what is going out, what is next, what was last, and whether anybody is at work."""
+"""The overview: messages being sent, scheduled and recently sent, senders and queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError, Troubles
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.storage.port import Storage, StorageError, Troubles
 from postroom.web.admin.messages.progress import has_fresh_books
 from postroom.web.context import WebContext, context_of, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
@@ -60,7 +61,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def queue_curve(self) -> str:
-        """Times and work items, as a chart takes them."""
+        """Times and work items for the chart."""
         return json.dumps(
             [[at.at for at in self.queue_history], [at.waiting for at in self.queue_history]]
         )
@@ -81,7 +82,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def is_new(self) -> bool:
-        """Nothing was ever sent, unless in test mode: the page leads by the hand."""
+        """Nothing was sent yet outside test mode, so the page shows the first steps."""
         return all(each.is_test for each in self.last) and not self.going_out
 
 
@@ -94,7 +95,8 @@ async def overview_page(request: Request, signed_in: Viewer) -> Response:
 
 @router.get("/live")
 async def live(request: Request, signed_in: Viewer) -> Response:
-    context, queue_history = context_of(request), _gauges_of(request)
+    context = context_of(request)
+    queue_history = _gauges_of(request)
 
     def new_pulse() -> SharedPoll[Overview]:
         return SharedPoll(lambda: look(context, queue_history), context.clock)
@@ -141,7 +143,8 @@ class QueueHistory:
 
 
 async def _gauge(context: WebContext) -> QueueSample:
-    storage, now = context.storage, context.clock.now()
+    storage = context.storage
+    now = context.clock.now()
     waiting = await storage.queues.length(MAIL_QUEUE)
     return QueueSample(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
 
@@ -153,14 +156,15 @@ def _gauges_of(request: Request) -> QueueHistory:
 
 
 async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
-    storage, now = context.storage, context.clock.now()
+    storage = context.storage
+    now = context.clock.now()
     found, older = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # what has a time may have been written long ago
         known = {each.ref for each in found}
         found += await messages.with_a_time(storage.tables, limit=MESSAGES_LOOKED_AT, besides=known)
     waiting, dead = await asyncio.gather(
-        storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTERS)
+        storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
     )
     alive = await leases.living(storage.tables, now)
     first_list = await _first_list(storage)
@@ -189,11 +193,12 @@ async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
 
 
 def _troubles(met: Sequence[Troubles], now: datetime) -> Troubles:
-    """Those of all roles together, unless the last one is long past."""
+    """The storage troubles of all roles combined, unless the last one is long past."""
     last_at = max(each.last_at for each in met)
     if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
         return Troubles()
-    refused, in_doubt = sum(each.refused for each in met), sum(each.in_doubt for each in met)
+    refused = sum(each.refused for each in met)
+    in_doubt = sum(each.in_doubt for each in met)
     return Troubles(refused, in_doubt, last_at)
 
 
