@@ -18,7 +18,7 @@ from postroom.storage.sqlite.file_watch import LOOK_EVERY_S
 
 SENTENCE = (
     "The database file was deleted or replaced while Postroom was running. "
-    "Stop all roles, put it back, start again."
+    "Stop all roles, restore the file, and start again."
 )
 WITHIN_S = 30.0  # far more than it takes: machines are busy
 

@@ -244,9 +244,9 @@ async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) ->
     with pytest.raises(WrongState, match="not paused"):
         await control_message.resume(tables, ref)
     await control_message.pause(tables, ref)
-    with pytest.raises(WrongState, match="only a message that is being sent can be paused"):
+    with pytest.raises(WrongState, match="Only a message that is being sent can be paused"):
         await control_message.pause(tables, ref)
-    with pytest.raises(WrongState, match="so nobody can be sent to again yet"):
+    with pytest.raises(WrongState, match="so it cannot be sent again yet"):
         await control_message.retry_failed(tables, ref, now)
     await control_message.resume(tables, ref)
     await town.open_sender()

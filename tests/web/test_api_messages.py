@@ -241,7 +241,7 @@ async def test_a_pending_message_goes_back_to_draft_unless_it_has_begun(program:
     problem(await program.call("POST", f"{path}/unschedule"), 409)
     begun = f"/messages/{await going_out(program, 1)}"
     refused = problem(await program.call("POST", f"{begun}/unschedule"), 409)
-    assert "too late" in refused["detail"]
+    assert "can no longer be unscheduled" in refused["detail"]
 
 
 async def test_a_message_that_waits_for_the_mail_server_says_why(program: Program) -> None:
