@@ -20,7 +20,7 @@ def test_a_limit_is_set_shown_replaced_and_cleared(contoso1: Postroom) -> None:
     contoso1("limit", "set", "--connections", "2")
     assert "All emails: 2 connections" in contoso1("limit", "show").out
     contoso1("limit", "clear")
-    assert "All mails" not in contoso1("limit", "show").out
+    assert "All emails" not in contoso1("limit", "show").out
     assert "contoso.edu" in contoso1("limit", "show").out
 
 

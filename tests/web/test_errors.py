@@ -100,7 +100,7 @@ async def test_a_database_that_is_gone_is_told_to_administrators_and_programs(
     """Without the path, and to subscribers as any trouble: they cannot mend it."""
     gone = failing(StorageGone("The database file /srv/postroom.db was deleted."))
     monkeypatch.setattr(owner.office.storage.tables, "get", gone)
-    words = "deleted or replaced while Postroom was running. Stop all roles, put it back"
+    words = "deleted or replaced while Postroom was running. Stop all roles, restore the file"
     page = await owner.get("/admin/lists")
     assert (page.status_code, words in page.text) == (503, True)
     form = await owner.post("/admin/lists/new", name="contoso9", sender="a@contoso.edu")
