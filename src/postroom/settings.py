@@ -46,150 +46,169 @@ class Settings(BaseModel):
 
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
-        description="Where everything is kept: `sqlite:///path.db` (embedded, one file; a fourth "
-        "slash makes the path absolute), or Azure Storage: `azure:` and a connection string, "
-        "`azure:https://ACCOUNT.table.core.windows.net` (with this machine's managed identity), or "
-        "`azure:emulator` (Azurite on this machine; other ports by `?blob=…&queue=…&table=…`).",
+        description="Where everything is stored: `sqlite:///path.db` (one file; a fourth slash "
+        "makes the path absolute), or Azure Storage: `azure:` and a connection string, "
+        "`azure:https://ACCOUNT.table.core.windows.net` (signs in with this machine's managed "
+        "identity), or `azure:emulator` (Azurite on this machine; set other ports with "
+        "`?blob=…&queue=…&table=…`).",
     )
     azure_prefix: str = Field(
         "",
-        description="Put before the names of all tables, queues and the container in Azure, so "
-        "that two services can share an account: at most 20 small letters and digits.",
+        description="Prefix for the names of all tables, queues and the container in Azure, so "
+        "that two services can share an account: at most 20 lower-case letters and digits.",
     )
     transport: SecretStr = Field(
         SecretStr("outbox:"),
-        description="How mails leave: `outbox:` keeps them in storage to be looked at, "
-        "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them.",
+        description="How emails are sent: "
+        "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them, `outbox:` "
+        "keeps them in the test mailbox.",
     )
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
     url: str = Field(
         "",
         validate_default=True,
-        description="Public base URL, without a path: links in mails begin with it. Mailbox "
-        "providers want https. Default: `http://` and `POSTROOM_BIND`, which works on this machine "
-        "and serves to try things out.",
+        description="Public base URL, without a path. Links in emails start with it; mailbox "
+        "providers expect https. Default: `http://` and `POSTROOM_BIND`, which works only on this "
+        "machine.",
     )
     data: Path = Field(
         Path("data"),
-        description="Folder for what belongs to this machine alone: ack journals and bells.",
+        description="Folder for what belongs to this machine: ack journals, and the named pipes "
+        "by which roles wake each other.",
     )
-    senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` keeps running.")
+    senders_min: int = Field(
+        1, ge=0, le=64, description="Sender processes that `serve` always runs."
+    )
     senders_max: int = Field(
         max(1, os.cpu_count() or 1),
         ge=1,
         le=64,
-        description="Sender processes `serve` starts at most when the queue is long. "
-        "Default: one per core, more do not pay.",
+        description="Sender processes that `serve` runs at most, when the queue is long. Default: "
+        "one per core; more make it no faster.",
     )
     lanes: int = Field(
         4,
         ge=1,
         le=256,
-        description="Connections a sender uses at once. More hide a slow relay. While there are "
-        "confirmations or test emails to send, it uses one more for them.",
+        description="Connections a sender uses at the same time. More of them help with a slow "
+        "relay. It opens one more while there are confirmations or test emails to send.",
     )
     slice_size: int = Field(
         99,
         ge=1,
         le=99,
-        description="Deliveries announced, sent and recorded together. Smaller means fewer in "
-        "doubt when a whole machine is lost, and more writes.",
+        description="Deliveries that are announced, sent and recorded together. A smaller number "
+        "leaves fewer in doubt when a whole machine is lost, and costs more writes.",
     )
     smtp_window: int = Field(
         8,
         ge=1,
         le=100,
-        description="Mails on the wire of one connection where the server offers CHUNKING: what "
-        "is in doubt if the line breaks. Up to four times as many where it takes long to answer.",
+        description="Emails in flight on one connection if the server supports CHUNKING: that "
+        "many are in doubt if the connection breaks. Up to four times as many if the server "
+        "answers slowly.",
     )
     smtp_mails_per_connection: int = Field(
-        1000, ge=1, description="Mails after which a connection is replaced; relays cut long ones."
+        1000,
+        ge=1,
+        description="Emails after which a connection is replaced, because relays end long ones.",
     )
     smtp_ehlo_name: str = Field(
-        "", description="Name given in EHLO. Empty: this machine's full name."
+        "", description="Name to use in EHLO. Default: this machine's full name."
     )
     smtp_ca_file: str = Field(
-        "", description="Certificate authorities in PEM. Empty: those of the system."
+        "",
+        description="File with trusted certificate authorities, in PEM. Default: those of the "
+        "system.",
     )
     retry_first_s: float = Field(
         60.0,
         gt=0,
-        description="Seconds until a temporarily refused delivery, or confirmation email, is tried "
-        "again.",
+        description="Seconds until a delivery or confirmation email that was temporarily refused "
+        "is tried again.",
     )
     retry_longest_s: float = Field(
-        3600.0, gt=0, description="Longest pause between two tries, in seconds; pauses double."
+        3600.0,
+        gt=0,
+        description="Longest pause between two attempts, in seconds. Pauses double up to it.",
     )
     retry_window_s: float = Field(
         86400.0,
         gt=0,
-        description="Seconds after which a delivery, or confirmation email, still refused has "
-        "failed.",
+        description="Seconds after which a delivery or confirmation email that is still refused "
+        "has failed.",
     )
     lease_s: float | None = Field(
         None,
         ge=1,
         le=600,
-        description="Seconds a role may be silent before another takes its work over. "
-        "Default: 30, and 60 on Azure, where every sign of life is a paid call.",
+        description="Seconds a role may be silent before another takes over its work. Default: "
+        "30, or 60 on Azure, where every heartbeat is a paid call.",
     )
     claim_s: float = Field(
         60.0,
         ge=10,
         le=600,
-        description="Seconds a work item is hidden from others. A batch that takes longer is safe; "
-        "one whose sender dies in the moment of taking it waits for so long.",
+        description="Seconds for which a claimed work item is hidden from other senders. A batch "
+        "may take longer. If a sender dies just after claiming an item, the item waits for this "
+        "long.",
     )
     poll_s: float | None = Field(
         None,
         gt=0,
         le=600,
-        description="Longest pause between two looks for work, in seconds; short ones come first. "
-        "Within one machine a bell wakes the roles at once. Default: 1, and 15 on Azure, where "
-        "every look is a paid call.",
+        description="Longest pause between two polls for work, in seconds; idle roles poll less "
+        "and less often. On one machine, roles also wake each other at once. Default: 1, or 15 on "
+        "Azure, where every poll is a paid call.",
     )
     items_ahead: int = Field(
         32,
         ge=0,
         le=32,
-        description="Work items waiting to be taken at which the scheduler stops queuing more. Few "
-        "let a new message begin at once beside a big one. 0: no limit.",
+        description="The scheduler adds work items only while fewer than this many are waiting. A "
+        "small number lets a new message start at once beside a big one. 0 means no limit.",
     )
     archive_days: int = Field(
-        365, ge=1, le=36500, description="Days the fate of every recipient is kept in the archive."
+        365,
+        ge=1,
+        le=36500,
+        description="Days to keep the outcome of every recipient in the archive.",
     )
     unconfirmed_days: int = Field(
         30,
         ge=1,
         le=3650,
-        description="Days somebody who signed up has to confirm; after that the sign-up is "
-        "forgotten, but for its consent record. Whom an administrator added stays.",
+        description="Days to confirm a sign-up. After that it is deleted, except for its consent "
+        "record. People who were added by an administrator stay.",
     )
     trusted_proxies: str = Field(
         "",
-        description="Addresses or networks of reverse proxies, separated by commas, whose "
-        "`X-Forwarded-For` is believed.",
+        description="Addresses or networks of reverse proxies whose `X-Forwarded-For` is trusted, "
+        "separated by commas.",
     )
     admin_networks: str = Field(
         "",
-        description="Addresses or networks, separated by commas, that may see the admin pages. "
-        "Empty: all.",
+        description="Addresses or networks that may open the admin pages, separated by commas. "
+        "Default: all.",
     )
     metrics_bind: str = Field(
         "",
-        description="Address and port where a role shows its metrics to Prometheus, such as "
-        "127.0.0.1:9464. Under `serve` the web role has this port, the scheduler the next one, the "
-        "senders those after it. Empty: nowhere.",
+        description="Address and port where a role serves metrics for Prometheus, such as "
+        "127.0.0.1:9464. Under `serve` the web role uses this port, the scheduler the next one, "
+        "and the senders those after it. Default: no metrics.",
     )
     stop_grace_s: float = Field(
-        30.0, ge=0, le=3600, description="Seconds work in hand has to finish after SIGTERM."
+        30.0,
+        ge=0,
+        le=3600,
+        description="Seconds that work in progress has to finish after SIGTERM.",
     )
     stop_notice_s: float = Field(
         0.0,
         ge=0,
-        description="Seconds of the grace for which the web role goes on answering after SIGTERM, "
-        "with `/readyz` failing: as long as whoever sends it requests needs to notice. One behind "
-        "no load balancer needs none.",
+        description="Seconds, as part of that time, for which the web role keeps answering after "
+        "SIGTERM with `/readyz` failing, so that a load balancer stops sending requests. Make it "
+        "as long as several health checks; without a load balancer, leave it at 0.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
 
@@ -334,14 +353,14 @@ def as_markdown() -> str:
     lines = [
         "# Settings",
         "",
-        "Made from `src/postroom/settings.py`; a test compares the two.",
+        "Generated from `src/postroom/settings.py`; a test compares the two.",
         "",
-        f"A setting is read from the environment (`{PREFIX}…`), then from `{FILE}` in the working",
-        "folder (lower-case names without the prefix), then its default holds. Every one can also",
-        "be given as a file that holds the value, with `_FILE` after its name:",
-        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. Where both are given, the file counts.",
+        f"A setting comes from the environment (`{PREFIX}…`), else from `{FILE}` in the working",
+        "folder (lower-case names without the prefix), else its default applies. To read the value",
+        "of any setting from a file, add `_FILE` to its name, as in",
+        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. If both are given, the file wins.",
         "",
-        "| setting | default | what it is for |",
+        "| setting | default | what it does |",
         "|---|---|---|",
     ]
     for name, field in Settings.model_fields.items():
@@ -354,5 +373,6 @@ def as_markdown() -> str:
             default = "by engine"
         if name == "url":
             default = f"follows {PREFIX}BIND"
-        lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {field.description} |")
+        description = (field.description or "").replace("|", r"\|")
+        lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {description} |")
     return "\n".join(lines) + "\n"
