@@ -76,9 +76,7 @@ class Settings(BaseModel):
         description="Folder for what belongs to this machine: ack journals, and the named pipes "
         "by which roles wake each other.",
     )
-    senders_min: int = Field(
-        1, ge=0, le=64, description="Sender processes that `serve` always runs."
-    )
+    senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` always runs.")
     senders_max: int = Field(
         max(1, os.cpu_count() or 1),
         ge=1,
@@ -109,34 +107,26 @@ class Settings(BaseModel):
         "answers slowly.",
     )
     smtp_mails_per_connection: int = Field(
-        1000,
-        ge=1,
-        description="Emails after which a connection is replaced, because relays end long ones.",
+        1000, ge=1, description="Emails after which a connection is replaced; relays end long ones."
     )
     smtp_ehlo_name: str = Field(
-        "", description="Name to use in EHLO. Default: this machine's full name."
+        "", description="Name used in EHLO. Default: this machine's full name."
     )
     smtp_ca_file: str = Field(
-        "",
-        description="File with trusted certificate authorities, in PEM. Default: those of the "
-        "system.",
+        "", description="File of trusted certificate authorities (PEM). Default: the system's."
     )
     retry_first_s: float = Field(
         60.0,
         gt=0,
-        description="Seconds until a delivery or confirmation email that was temporarily refused "
-        "is tried again.",
+        description="Seconds until an email that was temporarily refused is tried again.",
     )
     retry_longest_s: float = Field(
-        3600.0,
-        gt=0,
-        description="Longest pause between two attempts, in seconds. Pauses double up to it.",
+        3600.0, gt=0, description="Longest pause between two attempts, in seconds; pauses double."
     )
     retry_window_s: float = Field(
         86400.0,
         gt=0,
-        description="Seconds after which a delivery or confirmation email that is still refused "
-        "has failed.",
+        description="Seconds after which an email that is still refused has failed.",
     )
     lease_s: float | None = Field(
         None,
@@ -169,10 +159,7 @@ class Settings(BaseModel):
         "small number lets a new message start at once beside a big one. 0 means no limit.",
     )
     archive_days: int = Field(
-        365,
-        ge=1,
-        le=36500,
-        description="Days to keep the outcome of every recipient in the archive.",
+        365, ge=1, le=36500, description="Days to keep the outcome of every recipient."
     )
     unconfirmed_days: int = Field(
         30,
@@ -198,10 +185,7 @@ class Settings(BaseModel):
         "and the senders those after it. Default: no metrics.",
     )
     stop_grace_s: float = Field(
-        30.0,
-        ge=0,
-        le=3600,
-        description="Seconds that work in progress has to finish after SIGTERM.",
+        30.0, ge=0, le=3600, description="Seconds to finish work in progress after SIGTERM."
     )
     stop_notice_s: float = Field(
         0.0,
