@@ -1,9 +1,9 @@
-"""Action, send test mail: mail a message to one user, to check it before it goes out.
+"""Action, send test mail: mail a message to one user, who checks it before it is sent.
 
 Before: a user asked for it, and an item is on the subscribe queue.
-After: the user has the mail, with “[Test]” before its subject and a link that changes nothing; a
-row shows on the message's page what became of it.
-Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
+After: the user has the email, with “[Test]” before its subject and a link that changes nothing; a
+row shows its outcome on the message's page.
+Dies half-way: the item comes back; at worst the same email, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """
 
@@ -51,7 +51,7 @@ class Writer(Protocol):
 
 
 async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
-    """A sender takes it from there. NotFound if there is no such message."""
+    """Queue the test email for a sender; NotFound if there is no such message."""
     await messages.read(act.tables, ref)
     await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
     await act.storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
@@ -61,18 +61,20 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 async def mail_test(
     storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock, permit: Permit
 ) -> Outcome | None:
-    """All the steps of one item; the outcome, or None if there was nothing to mail."""
+    """Process one item; return the outcome, or None if nothing was mailed."""
     try:
         item = parse_trial_item(claim.body)
     except BadItem:
         await bury(storage.queues, claim, Reason.MALFORMED, clock.now())
         return None
-    if claim.taken > TAKES_MAX:  # it ended its sender every time
+    if claim.taken > TAKES_MAX:  # every sender that claimed it died
         await trials.note(storage.tables, item, TrialState.GIVEN_UP, "", clock.now())
         await bury(storage.queues, claim, Reason.TEST_NOT_SENT, clock.now())
         return None
     try:
-        mail = await _written(storage, item, writer)
+        message = await messages.read(storage.tables, item.ref)
+        user, _etag = await users.read(storage.tables, item.user)
+        mail = await writer.trial(message, parse_address(user.address), item.nonce)
     except (PostroomError, Unreadable) as error:
         await trials.note(
             storage.tables, item, TrialState.UNWRITABLE, clip(str(error)), clock.now()
@@ -101,10 +103,3 @@ async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock
             await release(queues, claim, retry_after_s(claim.taken, RULES))
         case _:
             assert_never(outcome)
-
-
-async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail:
-    """NotFound if the message or the user is gone meanwhile."""
-    message = await messages.read(storage.tables, item.ref)
-    user, _etag = await users.read(storage.tables, item.user)
-    return await writer.trial(message, parse_address(user.address), item.nonce)

@@ -50,19 +50,19 @@ async def compare(
     return [*tables, blobs, *queues]
 
 
-class _Tally:
+class _Accumulator:
     """Counts and checksums while two storages are read."""
 
     def __init__(self, name: str, on_progress: OnProgress) -> None:
         self._name = name
         self._on_progress = on_progress
         self._seen = 0
-        self._sums = (Checksum(), Checksum())
+        self._checksums = (Checksum(), Checksum())
         self._differences = 0
         self._first = ""
 
     def add(self, where: str, source: bytes | None, target: bytes | None) -> None:
-        for one, checksum in zip((source, target), self._sums, strict=True):
+        for one, checksum in zip((source, target), self._checksums, strict=True):
             if one is not None:
                 checksum.add(one)
         if source != target:
@@ -73,7 +73,7 @@ class _Tally:
             self._on_progress(self._name, self._seen)
 
     def result(self) -> Comparison:
-        source, target = self._sums
+        source, target = self._checksums
         return Comparison(
             name=self._name,
             source=source.count,
@@ -88,28 +88,28 @@ class _Tally:
 async def compare_table(
     source: Storage, target: Storage, table: str, on_progress: OnProgress
 ) -> Comparison:
-    tally = _Tally(table, on_progress)
+    sums = _Accumulator(table, on_progress)
     async with aclosing(row_pairs(source.tables, target.tables, table)) as pairs:
         async for pair in pairs:
             here, there = (None if row is None else row_bytes(row) for row in pair)
-            tally.add(" / ".join(pair.position), here, there)
-    return tally.result()
+            sums.add(" / ".join(pair.position), here, there)
+    return sums.result()
 
 
 async def compare_blobs(source: Blobs, target: Blobs, on_progress: OnProgress) -> Comparison:
-    tally = _Tally(BLOBS, on_progress)
+    sums = _Accumulator(BLOBS, on_progress)
     batch: list[str] = []
     async with aclosing(blob_names(source, target)) as names:
         async for name, _, _ in names:
             batch.append(name)
             if len(batch) == _BLOBS_AT_ONCE:
-                await _add_blobs(tally, source, target, batch)
+                await _add_blobs(sums, source, target, batch)
                 batch = []
-    await _add_blobs(tally, source, target, batch)
-    return tally.result()
+    await _add_blobs(sums, source, target, batch)
+    return sums.result()
 
 
-async def _add_blobs(tally: _Tally, source: Blobs, target: Blobs, names: list[str]) -> None:
+async def _add_blobs(sums: _Accumulator, source: Blobs, target: Blobs, names: list[str]) -> None:
     """Read several blobs at once, and add them in order."""
     contents: dict[tuple[str, Blobs], bytes | None] = {}
 
@@ -122,7 +122,7 @@ async def _add_blobs(tally: _Tally, source: Blobs, target: Blobs, names: list[st
             await pool.start(read(name, source))
             await pool.start(read(name, target))
     for name in names:
-        tally.add(name, contents[name, source], contents[name, target])
+        sums.add(name, contents[name, source], contents[name, target])
 
 
 async def _compare_queue(
