@@ -8,7 +8,7 @@ finds, what it leaves, and what happens if it dies half-way.
     1   flow/compose.py     a message is written, checked and given a time
     2   flow/schedule.py    finds the messages that are due
     3   flow/fan_out.py     turns the audience into batches of deliveries
-    4   flow/send.py        takes a batch and sends its deliveries: the heart
+    4   flow/send.py        claims a batch and sends its deliveries: the heart
     4a  flow/render.py      turns a message into mails: compiled once, spliced per recipient
     6   flow/report.py      adds up the books of a message from its ledgers
     7   flow/archive.py     puts away a message once every recipient has an outcome
@@ -23,21 +23,23 @@ Actions, which people and programs ask for beside the path:
     actions/export_people.py     write everyone on a list into a file
     actions/send_test_mail.py    mail a message to one user, to check it
     actions/sign_in.py           users, invitations and sessions of the admin pages
-    flow/bring_in.py             add many people from a file
 
 Around them, each using only what is below it:
 
     cli/, bench/               the command line; measurements
-    roles.py, supervisor.py    one role, all roles
-    wiring.py, engines.py      the only modules that name a transport or a storage engine
+    supervisor.py              all roles on one machine
+    wiring/                    from settings to running roles; the only package that names
+                               engines and transports
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
+    importing/                 people from CSV files: upload, job, reading, and the worker
     migration/                 copies everything from one storage into another
     act.py                     what a use case works with: storage, time, trace, wake-ups
+    sending/                   the parts of a sender: claimed batch, lanes, lease, journal, recovery
+    pacing/                    rate limits that all senders share, behind one class
     records/                   our nouns as rows, the only place that knows keys
     transport/                 ways out: a port, SMTP, the outbox
     storage/                   tables, queues and blobs: a port and the engines behind it
-    journal.py                 what a sender handed over, known even after kill -9
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
     mail/                      what a mail is: templates, headers, MIME
     domain/                    pure nouns and decisions; errors.py has the tree of errors

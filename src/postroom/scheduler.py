@@ -1,7 +1,7 @@
-"""The scheduler role: whoever holds the lease moves every due message one step on, again and again.
+"""The scheduler role: the holder of the lease takes every due message one step further.
 
-Any number may run; one acts. All it writes is guarded by etags or inserted only if absent, so one
-that stalls past its lease and wakes up can do no harm.
+Any number may run; one acts. Everything it writes is guarded by etags or inserted only if absent,
+so a scheduler that stalls past its lease and wakes up can do no harm.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from postroom.clock import Clock
 from postroom.domain.message import Status
 from postroom.flow import archive, fan_out, report, schedule, sweep
 from postroom.flow.schedule import Agenda, DueMessage, Leftovers
+from postroom.importing import upload as import_upload
+from postroom.importing import worker as import_worker
+from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
 from postroom.records import idempotency, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
-from postroom.storage.port import CLAIM_ITEMS_MAX, MAIL_QUEUE, Conflict, Storage, StorageError
+from postroom.storage.port import CLAIM_ITEMS_MAX, Conflict, Storage, StorageError
 
-LEASE = "scheduler"
 BUSY_SWEEPS_LATER = 5  # times the usual pause
-FEW = 5_000  # people, less than a second's work of a sender
-FIRST_BATCHES = 10  # of a new message: few, so that they are there at once, room or not
+FEW = 5_000  # deliveries, less than a second's work of a sender
+FIRST_BATCHES = 10  # of a new message, written at once even if the queue is full
 log = structlog.get_logger("scheduler")
 
 
@@ -38,25 +41,20 @@ class Scheduler:
     clock: Clock
     owner: str
     locks: ProcessLocks | None = None  # None: nobody on this machine is asked
-    lease_s: float = 30.0
-    report_every_s: float = 1.0
-    last_report_every_s: float = 0.1  # when few are left, so that the end is seen at once
-    sweep_every_s: float = 60.0
-    tidy_every_s: float = 60.0
+    intervals: Intervals = LOCAL
     items_ahead: int = CLAIM_ITEMS_MAX  # waiting to be taken, before messages wait; 0: any number
-    room_every_s: float = 0.1  # looks whether there is room again
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
-    is_test_mode: bool = False  # mails are kept, not sent
+    is_test_mode: bool = False  # mails are stored, not sent
     lease: Lease | None = None
-    _reported: dict[str, float] = field(default_factory=dict)  # until when that will do
-    _next_at: float | None = None  # when a message of today is due, as far as we know
+    _reported: dict[str, float] = field(default_factory=dict)  # when to report again
+    _next_at: float | None = None  # when the next message is due, as far as we know
     _swept_at: float | None = None
     _tidied_at: float | None = None
     _renew_at: float = 0.0  # the lease
     _renewal_tracker: RenewalTracker = field(init=False)
     _leftovers: Leftovers = field(init=False)
-    _is_full: bool = False  # somebody waits for room in the queue
+    _is_full: bool = False  # a message waits for room in the queue
     _queued_last: str = ""  # ref of the message that had room last
 
     def __post_init__(self) -> None:
@@ -66,7 +64,7 @@ class Scheduler:
             self.locks.hold(self.owner)
 
     async def step(self) -> bool:
-        """Move every due message one step on; whether there is more to do at once."""
+        """Take every due message one step further; return whether there is more to do at once."""
         if not await self._leads():
             return False
         is_busy = False
@@ -83,21 +81,21 @@ class Scheduler:
         return is_busy
 
     async def stop(self) -> None:
-        """Let the next one lead at once."""
+        """Let another scheduler lead at once."""
         lease, self.lease = self.lease, None
         try:
             if lease:
                 await leases.give_up(self.storage.tables, lease)
         except StorageError:
-            return  # the lock file stays and tells the next one that we are gone
+            return  # the lock file stays and shows the next one that we have ended
         if self.locks:
             self.locks.release(self.owner)
 
-    async def rest_s(self, at_most_s: float) -> float:
-        """How long nothing will be due, as far as the last look told."""
-        rest_s = min(at_most_s, self.lease_s / 3)
+    async def rest_s(self) -> float:
+        """How long nothing will be due, as far as the last step saw."""
+        rest_s = min(self.intervals.schedule_s, self.intervals.lease_s / 3)
         if self.lease and self._is_full:
-            rest_s = min(rest_s, self.room_every_s)
+            rest_s = min(rest_s, self.intervals.room_s)
         if self.lease:
             ahead = [until - self.clock.monotonic() for until in self._reported.values()]
             if self._next_at is not None:
@@ -106,7 +104,7 @@ class Scheduler:
         return rest_s
 
     async def step_and_report(self) -> bool:
-        """A step that counts every message's books, however lately they were counted."""
+        """A step that counts the books of every message, even if they were just counted."""
         self._reported.clear()
         return await self.step()
 
@@ -118,16 +116,16 @@ class Scheduler:
         was_leading = self.lease is not None
         self.lease = await leases.hold(
             self.storage.tables,
-            LEASE,
+            leases.SCHEDULER,
             self.owner,
             now=now,
-            lease_s=self.lease_s,
+            lease_s=self.intervals.lease_s,
             kept=self.lease,
             troubles=self.storage.troubles,
             renewals=self._renewal_tracker,
             is_dead=self.locks.is_dead if self.locks else lambda owner: False,
         )
-        self._renew_at = now_s + self.lease_s / 3
+        self._renew_at = now_s + self.intervals.lease_s / 3
         if was_leading != (self.lease is not None):
             log.info("scheduler_leads" if self.lease else "scheduler_stands_by", owner=self.owner)
         return self.lease is not None
@@ -138,14 +136,14 @@ class Scheduler:
         return f"{self.owner}/{self.lease.fence}" if self.lease else self.owner
 
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
-        """One message that cannot go on must not hold up the others."""
+        """A message that cannot continue must not hold up the others."""
         try:
             tables = self.storage.tables
             due = await schedule.due_message(tables, entry, agenda, self._leftovers)
             if due is None:
                 self._reported.pop(entry.ref, None)
             return due is not None and await self._advance(due)
-        except Conflict:  # a person or another scheduler changed it: look again
+        except Conflict:  # a person or another scheduler changed it: read it again
             return True
         except Exception as error:
             if isinstance(error, StorageError) and not isinstance(error, Unreadable):
@@ -154,10 +152,10 @@ class Scheduler:
             return False
 
     async def _advance(self, due: DueMessage) -> bool:
-        """The next step of one message; whether it wants another one at once."""
+        """Take the next step of one message; return whether it needs another one at once."""
         message, tables, now = due.message, self.storage.tables, self.clock.now()
         if message.status is Status.PENDING:
-            if not due.entry.is_due:  # a clock that is set back must not stop it half-way
+            if not due.entry.is_due:  # so that a clock set back does not stop it half-way
                 await messages.note_due(tables, due.entry)
             await schedule.start(
                 tables,
@@ -179,7 +177,7 @@ class Scheduler:
         return False
 
     async def _fan_out(self, due: DueMessage, now: datetime) -> bool:
-        """A page more if senders will need it soon: so no message waits behind all of another."""
+        """Write another page if senders need it soon, so that messages share the senders."""
         message = due.message
         room = await self._room() if message.batches else FIRST_BATCHES
         if not room:
@@ -198,15 +196,15 @@ class Scheduler:
         return step != message
 
     def _in_turn(self, entries: Sequence[DueEntry]) -> list[DueEntry]:
-        """Whoever had room last comes last."""
+        """The message that had room last comes last."""
         last = [number for number, one in enumerate(entries) if one.ref == self._queued_last]
         first = last[0] + 1 if last else 0
         return [*entries[first:], *entries[:first]]
 
     async def _room(self) -> int:
-        """How many batches may be put. To an empty queue a page: its senders are quick.
+        """How many batches may be written; a whole page if the queue is empty.
 
-        Items that wait for a later time do not count: they would keep others out for hours.
+        Items that are not due yet do not count: they would keep others out for hours.
         """
         if self._is_full:
             return 0
@@ -221,7 +219,8 @@ class Scheduler:
             return False
         message, _ = await report.report(self.storage.tables, due.message, due.etag, now)
         is_nearly_done = message.is_fully_queued and message.books.open < FEW
-        every_s = self.last_report_every_s if is_nearly_done else self.report_every_s
+        intervals = self.intervals
+        every_s = intervals.last_report_s if is_nearly_done else intervals.report_s
         self._reported[ref] = self.clock.monotonic() + every_s
         if message.completed_at is None:
             return False
@@ -230,19 +229,19 @@ class Scheduler:
         return True
 
     async def _sweep(self, *, is_busy: bool) -> None:
-        """Now and then; seldom while messages want to get on, but not never."""
+        """Sweep now and then; less often, but not never, while messages need steps."""
         now, now_s = self.clock.now(), self.clock.monotonic()
         later = BUSY_SWEEPS_LATER if is_busy else 1
-        if _is_time(self._swept_at, now_s, self.sweep_every_s * later):
+        if _is_time(self._swept_at, now_s, self.intervals.sweep_s * later):
             self._swept_at = now_s
             put = sweep.put_forgotten_items
             await self._try_to_sweep("items", lambda: put(self.storage, now, self._renewal_tracker))
-        if _is_time(self._tidied_at, now_s, self.tidy_every_s * later):
+        if _is_time(self._tidied_at, now_s, self.intervals.tidy_s * later):
             self._tidied_at = now_s
             await self._tidy(now)
 
     async def _tidy(self, now: datetime) -> None:
-        """What can wait: no message depends on it."""
+        """Do the chores that no message depends on."""
         storage, keep_days = self.storage, self.keep_archive_days
         tables, wait_days = storage.tables, self.unconfirmed_days
         chores: dict[str, Callable[[], Awaitable[object]]] = {
@@ -255,12 +254,14 @@ class Scheduler:
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),
             "test mails": lambda: trials.forget_old(tables, now),
+            "imports": lambda: import_upload.sweep(storage, now),
+            "import items": lambda: import_worker.put_forgotten_items(storage, now),
         }
         for name, chore in chores.items():
             await self._try_to_sweep(name, chore)
 
     async def _try_to_sweep(self, name: str, chore: Callable[[], Awaitable[object]]) -> None:
-        """One stroke that cannot be done must not hold up the others."""
+        """A chore that fails must not hold up the others."""
         try:
             await chore()
         except Exception as error:

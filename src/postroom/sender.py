@@ -1,340 +1,232 @@
-"""The sender role: lanes that take work items, as many at once as pay.
+"""The sender role: takes work items and gives them to its lanes.
 
-Stopping (planned): nothing new is taken, what is on the wire is waited for, the rest of a slice
-goes back untried, everything is recorded: no doubt is left. Killed: the next sender on the machine
-reads our journal; elsewhere the announcements decide once our lease has run out.
+Planned stop: nothing new is taken, mails on the wire are waited for, the rest of a slice goes back
+untried, and everything is recorded: nothing is in doubt. Killed: the next sender on the machine
+reads our journal; on other machines the announcements decide once our lease has expired.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+import functools
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
+from postroom.actions.send_test_mail import mail_test
 from postroom.clock import Clock
-from postroom.confirmations import ConfirmationLane
 from postroom.domain.breaker import Breaker, MailHealth
 from postroom.domain.outcome import Sent, is_fault
-from postroom.flow.send import FAULT_DELAY_S, Handled, Sender
-from postroom.journal import FileJournal, FileJournals
-from postroom.records import leases
-from postroom.records.leases import Lease
-from postroom.records.rows import Unreadable
-from postroom.records.turns import Turns
-from postroom.storage.port import (
-    CLAIM_ITEMS_MAX,
-    MAIL_QUEUE,
-    SUBSCRIBE_QUEUE,
-    Claim,
-    Storage,
-    StorageError,
-)
+from postroom.domain.retry import RetryRules
+from postroom.flow.confirm import Confirmer
+from postroom.flow.render import Renderer
+from postroom.flow.send import FAULT_DELAY_S, BatchSender, Handled
+from postroom.pacing.pacer import Pacer
+from postroom.pacing.transport import PacedTransport
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.sending.journal import FileJournal, FileJournals
+from postroom.sending.lane_pool import LanePool
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler, JournalRecovery
+from postroom.sending.single_mails import SingleMailLane
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, Storage
 from postroom.transport.port import Lane, Transport
 from postroom.wakeup import WakeUpListener
 
 log = structlog.get_logger("sender")
-CONFIRM_EVERY_S = 1.0
-JOURNALS_EVERY_S = 10.0
+SINGLE_MAILS_EVERY_S = 1.0
 POLL_FIRST_S = 1.0
 POLL_DOUBLINGS_MAX = 10
-IDLE_LEASES = 3  # how much longer a lease is while nothing is in hand
-
-
-@dataclass(frozen=True)
-class _Slot:
-    """A lane with its journal page."""
-
-    lane: Lane
-    journal: FileJournal
 
 
 @dataclass
-class SenderRole:
+class Sender:
+    """One iteration is `step`; worker.py has the loop around it."""
+
     storage: Storage
     clock: Clock
-    sender: Sender
-    transport: Transport
-    journals: FileJournals
+    lease: SendingLease
+    pacer: Pacer
+    recovery: JournalRecovery
+    batch_sender: BatchSender
+    single_mails: SingleMailLane
+    lanes: LanePool
     wakeup: WakeUpListener
-    lanes: int = 4
-    lease_s: float = 30.0
-    claim_s: float = 60.0
-    poll_s: float = 1.0  # longest pause between two looks into the queues
+    health: MailHealth
+    claim_s: float
+    poll_s: float  # longest pause between two looks into the queues
     breaker: Breaker = field(default_factory=Breaker)
-    health: MailHealth = field(default_factory=MailHealth)
-    _free: list[_Slot] = field(default_factory=list)
-    _busy: set[asyncio.Task[None]] = field(default_factory=set)
-    _confirmations: ConfirmationLane = field(init=False)
-    _is_confirming: bool = False
-    _batches_first: bool = False  # confirmations had the only connection just now
-    _bugs: list[BaseException] = field(default_factory=list)
-    _beats: asyncio.Task[None] | None = None
-    _held: Lease | None = None
-    _held_until_s: float = 0.0
-    _quiet: int = 0  # looks in a row that found nothing
-    _confirm_at: float = 0.0  # when the confirmations are to be looked for again
-    _owes_look: bool = False  # they were passed over just now
-    _journals_at: float = 0.0
-    _trouble_until: float = 0.0
+    _renewing: asyncio.Task[None] | None = None
+    _is_mailing_singles: bool = False
+    _batches_first: bool = False  # single mails had the only connection just now
+    _singles_at_s: float = 0.0  # when to look for single mails again
+    _singles_passed_over: bool = False  # it was too early to look for them just now
+    _empty_looks: int = 0  # in a row
+    _trouble_until_s: float = 0.0
 
     async def open(self) -> None:
-        self.journals.open()
-        for number in range(self.lanes):
-            self._free.append(_Slot(self.transport.lane(), self.journals.lane(number)))
-        self._confirmations = ConfirmationLane(self.sender, self.transport.lane())
-        await self._beat(self.lease_s)
-        self._beats = asyncio.create_task(self._keep_beating())
+        self.lanes.open()
+        await self.lease.take()
+        self._renewing = asyncio.create_task(self._keep_renewing())
 
     async def step(self) -> bool:
-        """Hand new items to free lanes; whether it is worth looking again at once."""
-        if self._bugs:
-            raise self._bugs[0]
-        if self._beats and self._beats.done():
-            self._beats.result()  # without it our right to send runs out unseen
-        await self._look_after_journals()
-        await self._leave_shares_unused()
-        await self._tell_health()
-        if not self._lanes_left() or not await self._has_turn():
-            return False
-        takes = [self._take_confirmations, self._take_batches]
-        taken = 0
-        for take in reversed(takes) if self._batches_first else takes:
-            taken += await take()
-        self._quiet = 0 if taken else self._quiet + 1
-        return bool(taken)
-
-    async def _take_confirmations(self) -> int:
-        """How many items. Once a second will do while batches come and go."""
-        now_s = self._now_s()
-        self._owes_look = now_s < self._confirm_at and not self.is_idle
-        self._batches_first = False
-        if self._owes_look or self._is_confirming or not self._lanes_left():
-            return 0
-        claims = await self._confirmations.claim()
-        self._confirm_at = now_s + (0 if claims else CONFIRM_EVERY_S)
-        if claims:
-            self._is_confirming = True
-            self._go_on_beside(self._confirm(claims))
-            await self._let_go_of_lines(slot.lane for slot in self._free)
-        await self._wake(claims)
-        return len(claims)
-
-    async def _take_batches(self) -> int:
-        room = min(self._lanes_left(), len(self._free), CLAIM_ITEMS_MAX)
-        if not room:
-            return 0
-        claims = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
-        for claim in claims:  # at once: an item that no journal knows of hides for long if we die
-            self._start(lambda slot, claim=claim: self._send(claim, slot))
-        if claims and not self._is_confirming:
-            await self._let_go_of_lines([self._confirmations])
-        await self._wake(claims)
-        return len(claims)
+        """Give waiting items to free lanes; return whether to look again at once."""
+        self._raise_failures()
+        await self.recovery.settle_dead_senders()
+        await self._give_back_unused_quotas()
+        await self._publish_health()
+        return await self._may_take_items() and await self._take_items()
 
     async def rest_s(self) -> float:
-        """Longer and longer while nothing comes; a lane that gets free rings the bell."""
-        pause_s = self.breaker.pause_s(self._now_s())
-        if not pause_s and self._owes_look:
-            pause_s = max(0.0, self._confirm_at - self._now_s())
-        if self.turns and self.turns.is_in_use:
-            pause_s = pause_s or min(self.poll_s, POLL_FIRST_S)  # others share it, items come back
-        return pause_s or min(self.poll_s, POLL_FIRST_S * 2 ** min(self._quiet, POLL_DOUBLINGS_MAX))
+        """Longer and longer while nothing comes; a lane that becomes free rings the bell."""
+        now_s = self.clock.monotonic()
+        pause_s = self.breaker.pause_s(now_s)
+        if not pause_s and self._singles_passed_over:
+            pause_s = max(0.0, self._singles_at_s - now_s)
+        if self.pacer.is_in_use:  # other senders share the limits, and deferred items come back
+            pause_s = pause_s or min(self.poll_s, POLL_FIRST_S)
+        longest_s = POLL_FIRST_S * 2 ** min(self._empty_looks, POLL_DOUBLINGS_MAX)
+        return pause_s or min(self.poll_s, longest_s)
 
     @property
     def is_idle(self) -> bool:
-        return len(self._free) == self.lanes and not self._is_confirming
+        return self.lanes.free == self.lanes.size and not self._is_mailing_singles
 
     @property
     def has_recovered(self) -> bool:
-        """What was given back for the last fault, or put off by a limit, has come back.
+        """What was given back for the last fault, or deferred by a limit, has come back.
 
         Not when the breaker closes: the first item that works closes it, others are not back yet.
         """
-        put_off_until = self.turns.put_off_until if self.turns else 0.0
-        return self._now_s() > max(self._trouble_until, put_off_until)
+        return self.clock.monotonic() > max(self._trouble_until_s, self.pacer.deferred_until)
 
     def stop_handing_over(self) -> None:
         """Planned stop: what is not on the wire yet stays queued."""
-        self.sender.right.stopping = True
+        self.lease.stop()
 
     async def close(self, grace_s: float) -> None:
         """Finish what is in hand; what does not end in time stays in the journal."""
         self.stop_handing_over()
-        if self._busy:
-            _, late = await asyncio.wait(self._busy, timeout=grace_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        if self._beats:
-            self._beats.cancel()
-            await asyncio.gather(self._beats, return_exceptions=True)
-        await self._close_lanes()
-        if self.turns:
-            await self.turns.shares.give_up()
-        with contextlib.suppress(StorageError):  # then it runs out by itself
-            if self._held:
-                await leases.give_up(self.storage.tables, self._held)
+        await self.lanes.finish(grace_s)
+        if self._renewing:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self.lanes.close()
+        await self.pacer.release()
+        await self.lease.release()
 
-    async def _close_lanes(self) -> None:
-        for slot in self._free:
-            await slot.lane.close()
-            slot.journal.close()
-        await self.transport.close()
-        self.journals.close()
+    # --- Beside the work ----------------------------------------------------------------------
 
-    # The right to send
-
-    @property
-    def _lease(self) -> str:
-        return leases.sender_lease(self.sender.right.owner)
-
-    async def _keep_beating(self) -> None:
+    async def _keep_renewing(self) -> None:
         while True:
-            await self.clock.sleep(self.lease_s / 3)
+            await self.clock.sleep(self.lease.lease_s / 3)
+            await self.lease.renew(is_idle=self.is_idle)
             if not self.is_idle:
-                await self._try_to_beat(self.lease_s)
-                await self._renew_shares()
-            elif not self._has_long_lease():  # nobody waits for the death of who has nothing
-                await self._try_to_beat(self.lease_s * IDLE_LEASES)
+                await self.pacer.keep_alive()
 
-    async def _wake(self, claims: Sequence[Claim]) -> None:
-        """Back to a short lease: if we die with an item in hand, others need not wait longer."""
-        if claims and self._has_long_lease():
-            await self._try_to_beat(self.lease_s)
+    def _raise_failures(self) -> None:
+        """End the process after a bug in a lane, or in the renewals that sending depends on."""
+        self.lanes.raise_bug()
+        if self._renewing and self._renewing.done():
+            self._renewing.result()
 
-    def _has_long_lease(self) -> bool:
-        return self._held is not None and self._held_until_s > self._now_s() + self.lease_s
+    async def _give_back_unused_quotas(self) -> None:
+        """Other senders may have what we do not use; connections are closed before that."""
+        if self.pacer.has_excess_connections:
+            await self.lanes.close_idle()
+            if not self._is_mailing_singles:
+                await self.single_mails.close()
+        if self.is_idle and not self.pacer.is_in_use:
+            await self.pacer.release()
 
-    async def _try_to_beat(self, lease_s: float) -> None:
-        try:
-            await self._beat(lease_s)
-        except StorageError as error:
-            log.warning("lease_not_renewed", error=type(error).__name__)
+    async def _publish_health(self) -> None:
+        if not self.breaker.faults and (trouble := self.health.worked()):
+            log.info("provider_recovered", **trouble.log_fields())
+        await self.lease.publish_health()
 
-    async def _beat(self, lease_s: float) -> None:
-        """Our own view of the lease ends a little earlier than everybody else's."""
-        now_s, owner = self._now_s(), self.sender.right.owner
-        self._held = await leases.hold(
-            self.storage.tables,
-            self._lease,
-            owner,
-            now=self.clock.now(),
-            lease_s=lease_s,
-            kept=self._held,
-            troubles=self.storage.troubles,
-            mail_trouble=self.health.trouble,
-        )
-        if self._held:
-            self._held_until_s = now_s + lease_s
-            self.sender.right.renewed(now_s, lease_s - self.lease_s / 3)
+    def _note_fault(self) -> None:
+        now_s = self.clock.monotonic()
+        trouble = self.health.failed(self.breaker, self.clock.now(), now_s, FAULT_DELAY_S)
+        pause_s = self.breaker.pause_s(now_s)
+        self._trouble_until_s = now_s + pause_s + FAULT_DELAY_S
+        log.warning("provider_in_trouble", pause_s=round(pause_s, 1), **trouble.log_fields())
 
-    # Limits
+    # --- Taking items -------------------------------------------------------------------------
 
-    @property
-    def turns(self) -> Turns | None:
-        return self.sender.turns
+    async def _may_take_items(self) -> bool:
+        return self._lanes_left() > 0 and await self._has_quota()
 
-    async def _has_turn(self) -> bool:
-        """Whether to take items; without a share we only look whether there are any."""
-        turns = self.turns
-        if turns and turns.shares.is_in_the_dark:
-            await turns.ask()  # before anything is taken: a take counts
-        if turns is None or not turns.is_limited:
-            return True
-        if turns.has_share:
-            return True
-        if await self._is_work_waiting():
-            await turns.ask()
-        else:
-            self._quiet += 1
-        return turns.has_share
+    async def _has_quota(self) -> bool:
+        """Whether the limits let us send; asks for a quota if there is work."""
+        if self.pacer.limits_unknown:
+            await self.pacer.keep_alive(must_know=True)  # before items are claimed: a claim counts
+        if self.pacer.lanes_max == 0:
+            if await self._is_work_waiting():
+                await self.pacer.keep_alive(must_know=True)
+            else:
+                self._empty_looks += 1
+        return self.pacer.lanes_max != 0
 
     async def _is_work_waiting(self) -> bool:
         queues = self.storage.queues
         return bool(
-            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SUBSCRIBE_QUEUE, limit=1)
+            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SINGLE_MAIL_QUEUE, limit=1)
         )
 
-    async def _leave_shares_unused(self) -> None:
-        """What we do not use goes to the others; connections are closed before they are given."""
-        if self.turns is None or not self.turns.is_limited:
-            return
-        is_done = self.is_idle and not self.turns.is_in_use
-        if self.turns.has_spare_lines or (is_done and self.turns.lines_max is not None):
-            for slot in self._free:
-                await slot.lane.close()
-            if not self._is_confirming:
-                await self._confirmations.close()
-        if is_done and self.turns.shares.holds_any:
-            await self.turns.shares.give_up()
-
-    async def _let_go_of_lines(self, idle: Iterable[Lane | ConfirmationLane]) -> None:
-        """For those that start now, if we have as many connections as we may."""
-        if self.turns and not self.turns.has_free_line:
-            for lane in idle:
-                await lane.close()
-
-    async def _renew_shares(self) -> None:
-        if self.turns:
-            self.turns.want()
-            await self.turns.shares.keep()
-
-    # Lanes
+    def _lanes_allowed(self) -> int:
+        lanes = self.breaker.lanes(self.lanes.size + 1)
+        return min(lanes, self.pacer.lanes_max or lanes)
 
     def _lanes_left(self) -> int:
-        """How many more lanes may be used now; that of the confirmations is one of them."""
-        if not self.sender.right.holds() or self.breaker.pause_s(self._now_s()):
+        """How many more lanes may be used now; the one for single mails is one of them."""
+        if not self.lease.is_held() or self.breaker.pause_s(self.clock.monotonic()):
             return 0
-        return max(0, self._lanes_allowed() - self._lanes_in_use())
-
-    def _lanes_in_use(self) -> int:
-        return self.lanes - len(self._free) + self._is_confirming
+        in_use = self.lanes.size - self.lanes.free + self._is_mailing_singles
+        return max(0, self._lanes_allowed() - in_use)
 
     def _is_short_of_lanes(self) -> bool:
-        """Confirmations and batches take turns."""
-        return self._lanes_allowed() <= self.lanes
+        """Single mails and batches alternate."""
+        return self._lanes_allowed() <= self.lanes.size
 
-    def _lanes_allowed(self) -> int:
-        lanes = self.breaker.lanes(self.lanes + 1)
-        lines = self.turns.lines_max if self.turns and self.turns.has_share else None
-        return lanes if lines is None else min(lanes, lines)
+    async def _take_items(self) -> bool:
+        takes = [self._take_single_mails, self._take_batches]
+        if self._batches_first:
+            takes.reverse()
+        taken = [await take() for take in takes]
+        self._empty_looks = 0 if any(taken) else self._empty_looks + 1
+        return any(taken)
 
-    def _start(self, work: Any) -> None:
-        slot = self._free.pop()
-        self._go_on_beside(self._in_lane(work(slot), slot))
-
-    def _go_on_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
-
-    async def _in_lane(self, work: Coroutine[Any, Any, None], slot: _Slot) -> None:
-        if await self._is_done(work):
-            if self.turns:
-                self.turns.end(slot.lane, ())  # also where it never came to sending
-            self._free.append(slot)
-        self.wakeup.ring()
-
-    async def _is_done(self, work: Coroutine[Any, Any, None]) -> bool:
-        """False if the process has to end."""
-        try:
-            await work
-        except StorageError as error:  # nothing was announced: the item comes back by itself
-            log.warning("item_left", error=type(error).__name__, words=str(error)[:200])
-        except Exception as bug:  # noqa: BLE001 - ends the process; the journal page must stay
-            self._bugs.append(bug)
+    async def _take_single_mails(self) -> bool:
+        """At most once a second while batches come and go."""
+        now_s = self.clock.monotonic()
+        self._singles_passed_over = now_s < self._singles_at_s and not self.is_idle
+        self._batches_first = False
+        if self._singles_passed_over or self._is_mailing_singles or not self._lanes_left():
             return False
-        return True
+        claims = await self.single_mails.claim()
+        self._singles_at_s = now_s + (0 if claims else SINGLE_MAILS_EVERY_S)
+        if claims:
+            self._is_mailing_singles = True
+            self.lanes.run(self._mail_singles(claims), self._end_singles)
+            await self.lease.shorten()
+        return bool(claims)
 
-    async def _send(self, claim: Claim, slot: _Slot) -> None:
-        handled = await self.sender.handle(claim, slot.lane, slot.journal)
+    async def _take_batches(self) -> bool:
+        room = min(self._lanes_left(), self.lanes.free, CLAIM_ITEMS_MAX)
+        if not room:
+            return False
+        claims = await self.storage.queues.claim(MAIL_QUEUE, limit=room, lease_s=self.claim_s)
+        for claim in claims:  # at once: an item that is in no journal stays hidden long if we die
+            self.lanes.start(functools.partial(self._send, claim))
+        if claims:
+            await self.lease.shorten()
+        return bool(claims)
+
+    async def _send(self, claim: Claim, lane: Lane, journal: FileJournal) -> None:
+        handled = await self.batch_sender.handle(claim, lane, journal)
         match handled:
             case Handled.FAULT:
-                self._fault()
+                self._note_fault()
             case Handled.DONE | Handled.LATER:
                 self.breaker.worked()
             case Handled.UNREADABLE:
@@ -342,67 +234,58 @@ class SenderRole:
             case _:
                 log.debug("item_" + handled.value)
 
-    async def _confirm(self, claims: list[Claim]) -> None:
-        """One slice after the other, for as long as there are any."""
-        if await self._is_done(self._mail_confirmations(claims)):
-            self._confirmations.rest()
-            self._is_confirming = False
-            self._batches_first = self._is_short_of_lanes()
-        self.wakeup.ring()
-
-    async def _mail_confirmations(self, claims: list[Claim]) -> None:
+    async def _mail_singles(self, claims: list[Claim]) -> None:
+        """One slice after the other, as long as there are any."""
         while claims:
-            outcomes = await self._confirmations.mail(claims)
+            outcomes = await self.single_mails.mail(claims)
             if any(map(is_fault, outcomes)):
-                self._fault()
+                self._note_fault()
             elif any(isinstance(outcome, Sent) for outcome in outcomes):
                 self.breaker.worked()
-            may_go_on = self.sender.right.holds() and not self._is_short_of_lanes()
-            may_go_on = may_go_on and await self._has_turn()
-            claims = await self._confirmations.claim() if may_go_on else []
+            may_go_on = self.lease.is_held() and not self._is_short_of_lanes()
+            may_go_on = may_go_on and await self._has_quota()
+            claims = await self.single_mails.claim() if may_go_on else []
 
-    def _fault(self) -> None:
-        now_s = self._now_s()
-        trouble = self.health.failed(self.breaker, self.clock.now(), now_s, FAULT_DELAY_S)
-        pause_s = self.breaker.pause_s(now_s)
-        self._trouble_until = now_s + pause_s + FAULT_DELAY_S
-        log.warning("provider_in_trouble", pause_s=round(pause_s, 1), **trouble.log_fields())
+    def _end_singles(self) -> None:
+        self._is_mailing_singles = False
+        self._batches_first = self._is_short_of_lanes()
 
-    async def _tell_health(self) -> None:
-        """Write what is wrong with the mail server, for people; at most once for each try."""
-        if not self.breaker.faults and (was := self.health.worked()):
-            log.info("provider_recovered", **was.log_fields())
-        if self._held and self._held.mail_trouble != self.health.trouble:
-            longer = IDLE_LEASES if self._has_long_lease() else 1
-            await self._try_to_beat(self.lease_s * longer)
 
-    # Journals of the dead
-
-    async def _look_after_journals(self) -> None:
-        """Batches of senders that died on this machine are settled at once."""
-        now_s = self._now_s()
-        if now_s < self._journals_at:
-            return
-        self._journals_at = now_s + JOURNALS_EVERY_S
-        self.journals.clear_unborn()
-        for owner in self.journals.dead_owners():
-            await self._settle_journal(owner)
-
-    async def _settle_journal(self, owner: str) -> None:
-        pages = list(self.journals.pages(owner))
-        settled = [await self._settle_page(owner, *page) for page in pages]
-        if all(settled):
-            self.journals.forget(owner)
-            log.info("sender_died", owner=owner, batches_in_hand=len(pages))
-
-    async def _settle_page(self, owner: str, ref: str, batch: int) -> bool:
-        try:
-            await self.sender.settle_for(owner, ref, batch)
-        except Unreadable as error:  # of a newer version, which will settle it
-            log.error("journal_kept", owner=owner, ref=ref, error=str(error)[:200])
-            return False
-        return True
-
-    def _now_s(self) -> float:
-        """Seconds that no setting of the clock changes."""
-        return self.clock.monotonic()
+def build_sender(
+    storage: Storage,
+    clock: Clock,
+    owner: str,
+    transport: Transport,
+    journals: FileJournals,
+    renderer: Renderer,
+    wakeup: WakeUpListener,
+    *,
+    rules: RetryRules,
+    lanes: int,
+    slice_size: int,
+    lease_s: float,
+    claim_s: float,
+    health: MailHealth,
+    poll_s: float = 1.0,
+) -> Sender:
+    """A sender with all its parts."""
+    lease = SendingLease(storage, clock, owner, lease_s=lease_s, health=health)
+    pacer = Pacer(storage.tables, clock, owner, lanes=lanes, lease_s=lease_s)
+    paced = PacedTransport(transport, pacer, clock)
+    settler = BatchSettler(storage, clock, owner, journals, rules)
+    confirmer = Confirmer(storage, clock, renderer, rules)
+    mail_one_test = functools.partial(mail_test, storage, renderer, clock)
+    return Sender(
+        storage,
+        clock,
+        lease,
+        pacer,
+        JournalRecovery(settler, journals, clock),
+        BatchSender(storage, clock, lease, settler, renderer, pacer, rules, slice_size),
+        SingleMailLane(storage, clock, lease, pacer, paced.lane(), confirmer.mail, mail_one_test),
+        LanePool(paced, journals, wakeup, lanes=lanes),
+        wakeup,
+        health,
+        claim_s=claim_s,
+        poll_s=poll_s,
+    )

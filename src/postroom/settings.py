@@ -71,8 +71,7 @@ class Settings(BaseModel):
     )
     data: Path = Field(
         Path("data"),
-        description="Folder for what belongs to this machine alone: ack journals, bells, and files "
-        "that are being imported.",
+        description="Folder for what belongs to this machine alone: ack journals and bells.",
     )
     senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` keeps running.")
     senders_max: int = Field(

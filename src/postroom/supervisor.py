@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from postroom import heartbeat, wiring
+from postroom import heartbeat
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.settings import PREFIX, Settings
-from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE, Queues, StorageError
+from postroom.storage.port import Queues, StorageError
 from postroom.wakeup import SENDER, WakeUpListener
+from postroom.wiring import Parts, open_parts
+from postroom.wiring.engines import intervals_of
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
@@ -48,7 +51,7 @@ def wanted_senders(items: int, running: int, settings: Settings) -> int:
 async def _items_of(queues: Queues) -> int:
     """Of both queues; a hundred confirmations are about the work of a batch."""
     batches = await queues.length(MAIL_QUEUE)
-    return batches + -(-await queues.length(SUBSCRIBE_QUEUE) // CONFIRMATIONS_PER_ITEM)
+    return batches + -(-await queues.length(SINGLE_MAIL_QUEUE) // CONFIRMATIONS_PER_ITEM)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -177,7 +180,8 @@ class Supervisor:
 
     def _child(self, role: str, number: int) -> Child:
         """Each shows its metrics at a port of its own."""
-        bind, lease_s = self._settings.metrics_bind, wiring.pace(self._settings).lease_s
+        bind = self._settings.metrics_bind
+        lease_s = intervals_of(self._settings).lease_s
         if not bind:
             return Child(role, silent_s_max=lease_s)
         host, _, port = bind.rpartition(":")
@@ -188,7 +192,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        async with wiring.parts(self._settings) as parts:
+        async with open_parts(self._settings) as parts:
             self._wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:
                 child.start()
@@ -213,7 +217,7 @@ class Supervisor:
             for child in self._children():
                 child.kill_if_hung(stalled_s)
 
-    async def _look(self, parts: wiring.Parts, wakeup: WakeUpListener) -> None:
+    async def _look(self, parts: Parts, wakeup: WakeUpListener) -> None:
         """Every second while there is work; else when somebody rings for senders."""
         items = 0
         try:
@@ -224,9 +228,9 @@ class Supervisor:
             log.warning("storage_failed", error=type(error).__name__)
         await _wait(self._stop, LOOK_S)
         if not items and not self._stop.is_set():
-            await wakeup.wait(max(0.0, parts.pace.poll_s - LOOK_S))
+            await wakeup.wait(max(0.0, parts.intervals.poll_s - LOOK_S))
 
-    async def _items_unless_stopped(self, parts: wiring.Parts) -> int:
+    async def _items_unless_stopped(self, parts: Parts) -> int:
         """A storage that is silent for a minute must not hold up the stop."""
         asking = asyncio.create_task(_items_of(parts.storage.queues))
         stopping = asyncio.create_task(self._stop.wait())

@@ -1,4 +1,4 @@
-"""The loop around a role: step, rest, stop. One iteration is callable alone; this is the rest."""
+"""The loop around a role: step, rest, stop. A single step can be called without it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from postroom import heartbeat
 from postroom.clock import Clock, StepWatch
 from postroom.storage.port import StorageError
 from postroom.wakeup import WakeUpListener
@@ -18,50 +19,43 @@ STORAGE_REST_S = 1.0  # after storage failed
 
 
 class StopRequest:
-    """Asked to stop: no new work is taken, work in hand is finished."""
+    """Whether the role was asked to stop: it takes no new work and finishes what it has.
 
-    def __init__(self, wakeup: WakeUpListener) -> None:
+    A signal asks, and so does the end of the supervisor, which closes our standard input. The
+    handlers stay for good: service managers send more than one signal, and the second one must not
+    cut off work that is being finished. Only SIGKILL does.
+    """
+
+    def __init__(self, wakeup: WakeUpListener, *, supervised: bool) -> None:
         self._wakeup = wakeup
         self.is_asked = False
-        self.heartbeat: asyncio.Task[None] | None = None  # kept, or it would be collected
-        self._called: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.ask)
+        if supervised:
+            self._loop.add_reader(heartbeat.SUPERVISOR, self._check_supervisor)
+        self._heartbeat = heartbeat.start(supervised=supervised)  # or it would be collected
 
     def ask(self) -> None:
         self.is_asked = True
-        for call in self._called:
+        for call in self._callbacks:
             call()
         self._wakeup.ring()
 
     def then(self, call: Callable[[], None]) -> None:
-        self._called.append(call)
+        self._callbacks.append(call)
 
-
-def stop_on_signals(stop: StopRequest) -> None:
-    """For good: a second signal while work in hand is finished must not cut it off.
-
-    Service managers send more than one. Whoever insists has SIGKILL.
-    """
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.ask)
-
-
-def stop_when_orphaned(stop: StopRequest) -> None:
-    """A role under the supervisor stops when the supervisor is gone: its end of stdin closes."""
-
-    def look() -> None:
+    def _check_supervisor(self) -> None:
         try:
-            gone = not os.read(0, 4096)
+            is_gone = not os.read(heartbeat.SUPERVISOR, 4096)
         except BlockingIOError:
             return
         except ConnectionError:
-            gone = True
-        if gone:
-            loop.remove_reader(0)
-            stop.ask()
-
-    loop = asyncio.get_running_loop()
-    loop.add_reader(0, look)
+            is_gone = True
+        if is_gone:
+            self._loop.remove_reader(heartbeat.SUPERVISOR)
+            self.ask()
 
 
 async def run(
@@ -71,7 +65,7 @@ async def run(
     stop: StopRequest,
     clock: Clock,
 ) -> None:
-    """Step while there is work, else rest until the bell rings; until asked to stop."""
+    """Step while there is work, otherwise rest until the bell rings; until asked to stop."""
     watch = StepWatch(clock)
     failure = ""
     while not stop.is_asked:
@@ -82,9 +76,10 @@ async def run(
             seconds = 0.0 if is_busy else await rest_s()
             failure = ""
         except StorageError as error:
-            if failure != str(error):  # once, not every second for as long as it lasts
+            if failure != str(error):  # once, not every second while it lasts
                 failure = str(error)
                 log.warning("storage_failed", error=type(error).__name__, words=failure[:200])
-            is_busy, seconds = False, STORAGE_REST_S
+            is_busy = False
+            seconds = STORAGE_REST_S
         if not is_busy and not stop.is_asked:
             await wakeup.wait(seconds)

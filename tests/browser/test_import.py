@@ -12,9 +12,10 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from postroom.domain.address import parse_address
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.flow import subscribe
-from postroom.records import ask_jobs, imports
+from postroom.importing import jobs
+from postroom.records import ask_jobs
 from postroom_bench.installation import until
 from tests.acting import acting
 from tests.browser.chromium import Troubles, axe
@@ -53,8 +54,8 @@ async def until_it_is_over(site: RunningSite, page: Page) -> None:
     path = page.url.removeprefix(f"{site.url}/admin/imports/")
 
     async def is_over() -> bool:
-        job, _ = await imports.read(site.parts.storage.tables, path)
-        return job.status is not Status.RUNNING
+        job, _ = await jobs.read(site.parts.storage.tables, path)
+        return job.status is not JobStatus.RUNNING
 
     await until(is_over, within_s=RUN_S_MAX)
 
@@ -75,8 +76,8 @@ async def test_ten_thousand_people_come_in_and_the_bad_rows_are_told(
     await page.get_by_label("Stadt is kept as").fill("city")
     await page.get_by_label("Why may they be mailed?").fill("The history department's own list")
     await page.get_by_label("They have confirmed: mail them").check()
-    await page.get_by_role("button", name="Look it over").click()
-    await _see(site, page, "Looked over: 10,000 rows")
+    await page.get_by_role("button", name="Check the file").click()
+    await _see(site, page, "Checked: 10,000 rows")
     await expect(page.get_by_role("row", name="nobody")).to_contain_text("no @")
     await page.get_by_role("button", name="Add 9,997 people").click()
     await _see(site, page, "Done: 10,000 rows")
@@ -98,7 +99,7 @@ async def test_who_was_imported_unconfirmed_is_asked_and_then_confirmed_by_a_fil
     troubles.expect("422")  # the basis is left out at first
     file.write_text("email,name\nada@contoso.edu,Ada\nbob@contoso.edu,Bob\n", encoding="utf-8")
     await sign_in_page(site, page)
-    await _bring_in(site, page, list_name, file, "Just keep them, unconfirmed", "Add 2 people")
+    await _import(site, page, list_name, file, "Just keep them, unconfirmed", "Add 2 people")
     await page.get_by_role("link", name="Show the people").click()
     await expect(page.get_by_text("2 subscribers have not confirmed.")).to_be_visible()
     await page.get_by_role("link", name="Ask them to confirm").click()
@@ -108,11 +109,11 @@ async def test_who_was_imported_unconfirmed_is_asked_and_then_confirmed_by_a_fil
     await expect(page.get_by_role("status")).to_contain_text("2 people were asked to confirm.")
     await _upload(site, page, list_name, file)
     await page.get_by_label("They have confirmed: mail them").check()
-    await page.get_by_role("button", name="Look it over").click()
+    await page.get_by_role("button", name="Check the file").click()
     await expect(page.get_by_label("Why may they be mailed?")).to_be_focused()
     await page.get_by_label("Why may they be mailed?").fill("They signed a list at the fair")
-    await page.get_by_role("button", name="Look it over").click()
-    await _see(site, page, "Looked over: 2 rows")
+    await page.get_by_role("button", name="Check the file").click()
+    await _see(site, page, "Checked: 2 rows")
     await expect(page.get_by_text("would be confirmed")).to_be_visible()
     await page.get_by_role("button", name=f"Import into {list_name}").click()
     await _see(site, page, "Done: 2 rows")
@@ -122,13 +123,13 @@ async def test_who_was_imported_unconfirmed_is_asked_and_then_confirmed_by_a_fil
     await expect(page.get_by_role("row")).to_have_count(3)
 
 
-async def _bring_in(
+async def _import(
     site: RunningSite, page: Page, list_name: str, file: Path, choice: str, button: str
 ) -> None:
     await _upload(site, page, list_name, file)
     await page.get_by_label(choice).check()
-    await page.get_by_role("button", name="Look it over").click()
-    await _see(site, page, "Looked over:")
+    await page.get_by_role("button", name="Check the file").click()
+    await _see(site, page, "Checked:")
     await page.get_by_role("button", name=button).click()
     await _see(site, page, "Done:")
 
@@ -143,7 +144,7 @@ async def _upload(site: RunningSite, page: Page, list_name: str, file: Path) -> 
 async def _until_all_are_asked(site: RunningSite, list_name: str) -> None:
     async def is_over() -> bool:
         found = await ask_jobs.find(site.parts.storage.tables, list_name)
-        return found is not None and found[0].status is Status.DONE
+        return found is not None and found[0].status is JobStatus.DONE
 
     await until(is_over, within_s=RUN_S_MAX)
 
@@ -157,7 +158,7 @@ async def _see(site: RunningSite, page: Page, words: str) -> None:
     """With script the page changes by itself; without, one looks again."""
     await until_it_is_over(site, page)
     await page.wait_for_load_state()
-    look_again = page.get_by_role("link", name="Look how far it is")
+    look_again = page.get_by_role("link", name="Refresh")
     if await look_again.is_visible():
         await look_again.click()
     await expect(page.get_by_role("heading", name=words)).to_be_visible()
@@ -247,8 +248,8 @@ async def test_no_page_about_people_has_a_barrier_or_is_too_wide(
         await _has_no_barrier(page)
     await page.goto(columns)
     await page.get_by_label("Just keep them, unconfirmed").check()
-    await page.get_by_role("button", name="Look it over").click()
-    await _see(site, page, "Looked over: 10,000 rows")
+    await page.get_by_role("button", name="Check the file").click()
+    await _see(site, page, "Checked: 10,000 rows")
     await _has_no_barrier(page)
 
 

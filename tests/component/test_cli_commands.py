@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.cli.storage import MASK, masked
 from postroom.domain.dead_letter import Reason
 from postroom.records import dead_letters
-from postroom.storage.port import MAIL_QUEUE, Row
+from postroom.records.names import MAIL_QUEUE
+from postroom.storage.port import Row
 from postroom.web.api import lists as api_lists
 from postroom.web.api import message_schema
+from postroom.wiring import open_parts
 from tests.component.typed import Postroom
 
 FUTURE = "2120-01-01T09:00+01:00"
@@ -249,12 +251,12 @@ def test_the_doctor_sees_what_is_due_and_dead_letters(
 
 
 async def put_dead_letter() -> None:
-    async with wiring.parts(settings.load()) as parts:
+    async with open_parts(settings.load()) as parts:
         await parts.storage.queues.put("azuremaildeadletter", "nobody can read this")
 
 
 async def bury(body: str, reason: Reason) -> None:
-    async with wiring.parts(settings.load()) as parts:
+    async with open_parts(settings.load()) as parts:
         queues = parts.storage.queues
         await queues.put(MAIL_QUEUE, body)
         [claim] = await queues.claim(MAIL_QUEUE, limit=1, lease_s=60)

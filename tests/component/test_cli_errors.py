@@ -133,7 +133,7 @@ def test_a_data_folder_that_cannot_be_made_is_told(
     write("data", b"a file")
     ran = postroom("list", "create", "contoso1", "--from", "news@contoso.edu")
     assert ran.code == exit_codes.STORAGE
-    assert "cannot be made" in ran.err
+    assert "cannot be created" in ran.err
 
 
 BODIES = [

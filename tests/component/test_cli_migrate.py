@@ -116,7 +116,6 @@ def test_what_cannot_be_moved_is_refused_with_a_sentence(
 def test_a_key_is_never_shown(
     contoso1: Postroom, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    monkeypatch.setattr("postroom.wiring.WORK_S", 0.2)
     monkeypatch.setenv("ELSEWHERE", address)
     ran = contoso1("migrate", "--to", "env:ELSEWHERE")
     assert ran.code in (2, 3)

@@ -9,8 +9,8 @@ import pytest
 
 from postroom.domain.consent import ALL_CONFIRMED, source_text
 from postroom.domain.errors import BadInput
-from postroom.domain.import_job import BASIS_CHARS_MAX, Purpose, check_basis, import_source
 from postroom.domain.texts import Language, Text, speaking
+from postroom.importing.job import BASIS_CHARS_MAX, Purpose, check_basis, import_source
 from tests.component.typed import Postroom
 
 FAIR = "signed up at the fair"

@@ -16,7 +16,7 @@ import pytest
 from postroom import clock
 from postroom.domain.delivery import JournalEvidence, SenderStillAlive
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Unknown, Untried
-from postroom.journal import FileJournal, FileJournals
+from postroom.sending.journal import FileJournal, FileJournals
 
 REF, BATCH = "639303300000000000", 7
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from postroom.domain.outcome import Sent
-    from postroom.journal import FileJournals
+    from postroom.sending.journal import FileJournals
     journals = FileJournals(Path(sys.argv[1]), "sender.1")
     journals.open()
     page = journals.lane(0)

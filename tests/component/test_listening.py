@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.settings import BadSettings, Settings, load
-from postroom.wiring import listening
+from postroom.wiring.roles import listening
 from postroom_bench.ports import held_port
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.clock import WallClock
+from postroom.intervals import LOCAL
+from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.supervisor import Child, Supervisor, wanted_senders
 from postroom.wakeup import SENDER, WakeUps
+from postroom.wiring import Parts
 
 FEW = settings.load(
     {"POSTROOM_SENDERS_MIN": "1", "POSTROOM_SENDERS_MAX": "4"}, Path("/nonexistent.toml")
@@ -53,9 +55,9 @@ async def test_sign_ups_alone_bring_a_sender_up(
         {"POSTROOM_SENDERS_MIN": "0", "POSTROOM_SENDERS_MAX": "2"}, Path("/nonexistent.toml")
     )
     clock = WallClock()
-    storage = MemoryStorage(clock)
-    await storage.queues.put(SUBSCRIBE_QUEUE, *["guid,contoso1"] * sign_ups)
-    parts = wiring.Parts(few, clock, CountingStorage(storage), WakeUps(tmp_path), wiring.NEAR)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
+    await storage.queues.put(SINGLE_MAIL_QUEUE, *["guid,contoso1"] * sign_ups)
+    parts = Parts(few, clock, CountingStorage(storage), WakeUps(tmp_path), LOCAL)
     supervisor = Supervisor(few)
     monkeypatch.setattr(Child, "start", lambda _child: None)
     for _look in range(3):
@@ -69,7 +71,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
 ) -> None:
     """A call may take a minute: its children would be killed before they were asked."""
     clock, is_asked = WallClock(), asyncio.Event()
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
 
     async def silent(_queue: str) -> int:
         is_asked.set()
@@ -78,7 +80,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
 
     monkeypatch.setattr(storage.queues, "length", silent)
     wakeups = WakeUps(tmp_path)
-    parts = wiring.Parts(FEW, clock, CountingStorage(storage), wakeups, wiring.NEAR)
+    parts = Parts(FEW, clock, CountingStorage(storage), wakeups, LOCAL)
     supervisor, wakeup = Supervisor(FEW), wakeups.listen(SENDER)
     looking = asyncio.create_task(supervisor._look(parts, wakeup))
     await is_asked.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from postroom.clock import Clock
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
@@ -37,22 +38,22 @@ Engine = Callable[[Follows, Path], AbstractAsyncContextManager[Storage]]
 
 @asynccontextmanager
 async def memory(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
-    yield MemoryStorage(clock)
+    yield MemoryStorage(clock, STORAGE_NAMES)
 
 
 @asynccontextmanager
 async def memory_with_short_pages(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
-    yield MemoryStorage(clock, page_rows=2, empty_first_page=True)
+    yield MemoryStorage(clock, STORAGE_NAMES, page_rows=2, empty_first_page=True)
 
 
 @asynccontextmanager
 async def memory_counted(clock: Clock, _folder: Path) -> AsyncIterator[Storage]:
-    yield CountingStorage(MemoryStorage(clock))
+    yield CountingStorage(MemoryStorage(clock, STORAGE_NAMES))
 
 
 @asynccontextmanager
 async def sqlite(clock: Clock, folder: Path) -> AsyncIterator[Storage]:
-    storage = await SqliteStorage.open(folder / "contract.db", clock)
+    storage = await SqliteStorage.open(folder / "contract.db", clock, STORAGE_NAMES)
     try:
         yield storage
     finally:
@@ -66,7 +67,9 @@ async def azure(clock: Follows, _folder: Path) -> AsyncIterator[Storage]:
     clock.followers.append(emulator.move)
     prefix = f"t{secrets.token_hex(6)}"
     names = BLOB_PAGE_NAMES["azure"]
-    storage = await AzureStorage.open(emulator.account, clock, prefix=prefix, page_names=names)
+    storage = await AzureStorage.open(
+        emulator.account, clock, STORAGE_NAMES, prefix=prefix, page_names=names
+    )
     try:
         yield storage
     finally:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from postroom.clock import WallClock
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import Conflict, Insert, Unavailable
 from postroom.storage.sqlite.storage import SqliteStorage
 
@@ -36,14 +37,14 @@ def start(name: str, file: Path) -> subprocess.Popen[str]:
 
 
 async def opens(file: Path) -> None:
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
     await storage.close()
     print("opened")
 
 
 async def increments(file: Path) -> None:
     """Add to one row by reading and replacing, against others who do the same."""
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
     done = 0
     for _ in range(TRIES_MAX):
         row = await storage.tables.get("service", "counters", "shared")
@@ -64,7 +65,7 @@ async def increments(file: Path) -> None:
 
 async def claims(file: Path) -> None:
     """Take items until there are none, and print what was taken."""
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
     for _ in range(TRIES_MAX):
         found = await storage.queues.claim("azuremailqueue", limit=3, lease_s=600)
         if not found:
@@ -76,7 +77,7 @@ async def claims(file: Path) -> None:
 
 async def writes(file: Path) -> None:
     """Write batches until killed, and print the partition of each once it is confirmed."""
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
 
     async def lane(number: int) -> None:
         for batch in range(BATCHES_MAX):
@@ -90,14 +91,14 @@ async def writes(file: Path) -> None:
 
 async def leaves(file: Path) -> None:
     """Write, and end without closing."""
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
     await storage.tables.upsert("service", "p", "k", {"n": 1})
     print("left")
 
 
 async def outgrows(file: Path) -> None:
     """Meet a disk that refuses to take more at the commit, then one that takes more again."""
-    storage = await SqliteStorage.open(file, WallClock())
+    storage = await SqliteStorage.open(file, WallClock(), STORAGE_NAMES)
     await storage.tables.upsert("service", "p", "before", {})
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     log_bytes = os.stat(f"{file}-wal").st_size

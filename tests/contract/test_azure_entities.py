@@ -14,6 +14,7 @@ from azure.data.tables import EdmType, EntityProperty
 from azure.data.tables.aio import TableClient
 from azure.storage.blob import generate_account_sas
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage import port
 from postroom.storage.azure.account import Account, parse_account
 from postroom.storage.azure.entities import as_batch
@@ -39,7 +40,7 @@ KEY = "email:o'hara+100%@contoso.edu"
 @pytest_asyncio.fixture
 async def both(clock: MovableClock) -> AsyncIterator[tuple[AzureStorage, TableClient]]:
     account, prefix = azurite().account, f"e{token_hex(6)}"
-    storage = await AzureStorage.open(account, clock, prefix=prefix)
+    storage = await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=prefix)
     credential = AzureNamedKeyCredential(account.name, account.key)
     async with TableClient(account.table_url, prefix + TABLE, credential=credential) as client:
         yield storage, client
@@ -77,7 +78,8 @@ async def test_we_read_what_the_sdk_wrote(both: tuple[AzureStorage, TableClient]
 async def test_a_prefix_keeps_two_services_in_one_account_apart(clock: MovableClock) -> None:
     account = azurite().account
     first, second = [
-        await AzureStorage.open(account, clock, prefix=f"{letter}{token_hex(6)}") for letter in "ab"
+        await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=f"{letter}{token_hex(6)}")
+        for letter in "ab"
     ]
     await first.tables.insert(TABLE, "p", "k", {})
     await first.queues.put("azuremailqueue", "x")
@@ -91,10 +93,10 @@ async def test_a_prefix_keeps_two_services_in_one_account_apart(clock: MovableCl
 
 async def test_opening_twice_keeps_what_is_there(clock: MovableClock) -> None:
     account, prefix = azurite().account, f"a{token_hex(6)}"
-    first = await AzureStorage.open(account, clock, prefix=prefix)
+    first = await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=prefix)
     etag = await first.tables.insert(TABLE, "p", "k", {"n": 1})
     await first.close()
-    again = await AzureStorage.open(account, clock, prefix=prefix)
+    again = await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=prefix)
     row = await again.tables.get(TABLE, "p", "k")
     assert row is not None
     assert row.etag == etag
@@ -169,7 +171,7 @@ async def test_a_token_is_kept_and_renewed_before_it_expires(clock: MovableClock
 
 async def test_a_shared_access_signature_opens_all_three_services(clock: MovableClock) -> None:
     account = signed_account(clock)
-    storage = await AzureStorage.open(account, clock, prefix=f"s{token_hex(6)}")
+    storage = await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=f"s{token_hex(6)}")
     await storage.tables.insert(TABLE, "p", KEY, VALUES)
     await storage.queues.put("azuremailqueue", "x")
     await storage.blobs.put("a.htm", b"x")

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from postroom.clock import WallClock
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.azure.account import Account, parse_account
 from postroom.storage.azure.http import open_session
 from postroom.storage.azure.retry import READ_TRIES, RetryPolicy
@@ -130,7 +131,7 @@ async def opened(clock: MovableClock) -> AsyncIterator[Opened]:
     """A storage, what stands between it and Azurite, and the account."""
     async with faulty_azure() as (azure, account):
         storage = await AzureStorage.open(
-            account, clock, prefix=f"f{token_hex(6)}", timeout_s=TIMEOUT_S
+            account, clock, STORAGE_NAMES, prefix=f"f{token_hex(6)}", timeout_s=TIMEOUT_S
         )
         try:
             yield storage, azure, account
@@ -142,9 +143,11 @@ async def opened(clock: MovableClock) -> AsyncIterator[Opened]:
 async def _hasty(opened: Opened, timeout_s: float) -> AsyncIterator[AzureStorage]:
     """Real time is short for a call, but not for all that is made before the first."""
     account, clock, prefix = opened[2], WallClock(), f"f{token_hex(6)}"
-    await (await AzureStorage.open(account, clock, prefix=prefix)).close()
+    await (await AzureStorage.open(account, clock, STORAGE_NAMES, prefix=prefix)).close()
     async with open_session(account) as session:
-        yield AzureStorage(account, session, RetryPolicy(clock, timeout_s), clock, prefix=prefix)
+        yield AzureStorage(
+            account, session, RetryPolicy(clock, timeout_s), clock, STORAGE_NAMES, prefix=prefix
+        )
 
 
 async def filled(storage: Storage) -> tuple[Claim, str]:
@@ -217,7 +220,7 @@ async def test_a_service_that_cannot_be_reached_is_unavailable(clock: MovableClo
     with held_port() as port:
         account = parse_account(f"emulator?blob={port}&queue={port}&table={port}")
         with pytest.raises(Unavailable, match="cannot be reached"):
-            await AzureStorage.open(account, clock, timeout_s=5)
+            await AzureStorage.open(account, clock, STORAGE_NAMES, timeout_s=5)
 
 
 @pytest.mark.parametrize("call", [*READS.values(), WRITES["put"].act], ids=[*READS, "put"])

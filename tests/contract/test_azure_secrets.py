@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from postroom.clock import WallClock
+from postroom.records.names import MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.azure.account import parse_account
 from postroom.storage.azure.http import open_session
 from postroom.storage.azure.retry import RetryPolicy
 from postroom.storage.azure.storage import AzureStorage
-from postroom.storage.port import MAIL_QUEUE, Unavailable
+from postroom.storage.port import Unavailable
 
 SIGNATURE = "c2VjcmV0U2lnbmF0dXJl"
 CALLS: dict[str, Callable[[AzureStorage], Awaitable[object]]] = {
@@ -40,9 +41,9 @@ async def test_a_signature_stands_in_no_traceback(part: str) -> None:
         )
         clock = WallClock()
         async with open_session(account) as session:
-            storage = AzureStorage(account, session, RetryPolicy(clock, 5.0), clock)
+            storage = AzureStorage(account, session, RetryPolicy(clock, 5.0), clock, STORAGE_NAMES)
             with pytest.raises(Unavailable) as caught:
                 await CALLS[part](storage)
     told = "".join(traceback.format_exception(caught.value))
-    assert "the line broke; it may have been done" in told
+    assert "the connection was lost; it may have been done" in told
     assert SIGNATURE not in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -11,9 +12,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postroom import engines, wiring
+from postroom.cli import doctor
+from postroom.domain.doctor import CheckResult
 from postroom.settings import BadSettings, Settings, load
 from postroom.storage.port import Unavailable
+from postroom.wiring import check, open_parts
+from postroom.wiring.engines import engine_of
+from postroom.wiring.roles import PAGE_S
 from postroom_bench.ports import held_port
 from tests.contract.azurite import azurite
 
@@ -30,32 +35,58 @@ def with_storage(address: str, folder: Path, prefix: str = "") -> Settings:
     return load(environ, folder / "postroom.toml")
 
 
-async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
+def emulator_address() -> str:
     account = azurite().account
     urls = {"blob": account.blob_url, "queue": account.queue_url, "table": account.table_url}
     ports = "&".join(f"{service}={urlsplit(url).port}" for service, url in urls.items())
-    settings = with_storage(f"azure:emulator?{ports}", tmp_path, f"w{token_hex(6)}")
+    return f"azure:emulator?{ports}"
+
+
+async def test_the_setting_opens_the_engine(tmp_path: Path) -> None:
+    settings = with_storage(emulator_address(), tmp_path, f"w{token_hex(6)}")
     for _ in range(2):
         with pytest.raises(Unavailable, match="There is no Postroom storage in this account"):
-            await wiring.parts(settings, create_folder=False).__aenter__()
-    async with wiring.parts(settings, storage_s=wiring.PAGE_S) as parts:
+            await open_parts(settings, create_folder=False).__aenter__()
+    async with open_parts(settings, timeout_s=PAGE_S) as parts:
         await parts.storage.tables.insert("message", "p", "k", {"n": 1})
         assert await parts.storage.tables.get("message", "p", "k") is not None
 
 
+def test_the_doctor_examines_the_account_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSTROOM_STORAGE", emulator_address())
+    monkeypatch.setenv("POSTROOM_AZURE_PREFIX", f"d{token_hex(6)}")
+    asyncio.run(create_storage(load()))
+    findings = {finding.about: finding for finding in doctor.examine()}
+    assert findings["storage"].words.startswith("Azure's emulator at http://127.0.0.1:")
+    assert "integrity" not in findings
+    assert all(finding.verdict is not CheckResult.WRONG for finding in findings.values())
+
+
+async def create_storage(settings: Settings) -> None:
+    async with open_parts(settings):
+        pass
+
+
 def test_who_starts_without_the_emulator_is_told_how_to_run_it(tmp_path: Path) -> None:
     with held_port() as port, socket.create_server(("127.0.0.1", 0)) as listener:
-        silent = engines.emulator_hint(with_storage(f"azure:emulator?table={port}", tmp_path))
+        silent = hint_for(f"azure:emulator?table={port}", tmp_path)
         assert f"does not listen at 127.0.0.1:{port}. Start it with “./dev azurite”" in silent
         there = listener.getsockname()[1]
-        assert engines.emulator_hint(with_storage(f"azure:emulator?table={there}", tmp_path)) == ""
-    assert engines.emulator_hint(with_storage(CONTOSO, tmp_path)) == ""
+        assert hint_for(f"azure:emulator?table={there}", tmp_path) == ""
+    assert hint_for(CONTOSO, tmp_path) == ""
+
+
+def hint_for(address: str, folder: Path) -> str:
+    return engine_of(with_storage(address, folder)).start_hint()
 
 
 def test_a_wrong_account_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    [mistake] = wiring.check(with_storage("azure:contoso", tmp_path))
+    [mistake] = check(with_storage("azure:contoso", tmp_path))
     assert mistake.startswith("POSTROOM_STORAGE: must be azure:emulator")
-    assert wiring.check(with_storage(CONTOSO, tmp_path)) == []
+    assert check(with_storage(CONTOSO, tmp_path)) == []
 
 
 def test_a_wrong_prefix_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
@@ -65,15 +96,16 @@ def test_a_wrong_prefix_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
 
 def test_the_account_is_described_without_its_key(tmp_path: Path) -> None:
     settings = with_storage(CONTOSO, tmp_path)
-    described = wiring.describe_storage(settings)
-    assert described == "Azure Storage at https://contoso.table.core.windows.net"
+    assert (
+        engine_of(settings).description == "Azure Storage at https://contoso.table.core.windows.net"
+    )
     assert KEY not in repr(settings)
 
 
-def test_without_azure_nothing_of_it_is_loaded() -> None:
+def test_neither_azure_nor_the_web_is_loaded_before_it_is_needed() -> None:
     program = (
-        "import sys, postroom.wiring; "
-        "print([name for name in ('azure', 'aiohttp', 'msal') if name in sys.modules])"
+        "import sys, postroom.wiring.roles; "
+        "print([name for name in ('azure', 'aiohttp', 'msal', 'starlette') if name in sys.modules])"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

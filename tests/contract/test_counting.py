@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.counting import Calls, CountingStorage
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Insert, KeysWithin
@@ -12,7 +13,7 @@ from tests.clock import MovableClock
 
 
 async def test_calls_are_counted_as_azure_would_bill_them(clock: MovableClock) -> None:
-    storage = CountingStorage(MemoryStorage(clock))
+    storage = CountingStorage(MemoryStorage(clock, STORAGE_NAMES))
     etag = await storage.tables.insert("message", "p", "k", {})
     etag = await storage.tables.replace("message", "p", "k", {}, etag)
     await storage.tables.upsert("message", "p", "k", {})
@@ -39,10 +40,12 @@ async def test_calls_are_counted_as_azure_would_bill_them(clock: MovableClock) -
 async def test_commits_are_counted_where_the_engine_makes_them(
     clock: MovableClock, tmp_path: Path
 ) -> None:
-    storage = CountingStorage(await SqliteStorage.open(tmp_path / "postroom.db", clock))
+    storage = CountingStorage(
+        await SqliteStorage.open(tmp_path / "postroom.db", clock, STORAGE_NAMES)
+    )
     before = storage.commits or 0
     await storage.tables.batch("message", "p", [Insert(f"{n}", {}) for n in range(100)])
     await storage.tables.get("message", "p", "1")
     assert storage.commits == before + 1
     await storage.close()
-    assert CountingStorage(MemoryStorage(clock)).commits is None
+    assert CountingStorage(MemoryStorage(clock, STORAGE_NAMES)).commits is None

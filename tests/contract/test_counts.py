@@ -20,12 +20,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from postroom.act import Act
 from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.domain.address import Address, parse_address
-from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.token import sign
-from postroom.flow import bring_in, subscribe, sweep
+from postroom.flow import subscribe, sweep
+from postroom.importing import import_people
+from postroom.importing.csv_people import People
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
@@ -96,7 +97,7 @@ class Silent:
     def noted(self, row: BadRow) -> None:
         return
 
-    def counted(self, counts: bring_in.Counts) -> None:
+    def counted(self, counts: import_people.ImportCounts) -> None:
         return
 
 
@@ -201,11 +202,13 @@ class CountsAreRight(RuleBasedStateMachine):
     @rule(
         some=st.lists(names, min_size=1, max_size=4), verified=st.booleans(), keep_out=st.booleans()
     )
-    def bring_in(self, some: list[str], verified: bool, keep_out: bool) -> None:
+    def import_people(self, some: list[str], verified: bool, keep_out: bool) -> None:
         file = io.StringIO("email\n" + "".join(f"{name}@contoso.edu\n" for name in some))
         now = self.clock.now()
-        intake = bring_in.Intake(self.tables, LIST, verified, now, keep_out=keep_out)
-        self.run(bring_in.bring_in(intake, People(iter(file), {}), Silent()))
+        terms = import_people.ImportTerms(
+            acting(self.tables, now), LIST, verified, keep_out=keep_out
+        )
+        self.run(import_people.import_people(terms, People(iter(file), {}), Silent()))
 
     @rule(name=names)
     def ask(self, name: str) -> None:

@@ -177,7 +177,7 @@ async def test_what_a_server_takes_behind_a_421_is_in_doubt(
 async def test_a_mail_that_is_refused_and_then_taken_is_in_doubt(verb: str, refusal: bytes) -> None:
     outcomes, witness = await sent_to_twofaced(at_mail(2, verb, refusal))
     assert [type(outcome) for outcome in outcomes] == [Sent, Unknown, Sent]
-    assert "refused, and then taken: 250" in outcomes[1].words
+    assert "refused, and then accepted: 250" in outcomes[1].words
     assert dict(witness.answers)[11] == outcomes[1]  # the last word of the journal
 
 

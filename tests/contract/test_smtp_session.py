@@ -226,7 +226,7 @@ async def test_the_size_is_declared_and_a_mail_over_the_limit_stays_here() -> No
     assert isinstance(outcomes[0], Sent)
     assert isinstance(outcomes[1], Rejected)
     assert not outcomes[1].address_fault
-    assert f"the server takes {size} at most" in outcomes[1].words
+    assert f"the server accepts at most {size}" in outcomes[1].words
     assert b"SIZE=%d" % size in sink.commands[1]
     assert witness.handed_over == [10]
 

@@ -10,6 +10,7 @@ import apsw
 import pytest
 import pytest_asyncio
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import Insert, KeysAcross, KeysWithin, Unavailable
 from postroom.storage.sqlite.file import SCHEMA_VERSION
 from postroom.storage.sqlite.file_watch import FileWatch
@@ -27,14 +28,14 @@ def file(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def storage(file: Path, clock: MovableClock) -> AsyncIterator[SqliteStorage]:
-    opened = await SqliteStorage.open(file, clock, busy_timeout_s=0.2)
+    opened = await SqliteStorage.open(file, clock, STORAGE_NAMES, busy_timeout_s=0.2)
     yield opened
     await opened.close()
 
 
 async def refusal(file: Path, clock: MovableClock) -> str:
     with pytest.raises(Unavailable) as refused:
-        await SqliteStorage.open(file, clock, busy_timeout_s=0.2)
+        await SqliteStorage.open(file, clock, STORAGE_NAMES, busy_timeout_s=0.2)
     sentence = str(refused.value)
     assert str(file) in sentence
     return sentence
@@ -52,7 +53,7 @@ def overwrite(file: Path, content: bytes) -> None:
 
 
 async def test_a_file_of_a_newer_version_is_refused(file: Path, clock: MovableClock) -> None:
-    await (await SqliteStorage.open(file, clock)).close()
+    await (await SqliteStorage.open(file, clock, STORAGE_NAMES)).close()
     apsw.Connection(str(file)).pragma("user_version", SCHEMA_VERSION + 1)
     assert "newer Postroom" in await refusal(file, clock)
 
@@ -92,12 +93,12 @@ async def test_a_file_that_another_program_keeps_locked_is_refused(
 
 
 async def test_a_damaged_file_says_so(file: Path, clock: MovableClock) -> None:
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     await storage.tables.insert(TABLE, "p", "k", {})
     await storage.close()
     intact = bytes_of(file)
     overwrite(file, intact[:4096] + b"\xa5" * (len(intact) - 4096))
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     with pytest.raises(Unavailable, match="damaged"):
         await storage.tables.get(TABLE, "p", "k")
     with pytest.raises(Unavailable, match="damaged"):
@@ -111,7 +112,7 @@ async def test_a_damaged_file_says_so(file: Path, clock: MovableClock) -> None:
 async def test_what_one_has_written_the_other_reads_at_once(
     storage: SqliteStorage, file: Path, clock: MovableClock
 ) -> None:
-    other = await SqliteStorage.open(file, clock)
+    other = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     for n in range(20):
         mine, theirs = (storage, other) if n % 2 else (other, storage)
         etag = await mine.tables.upsert(TABLE, "p", "k", {"n": n})
@@ -157,7 +158,7 @@ async def test_rows_too_large_to_travel_together_come_in_shorter_pages(
     file: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroom.storage.sqlite.file.VALUE_BYTES_MAX", 200_000)
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     for n in range(20):
         await storage.tables.insert(TABLE, "p", f"{n:02}", {"filler": "x" * 30_000, "n": n})
     for where in (None, {"filler": "x" * 30_000}):

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import KeysAcross, KeysWithin
 from postroom.storage.sqlite.storage import SqliteStorage
 from tests.clock import MovableClock
@@ -38,7 +39,7 @@ def test_processes_may_create_one_file_at_the_same_time(file: Path) -> None:
 
 
 async def test_processes_lose_no_update(file: Path, clock: MovableClock) -> None:
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     await storage.tables.insert("service", "counters", "shared", {"count": 0})
     processes = [start("increments", file) for _ in range(3)]
     assert [lines_of(process) for process in processes] == [[str(INCREMENTS)]] * 3
@@ -49,7 +50,7 @@ async def test_processes_lose_no_update(file: Path, clock: MovableClock) -> None
 
 
 async def test_processes_never_share_an_item(file: Path, clock: MovableClock) -> None:
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     items = [f"{n:03}" for n in range(90)]
     await storage.queues.put("azuremailqueue", *items)
     await storage.close()
@@ -73,7 +74,7 @@ async def test_after_a_kill_everything_confirmed_is_there_and_batches_are_whole(
     file: Path, clock: MovableClock
 ) -> None:
     confirmed = confirmed_until_killed(start("writes", file))
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     rows = await all_rows(storage.tables, "message", KeysAcross())
     await storage.close()
     found = [row.partition for row in rows]
@@ -87,7 +88,7 @@ async def test_a_process_that_does_not_close_ends_all_the_same(
     file: Path, clock: MovableClock
 ) -> None:
     assert lines_of(start("leaves", file)) == ["left"]
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     row = await storage.tables.get("service", "p", "k")
     await storage.close()
     assert row is not None
@@ -97,7 +98,7 @@ async def test_a_commit_that_fails_undoes_its_whole_group_and_the_next_one_works
     file: Path, clock: MovableClock
 ) -> None:
     assert lines_of(start("outgrows", file)) == ["recovered"]
-    storage = await SqliteStorage.open(file, clock)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     rows = await all_rows(storage.tables, "service", KeysWithin("p"))
     items = await storage.queues.length("azuremailqueue")
     await storage.close()

@@ -15,6 +15,7 @@ import pytest_asyncio
 import structlog
 from structlog.testing import capture_logs
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import StorageGone
 from postroom.storage.sqlite.file_watch import FileWatch
 from postroom.storage.sqlite.rows import read_row
@@ -42,7 +43,7 @@ def logs() -> Iterator[list[MutableMapping[str, Any]]]:
 @pytest_asyncio.fixture
 async def storage(file: Path, clock: MovableClock) -> AsyncIterator[SqliteStorage]:
     """With the row `kept`."""
-    opened = await SqliteStorage.open(file, clock, look_every_s=0)
+    opened = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=0)
     await opened.tables.insert(TABLE, "p", "kept", {"n": 1})
     yield opened
     await opened.close()
@@ -108,7 +109,7 @@ async def test_every_commit_looks_whether_the_file_is_still_there(
     file: Path, clock: MovableClock
 ) -> None:
     """Also when reads looked a moment ago."""
-    storage = await SqliteStorage.open(file, clock, look_every_s=3600)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=3600)
     await write(storage)
     replace_by_a_copy(file)
     with pytest.raises(StorageGone):
@@ -174,7 +175,7 @@ async def test_a_file_put_in_its_place_is_left_alone(
     replace_by_a_copy(file)
     beside(file, "-wal").unlink()
     beside(file, "-shm").unlink()
-    other = await SqliteStorage.open(file, clock)
+    other = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     await other.tables.insert(TABLE, "p", "other", {})
     with pytest.raises(StorageGone):
         await write(storage)
@@ -183,7 +184,7 @@ async def test_a_file_put_in_its_place_is_left_alone(
     assert (content_of(file), content_of(beside(file, "-wal"))) == (content, log)
     await other.tables.insert(TABLE, "p", "another", {})
     await other.close()
-    again = await SqliteStorage.open(file, clock)
+    again = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     rows = [await again.tables.get(TABLE, "p", key) for key in ("kept", "other", "another", "new")]
     assert [row is not None for row in rows] == [True, True, True, False]
     await again.close()
@@ -213,7 +214,7 @@ async def test_an_orderly_stop_keeps_everything_although_the_log_was_deleted(
     with pytest.raises(StorageGone, match="start them again: an orderly stop keeps everything"):
         await write(storage)
     await storage.close()
-    again = await SqliteStorage.open(file, clock)
+    again = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     assert await again.tables.get(TABLE, "p", "kept")
     await again.close()
 

@@ -12,6 +12,7 @@ import apsw
 import pytest
 import pytest_asyncio
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import (
     Change,
     ClaimLost,
@@ -34,7 +35,9 @@ TABLE = "message"
 
 @pytest_asyncio.fixture
 async def storage(tmp_path: Path, clock: MovableClock) -> AsyncIterator[SqliteStorage]:
-    opened = await SqliteStorage.open(tmp_path / "group.db", clock, busy_timeout_s=0.2)
+    opened = await SqliteStorage.open(
+        tmp_path / "group.db", clock, STORAGE_NAMES, busy_timeout_s=0.2
+    )
     yield opened
     await opened.close()
 
@@ -122,7 +125,7 @@ async def test_a_mistake_in_one_call_reaches_its_caller_and_the_writer_goes_on(
 
 
 async def test_closing_writes_what_waits_first(tmp_path: Path, clock: MovableClock) -> None:
-    storage = await SqliteStorage.open(tmp_path / "closing.db", clock)
+    storage = await SqliteStorage.open(tmp_path / "closing.db", clock, STORAGE_NAMES)
     with held(storage.writer):
         calls: list[asyncio.Task[object]] = [
             asyncio.create_task(storage.tables.upsert(TABLE, "p", f"k{n}", {})) for n in range(20)
@@ -133,13 +136,13 @@ async def test_closing_writes_what_waits_first(tmp_path: Path, clock: MovableClo
     await closing
     await asyncio.gather(*calls)
     await storage.close()
-    again = await SqliteStorage.open(tmp_path / "closing.db", clock)
+    again = await SqliteStorage.open(tmp_path / "closing.db", clock, STORAGE_NAMES)
     assert len(await all_rows(again.tables, TABLE, KeysWithin("p"))) == 20
     await again.close()
 
 
 async def test_a_closed_storage_says_so(tmp_path: Path, clock: MovableClock) -> None:
-    storage = await SqliteStorage.open(tmp_path / "closed.db", clock)
+    storage = await SqliteStorage.open(tmp_path / "closed.db", clock, STORAGE_NAMES)
     await storage.close()
     await storage.close()
     with pytest.raises(Unavailable, match="closed"):
@@ -167,7 +170,7 @@ async def keys_until_full(storage: SqliteStorage) -> list[str]:
 async def test_a_full_file_says_so_keeps_what_it_has_and_goes_on_when_there_is_room(
     tmp_path: Path, clock: MovableClock
 ) -> None:
-    storage = await SqliteStorage.open(tmp_path / "full.db", clock, pages_max=60)
+    storage = await SqliteStorage.open(tmp_path / "full.db", clock, STORAGE_NAMES, pages_max=60)
     written = await keys_until_full(storage)
     assert [row.key for row in await all_rows(storage.tables, TABLE, KeysWithin("p"))] == written
     with pytest.raises(StorageFull):

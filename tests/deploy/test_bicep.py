@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tree_sitter
 
-from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.supervisor import ITEMS_PER_SENDER, KILL_AFTER_S
 from tests.deploy.reading import BICEP, DEPLOY, bicep_tree, nodes, words
 
@@ -154,7 +154,7 @@ def test_senders_follow_the_queues_by_the_rule_of_serve() -> None:
     text = resource(ROLES, "senders")
     rules = re.findall(r"queueName: '\$\{prefix\}(\w+)'\s+queueLength: '(\d+)'", text)
     assert dict(rules)[MAIL_QUEUE] == str(ITEMS_PER_SENDER)
-    assert set(dict(rules)) == {MAIL_QUEUE, SUBSCRIBE_QUEUE}
+    assert set(dict(rules)) == {MAIL_QUEUE, SINGLE_MAIL_QUEUE}
     assert text.count("queueLengthStrategy: 'all'") == text.count("type: 'azure-queue'") == 2
 
 

@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from postroom.storage.port import MAIL_QUEUE, SUBSCRIBE_QUEUE
+from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.supervisor import ITEMS_PER_SENDER
 from tests.deploy.reading import DEPLOY, final_stage, image_environment, named, objects, schema
 from tests.deploy.reading import DOCKERFILE as IMAGE
@@ -176,7 +176,7 @@ def test_the_scaler_has_the_fields_of_its_kind() -> None:
 def test_senders_follow_the_queues_by_the_rule_of_serve() -> None:
     spec = named("ScaledObject", "postroom-sender")["spec"]
     queues = {each["metadata"]["queueName"]: each["metadata"] for each in spec["triggers"]}
-    assert set(queues) == {MAIL_QUEUE, SUBSCRIBE_QUEUE}
+    assert set(queues) == {MAIL_QUEUE, SINGLE_MAIL_QUEUE}
     assert queues[MAIL_QUEUE]["queueLength"] == str(ITEMS_PER_SENDER)
     for each in spec["triggers"]:
         assert each["type"] == "azure-queue"

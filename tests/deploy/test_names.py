@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from postroom import settings, wiring
+from postroom import settings, web, wiring
 from postroom.cli.app import app
 from postroom.settings import Settings
 from tests.deploy.reading import (
@@ -99,7 +99,7 @@ def test_the_environment_of_a_role_makes_sound_settings(where: str, tmp_path: Pa
 
 
 def test_what_is_asked_over_http_exists() -> None:
-    routes = Path(wiring.__file__).parent / "web" / "app.py"
+    routes = Path(web.__file__).parent / "app.py"
     offered = set(ROUTE.findall(routes.read_text(encoding="utf-8")))
     assert offered == {"/healthz", "/readyz"}
     asked = {route for path in published() for route in ROUTE.findall(path.read_text("utf-8"))}

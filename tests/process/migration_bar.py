@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from postroom import wiring
 from postroom.clock import WallClock
+from postroom.records.names import QUEUES
 from postroom.scheduler import Scheduler
-from postroom.storage.port import QUEUES
 from postroom.wiring import Parts
+from postroom.wiring.engines import opened_storage, with_storage
 from postroom_bench.installation import Installation, Process, until
 from tests.contract.azurite import ROOT, azurite
 from tests.process.test_kill_migrate import address_of
@@ -103,8 +103,8 @@ async def run(people: int, folder: Path) -> None:
             print(f"  {part['name']:24} {part['target']:>10,}")
         ours, clock = installation.settings(), WallClock()
         async with (
-            wiring.opened_storage(ours, clock) as source,
-            wiring.opened_storage(wiring.elsewhere(ours, last, None), clock) as target,
+            opened_storage(ours, clock) as source,
+            opened_storage(with_storage(ours, last, None), clock) as target,
         ):
             assert [await source.queues.length(queue) for queue in QUEUES] == [
                 await target.queues.length(queue) for queue in QUEUES

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from postroom import settings, wiring
-from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX
+from postroom import settings
+from postroom.importing.import_people import BATCH_PEOPLE, IN_FLIGHT_MAX
 from postroom.records import subscribers
-from postroom.wiring import Parts
+from postroom.wiring import Parts, open_parts
 from postroom_bench.installation import LIST, Installation, until
 
 PROGRAM = [sys.executable, "-m", "postroom.cli"]
@@ -190,7 +190,7 @@ class Importing:
             self.folder.run, "list", "create", LIST, "--from", "news@contoso.edu"
         )
         loaded = settings.load(own, Path("/nonexistent.toml"))
-        self.parts: Parts = await self._stack.enter_async_context(wiring.parts(loaded))
+        self.parts: Parts = await self._stack.enter_async_context(open_parts(loaded))
         os.mkfifo(self._pipe)
         self.process = self.folder.start(
             "subscriber", "import", LIST, str(self._pipe), "--verified", "--json"

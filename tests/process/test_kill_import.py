@@ -1,4 +1,4 @@
-"""An import whose web process is killed or stopped goes on, and nobody is in twice or left out."""
+"""An import goes on when web and scheduler are killed; nobody is in twice or left out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import msgspec
 
 from postroom.actions import sign_in
 from postroom.actions.sign_in import Browser
 from postroom.domain.address import parse_address
-from postroom.domain.import_job import SILENT_AFTER, ImportJob, Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.user import Role, User
-from postroom.records import imports, subscribers, users
+from postroom.importing import jobs
+from postroom.importing.import_people import GROUP_ROWS
+from postroom.importing.job import ImportJob
+from postroom.records import subscribers, users
 from postroom.wiring import Parts
 from postroom_bench.installation import LIST, Installation, Process, until
 
@@ -29,12 +31,13 @@ CHOICE = {"email": "0", "header": "yes", "purpose": "confirmed", "basis": "they 
 
 @dataclass
 class Site:
-    """A web role with somebody signed in, and the storage it works on opened a second time."""
+    """Web and scheduler with somebody signed in, and their storage opened a second time."""
 
     installation: Installation
     parts: Parts
     browser: httpx2.AsyncClient
     web: Process
+    scheduler: Process
     path: str = ""
 
     async def start_web(self) -> None:
@@ -64,11 +67,11 @@ class Site:
         assert answer.status_code == 303, answer.text
 
     async def job(self) -> tuple[ImportJob, str]:
-        return await imports.read(self.parts.storage.tables, self.path.rpartition("/")[2])
+        return await jobs.read(self.parts.storage.tables, self.path.rpartition("/")[2])
 
     async def until_not_running(self) -> ImportJob:
         async def is_over() -> bool:
-            return (await self.job())[0].status is not Status.RUNNING
+            return (await self.job())[0].status is not JobStatus.RUNNING
 
         await until(is_over, within_s=RUN_S_MAX)
         return (await self.job())[0]
@@ -84,26 +87,22 @@ class Site:
 
         await until(is_somebody_in, within_s=RUN_S_MAX, every_s=0.005)
 
-    async def fall_silent(self) -> None:
-        """What time does to the row of a process that is gone."""
-        job, etag = await self.job()
-        assert job.seen_at
-        long_ago = msgspec.structs.replace(job, seen_at=job.seen_at - SILENT_AFTER)
-        await imports.replace(self.parts.storage.tables, long_ago, etag)
-
 
 @asynccontextmanager
 async def opened(folder: Path, port: int) -> AsyncIterator[Site]:
     url = f"http://127.0.0.1:{port}"
     async with Installation(folder) as installation:
         installation.overrides |= {"POSTROOM_BIND": f"127.0.0.1:{port}", "POSTROOM_URL": url}
+        installation.overrides |= {"POSTROOM_LEASE_S": "6"}
         async with installation.parts() as parts:
             await installation.people(parts, 0)
             cookies = {"postroom": await _token(parts)}
             async with httpx2.AsyncClient(
                 base_url=url, cookies=cookies, timeout=START_S
             ) as browser:
-                site = Site(installation, parts, browser, await installation.start("web"))
+                web = await installation.start("web")
+                scheduler = await installation.start("scheduler")
+                site = Site(installation, parts, browser, web, scheduler)
                 await until(site._is_ready, within_s=START_S)
                 await site.upload()
                 yield site
@@ -124,33 +123,38 @@ async def _token(parts: Parts) -> str:
     return await sign_in.begin(tables, user, Browser("127.0.0.1", "a test"), now)
 
 
-async def test_an_import_killed_half_way_goes_on_and_adds_everybody_once(
+async def test_an_import_goes_on_by_itself_after_web_and_scheduler_were_killed(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
     async with opened(tmp_path, unused_tcp_port_factory()) as site:
         await site.post("start")
         await site.until_some_are_in()
         await site.web.kill()
+        await site.scheduler.kill()
         assert 0 < len(await site.people()) < PEOPLE
-        await site.fall_silent()
-        await site.start_web()
-        assert "Stopped" in (await site.browser.get(site.path)).text
-        await site.post("start")
+        assert (await site.job())[0].is_running
+        site.scheduler = await site.installation.start("scheduler")
         job = await site.until_not_running()
         assert job.is_finished
         assert job.added + job.already == PEOPLE
-        assert job.already > 0
+        assert job.already <= GROUP_ROWS
         people = await site.people()
         assert len(people) == len(set(people)) == PEOPLE
+        await site.start_web()
+        assert "Done: 100,000 rows" in (await site.browser.get(site.path)).text
 
 
-async def test_a_planned_stop_writes_down_where_the_import_stopped(
+async def test_a_planned_stop_of_the_scheduler_loses_no_count(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
     async with opened(tmp_path, unused_tcp_port_factory()) as site:
         await site.post("start")
         await site.until_some_are_in()
-        assert await site.web.terminate(within_s=START_S) == 0
+        assert await site.scheduler.terminate(within_s=START_S) == 0
         job, _ = await site.job()
-        assert job.status is Status.STOPPED
+        assert job.is_running
         assert job.added == len(await site.people()) < PEOPLE
+        site.scheduler = await site.installation.start("scheduler")
+        job = await site.until_not_running()
+        assert job.is_finished
+        assert (job.added, job.already) == (PEOPLE, 0)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from postroom import wiring
 from postroom.clock import WallClock
 from postroom.migration import state
 from postroom.storage.azure.account import Account
 from postroom.storage.port import KeysWithin, Storage
+from postroom.wiring.engines import opened_storage, with_storage
 from postroom_bench.installation import LIST, Installation, until
 from tests.contract.azurite import azurite
 from tests.contract.faulty_azure import faulty_azure
@@ -88,18 +88,18 @@ async def test_a_migration_killed_on_the_way_there_and_back_loses_nothing(tmp_pa
             f"sqlite:///{tmp_path}/b.db",
         )
         ours = installation.settings()
-        account = wiring.elsewhere(ours, address_of(azurite().account), prefix)
-        file = wiring.elsewhere(ours, f"sqlite:///{tmp_path}/b.db", None)
+        account = with_storage(ours, address_of(azurite().account), prefix)
+        file = with_storage(ours, f"sqlite:///{tmp_path}/b.db", None)
         # Held half-way, so that no machine is too fast or too busy to catch it at work.
         async with faulty_azure() as (azure, passing):
             installation.overrides["THERE"] = address_of(passing)
             azure.holds = writes_more_than(12)
-            async with wiring.opened_storage(account, clock) as storage:
+            async with opened_storage(account, clock) as storage:
                 await kill_on_the_way(installation, storage, *there)
             azure.holds = lambda _request: False
             first = await finish(installation, *there)
             azure.holds = asks_for_a_second_page
-            async with wiring.opened_storage(file, clock) as storage:
+            async with opened_storage(file, clock) as storage:
                 await kill_on_the_way(installation, storage, *back)
             azure.holds = lambda _request: False
             last = await finish(installation, *back)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.roles import BULK_NICE
+from postroom.wiring.roles import BULK_NICE
 from postroom_bench.installation import Installation, books, until
 
 PEOPLE = 10_000  # so many that a sender is not through with them before it was interrupted

@@ -16,6 +16,7 @@ from structlog.typing import EventDict
 
 from postroom.flow import fan_out, report
 from postroom.records import batches
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Storage
 from postroom_bench.sink import Sink, SinkOptions
@@ -98,14 +99,14 @@ def clock() -> MovableClock:
 
 @pytest_asyncio.fixture
 async def source(clock: MovableClock) -> Storage:
-    storage = MemoryStorage(clock, page_rows=7, empty_first_page=True)
+    storage = MemoryStorage(clock, STORAGE_NAMES, page_rows=7, empty_first_page=True)
     await fill(storage, clock, people=12)
     return storage
 
 
 @pytest.fixture
 def target(clock: MovableClock) -> Storage:
-    return MemoryStorage(clock, page_rows=5)
+    return MemoryStorage(clock, STORAGE_NAMES, page_rows=5)
 
 
 @pytest.fixture

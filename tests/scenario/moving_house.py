@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,35 +14,32 @@ from postroom.clock import Clock
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
+from postroom.domain.retry import RetryRules
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Sender
+from postroom.flow.send import BatchSender
+from postroom.intervals import LOCAL
 from postroom.migration import migrate
 from postroom.migration.comparison import Comparison
 from postroom.migration.migrate import MigrationContext
 from postroom.records import keys, leases, lists, subscribers
-from postroom.records.leases import Right
+from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
 from postroom.scheduler import Scheduler
-from postroom.storage.port import (
-    DEAD_LETTERS,
-    MAIL_QUEUE,
-    QUEUES,
-    TABLES,
-    KeysAcross,
-    Storage,
-    Troubles,
-    Value,
-)
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler
+from postroom.storage.port import KeysAcross, Storage, Troubles, Value
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import HandOverWatch, Lane, Mail
 from tests.acting import acting
+from tests.no_limits import NoLimits
 
 LIST = "contoso1"
 SOURCE, TARGET = "the old one", "the new one"
 STEPS_MAX = 1000
+NEVER_SWEEPS = replace(LOCAL, sweep_s=1e9, tidy_s=1e9)
 OWN = {("service", "lease"), ("service", "migration")}
 ODD: dict[str, Value] = {
     "int": 1,
@@ -173,7 +171,8 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         acting(storage, now), draft.ref, "nobody@contoso.edu", "nonce"
     )
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
-    await storage.queues.put(DEAD_LETTERS, "not an item", "", "not an item")
+    await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
+    await storage.queues.put(IMPORT_QUEUE, "an import")
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)
@@ -202,7 +201,7 @@ async def _message(storage: Storage, clock: Clock) -> str:
 
 
 async def _schedule(storage: Storage, clock: Clock) -> None:
-    scheduler = Scheduler(storage, clock, "scheduler.1", sweep_every_s=1e9, tidy_every_s=1e9)
+    scheduler = Scheduler(storage, clock, "scheduler.1", intervals=NEVER_SWEEPS)
     for _ in range(STEPS_MAX):
         if not await scheduler.step():
             await scheduler.stop()
@@ -222,11 +221,15 @@ class _NoJournal:
 
 async def _send(storage: Storage, clock: Clock, mails: int) -> None:
     """Into the outbox; who does not fit into a slice stays queued."""
-    right = Right(clock, "sender.1")
-    right.renewed(clock.monotonic(), 30)
+    lease = SendingLease(storage, clock, "sender.1")
+    lease.renewed(clock.monotonic(), 30)
+    rules = RetryRules()
+    settler = BatchSettler(storage, clock, lease.owner, _NoJournal(), rules)
     renderer = Renderer(storage, Site("https://post.contoso.edu", "a secret"), clock)
-    sender = Sender(storage, clock, right, _NoJournal(), renderer, slice_size=mails)
-    lane = _OneSlice(OutboxTransport(storage, clock).lane(), right)
+    sender = BatchSender(
+        storage, clock, lease, settler, renderer, NoLimits(clock), rules, slice_size=mails
+    )
+    lane = _OneSlice(OutboxTransport(storage, clock).lane(), lease)
     for claim in await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=60):
         await sender.handle(claim, lane, _NoJournal())
 
@@ -234,13 +237,14 @@ async def _send(storage: Storage, clock: Clock, mails: int) -> None:
 class _OneSlice:
     """A lane after whose first slice the sender is asked to stop."""
 
-    def __init__(self, lane: Lane, right: Right) -> None:
+    def __init__(self, lane: Lane, lease: SendingLease) -> None:
+        self.id = lane.id
         self._lane = lane
-        self._right = right
+        self._lease = lease
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         outcomes = await self._lane.send(mails, watch)
-        self._right.stopping = True
+        self._lease.stop()
         return outcomes
 
     async def close(self) -> None:

@@ -19,8 +19,10 @@ from postroom.domain.message import Books, Status
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.flow.send import Handled
+from postroom.intervals import LOCAL
 from postroom.records import batches, messages
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, Unavailable
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.storage.port import Storage, Unavailable
 from tests.acting import acting
 from tests.clock import soon
 from tests.scenario.storm import Crossed, Storm
@@ -156,7 +158,7 @@ async def test_rows_that_a_retry_brings_back_are_not_deleted_as_leftovers(town: 
         await town.quiet()
         assert town.arrived() == once_each(["perm-fail-once"]), at
         assert (await town.read(ref)).books == Books(sent=3), at
-        assert await town.items(DEAD_LETTERS) == 0, at
+        assert await town.items(DEAD_LETTER_QUEUE) == 0, at
         await town.close_sender(role)
         await clear_second_items(town)
 
@@ -177,7 +179,7 @@ async def bring_back(town: Town, ref: str) -> None:
 
 
 async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: Town) -> None:
-    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that sets it going again
+    town.scheduler.intervals = replace(LOCAL, sweep_s=DAY_S)  # the sweep must not resume it
     await peopled(town)
     ref = await due_in(town, HOUR)
     await town.open_sender()
@@ -234,7 +236,7 @@ async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_ot
 async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
     town: Town, at: int
 ) -> None:
-    town.scheduler.sweep_every_s = DAY_S  # it is not the sweep that finds it
+    town.scheduler.intervals = replace(LOCAL, sweep_s=DAY_S)  # it is not the sweep that finds it
     await peopled(town)
     ref = await due_in(town, HOUR)
     await town.open_sender()

@@ -6,7 +6,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.records import lists
-from postroom.storage.port import DEAD_LETTERS
+from postroom.records.names import DEAD_LETTER_QUEUE
 from tests.acting import acting
 from tests.scenario.test_unreadable_rows import to_another
 from tests.scenario.town import LIST, Town, address_of, once_each
@@ -27,4 +27,4 @@ async def test_a_sign_up_that_cannot_be_confirmed_is_kept_for_people_and_ends_no
     await town.quiet()
     assert town.arrived() == once_each(["other"])
     assert (await town.subscriber("ada")).confirmation
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0

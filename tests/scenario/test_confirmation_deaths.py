@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from postroom.confirmations import ConfirmationLane
+from postroom.actions.send_test_mail import mail_test
 from postroom.domain.address import parse_address
 from postroom.flow import subscribe
+from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer
-from postroom.flow.send import Sender
-from postroom.journal import FileJournals
-from postroom.records.leases import Right
+from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.records.single_mail_items import CLAIM_S
+from postroom.sending.lease import SendingLease
+from postroom.sending.single_mails import SingleMailLane
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE, Storage
+from postroom.storage.port import Storage
 from postroom_bench.sink import Sink
 from tests.acting import acting
 from tests.clock import MovableClock
+from tests.no_limits import NoLimits
 from tests.scenario.town import LIST, RULES, SITE, Town, address_of
 
 NAMES = ["ada", "bob", "temp-fail-once", "perm-fail", "zoe"]
@@ -69,12 +72,19 @@ class MortalStorage:
 
 async def live(town: Town, storage: Any) -> None:
     """One sender that mails what it finds, for as long as it lives."""
-    right = Right(town.clock, "sender.1")
-    right.renewed(town.clock.monotonic(), 10.0**9)
-    journals = FileJournals(town.folder / "here", "sender.1")
-    renderer = Renderer(storage, SITE, town.clock)
-    sender = Sender(storage, town.clock, right, journals, renderer, RULES)
-    lane = ConfirmationLane(sender, town.transport().lane())
+    clock = town.clock
+    lease = SendingLease(storage, clock, "sender.1")
+    lease.renewed(clock.monotonic(), 10.0**9)
+    renderer = Renderer(storage, SITE, clock)
+    lane = SingleMailLane(
+        storage,
+        clock,
+        lease,
+        NoLimits(clock),
+        town.transport().lane(),
+        Confirmer(storage, clock, renderer, RULES).mail,
+        partial(mail_test, storage, renderer, clock),
+    )
     try:
         while claims := await lane.claim():
             await lane.mail(claims)
@@ -93,7 +103,7 @@ async def test_a_death_at_any_call_loses_nobody(
         sink.reset()
         sink.attempts.clear()
         clock = MovableClock()
-        town = Town(MemoryStorage(clock), clock, sink, tmp_path)
+        town = Town(MemoryStorage(clock, STORAGE_NAMES), clock, sink, tmp_path)
         await town.found_list()
         for name in NAMES:
             address = parse_address(address_of(name))
@@ -107,7 +117,7 @@ async def test_a_death_at_any_call_loses_nobody(
         arrived = town.arrived()
         assert arrived.keys() == set(NAMES) - {"perm-fail"}, last
         assert max(arrived.values()) <= 2, last
-        assert await town.items(SUBSCRIBE_QUEUE) == 0, last
+        assert await town.items(SINGLE_MAIL_QUEUE) == 0, last
         assert (await town.subscriber("perm-fail")).confirmation, last
         assert (await town.subscriber("temp-fail-once")).confirmation is None, last
     assert 10 < deaths < CALLS_MAX - 1  # the last lives never died: every call was tried

@@ -16,8 +16,8 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.token import sign
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
+from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
-from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
 from tests.acting import acting
 from tests.clock import soon
 from tests.scenario.test_rate_limit import limit
@@ -70,7 +70,7 @@ async def test_a_greylisting_of_an_hour_loses_no_confirmation(
     await town.live_through(2 * 3600, every_s=300)
     assert town.arrived() == once_each(["ada"])
     assert (await town.subscriber("ada")).confirmation is None
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_retries_follow_the_settings_and_their_window(
@@ -91,8 +91,8 @@ async def test_retries_follow_the_settings_and_their_window(
     assert ended.state is ConfirmationState.GIVEN_UP
     assert ended.first_at == began_at
     assert ended.words.startswith("450 4.2.0")
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
     [line] = [line for line in log_lines if line["event"] == "confirmation_not_sent"]
     assert line["state"] == "given_up"
     assert line["status"] == "450 4.2.0"
@@ -109,7 +109,7 @@ async def test_a_refusal_for_good_is_kept_and_logged_without_the_address(
     assert refused.state is ConfirmationState.REFUSED
     assert refused.last_at == town.clock.now()
     assert refused.words.startswith("550 5.1.1")
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
     [line] = [line for line in log_lines if line["event"] == "confirmation_not_sent"]
     assert line["list"] == LIST
     assert "perm-fail" not in str(line)
@@ -137,7 +137,7 @@ async def test_asking_again_while_a_retry_is_pending_puts_no_second_item(town: T
     await town.quiet()
     await town.live_through(4 * 3600, every_s=900)
     await sign_up(town, "temp-fail")
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     assert (await attempts_of(town, "temp-fail")).count > 4
 
 
@@ -162,10 +162,10 @@ async def test_an_item_that_shows_too_early_waits_for_its_retry(town: Town) -> N
     await town.open_sender()
     await town.quiet()
     guid = (await town.subscriber("temp-fail")).guid
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, f"{guid},{LIST}")
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, f"{guid},{LIST}")
     await town.quiet()
     assert (await attempts_of(town, "temp-fail")).count == 1
-    assert await town.items(SUBSCRIBE_QUEUE) == 2
+    assert await town.items(SINGLE_MAIL_QUEUE) == 2
 
 
 async def test_an_item_never_hides_for_longer_than_a_migration_waits(town: Town) -> None:
@@ -174,7 +174,7 @@ async def test_an_item_never_hides_for_longer_than_a_migration_waits(town: Town)
     await town.open_sender(rules=RetryRules(4 * 3600.0, 4 * 3600.0, chance=lambda: 0.5))
     await town.quiet()
     await town.pass_time(DELAY_S_MAX)
-    assert len(await town.storage.queues.peek(SUBSCRIBE_QUEUE)) == 1
+    assert len(await town.storage.queues.peek(SINGLE_MAIL_QUEUE)) == 1
     await town.quiet()
     assert (await attempts_of(town, "temp-fail")).count == 1
     await town.live_through(4 * 3600, every_s=600)
@@ -196,7 +196,7 @@ async def test_who_confirms_or_leaves_while_it_waits_is_not_mailed(
     assert (await town.subscriber("ada")).confirmation is None
     await town.live_through(600, every_s=60)
     assert not town.sink.mails
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_refusal_before_the_sign_up_has_ended_queues_nothing_more(
@@ -240,7 +240,7 @@ async def test_many_go_out_over_one_connection_compiled_once(
     assert town.arrived() == once_each(names)
     assert town.sink.connected == 1
     assert list(compiled.values()) == [1]
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_lists_of_one_slice_each_have_their_sender_and_title(town: Town) -> None:
@@ -294,7 +294,7 @@ async def test_a_server_that_answers_late_gets_no_second_copy(town: Town) -> Non
     await town.quiet()
     await town.live_through(4 * CLAIM_S, every_s=CLAIM_S)
     assert town.arrived() == once_each(names)
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_with_a_single_connection_they_take_turns(town: Town) -> None:
@@ -316,7 +316,7 @@ async def test_with_a_single_connection_they_take_turns(town: Town) -> None:
 async def die_with(town: Town, times: int) -> None:
     """Senders that took all items and died, so many in a row."""
     for _ in range(times):
-        await town.storage.queues.claim(SUBSCRIBE_QUEUE, limit=32, lease_s=CLAIM_S)
+        await town.storage.queues.claim(SINGLE_MAIL_QUEUE, limit=32, lease_s=CLAIM_S)
         town.clock.move(CLAIM_S)
 
 
@@ -331,7 +331,7 @@ async def test_an_item_that_ends_every_sender_is_given_up_and_told(
     assert not town.sink.mails
     assert (await attempts_of(town, "ada")).state is ConfirmationState.GIVEN_UP
     assert "confirmation_not_sent" in {line["event"] for line in log_lines}
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
     await sign_up(town, "ada")
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
@@ -368,7 +368,7 @@ async def test_a_death_in_mid_slice_mails_everybody_and_nobody_more_than_twice(
     for mail in town.sink.mails:
         ids.setdefault(mail.recipient, set()).add(mail.message_id)
     assert all(len(each) == 1 for each in ids.values())
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_planned_stop_gives_back_what_was_not_handed_over(

@@ -11,12 +11,13 @@ import pytest
 
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, parse_address
 from postroom.domain.consent import COMMAND_LINE, Consent, Event, Trace, by_key, by_user
-from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
-from postroom.flow.bring_in import Counts, Intake, bring_in
+from postroom.importing.csv_people import People
+from postroom.importing.import_people import ImportCounts, ImportTerms, import_people
 from postroom.records import consents, lists, subscribers
+from postroom.records.names import STORAGE_NAMES
 from postroom.records.rows import all_rows
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import KEY_CHARS_MAX, Conflict, KeysWithin, Page
@@ -157,14 +158,14 @@ class Silent:
     def noted(self, row: BadRow) -> None:
         return
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         return
 
 
 async def bring(town: Town, *names: str, basis: str) -> None:
     file = io.StringIO("email\n" + "".join(f"{address_of(name)}\n" for name in names))
-    intake = Intake(town.storage.tables, LIST, True, town.clock.now(), basis=basis)
-    await bring_in(intake, People(iter(file), {}), Silent())
+    terms = ImportTerms(acting(town.storage, town.clock.now(), Trace(source=basis)), LIST, True)
+    await import_people(terms, People(iter(file), {}), Silent())
 
 
 async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(town: Town) -> None:
@@ -271,7 +272,7 @@ async def test_a_look_at_a_long_record_reads_only_what_is_shown(
 
 
 async def test_a_storage_that_answers_in_short_pages_hides_no_event(town: Town) -> None:
-    tables = MemoryStorage(town.clock, page_rows=2, empty_first_page=True).tables
+    tables = MemoryStorage(town.clock, STORAGE_NAMES, page_rows=2, empty_first_page=True).tables
     asked = [
         FORM.consent(Event.ASKED, town.clock.now() + timedelta(hours=hour)) for hour in range(5)
     ]

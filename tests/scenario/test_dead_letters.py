@@ -13,7 +13,8 @@ from postroom.domain.message import Books, Status
 from postroom.flow import subscribe
 from postroom.flow.send import BUSY_DELAY_S, Handled
 from postroom.records import batches, dead_letters
-from postroom.storage.port import DEAD_LETTERS, ITEM_BYTES_MAX, MAIL_QUEUE, SUBSCRIBE_QUEUE
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.storage.port import ITEM_BYTES_MAX
 from tests.acting import acting
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each, students
 
@@ -78,12 +79,12 @@ async def test_a_malformed_item_is_put_aside_and_the_others_go_on(town: Town, bo
 
 async def test_a_malformed_sign_up_is_put_aside(town: Town) -> None:
     await town.found_list()
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, "nonsense")
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, "nonsense")
     await town.open_sender()
     await town.quiet()
     [letter] = await dead_letters.look(town.storage.queues)
-    assert (letter.queue, letter.reason) == (SUBSCRIBE_QUEUE, Reason.MALFORMED)
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert (letter.queue, letter.reason) == (SINGLE_MAIL_QUEUE, Reason.MALFORMED)
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_message_whose_body_is_missing_is_held_until_it_is_back(town: Town) -> None:
@@ -135,7 +136,7 @@ async def test_an_item_of_an_unknown_message_is_dropped(town: Town) -> None:
     await town.open_sender()
     await town.quiet()
     assert await town.items() == 0
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_an_item_without_a_ledger_is_looked_for_again_and_then_put_aside(town: Town) -> None:
@@ -143,7 +144,7 @@ async def test_an_item_without_a_ledger_is_looked_for_again_and_then_put_aside(t
     await town.storage.queues.put(MAIL_QUEUE, f"2026-11-15,{ref},ada,0,7")
     await town.open_sender()
     await town.quiet()
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
     await town.live_through(6 * BUSY_DELAY_S, every_s=BUSY_DELAY_S)
     assert await reasons(town) == [Reason.NO_BATCH]
     assert (await town.states(ref))["student000"] is State.SENT
@@ -183,7 +184,7 @@ async def test_an_item_too_long_for_a_letter_is_put_aside_as_well(town: Town) ->
 async def test_only_those_held_are_said_to_be_on_hold(town: Town) -> None:
     await town.storage.queues.put(MAIL_QUEUE, "nonsense")
     await town.mailing("ada")
-    await town.storage.queues.put(DEAD_LETTERS, "somebody else's")
+    await town.storage.queues.put(DEAD_LETTER_QUEUE, "somebody else's")
     await town.open_sender()
     await town.quiet()
     groups = grouped(await dead_letters.look(town.storage.queues))
@@ -199,7 +200,7 @@ async def test_letters_are_cleared_away(town: Town) -> None:
     await town.open_sender()
     await town.quiet()
     assert await dead_letters.clear(town.storage.queues) == 40
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_an_item_put_back_is_decided_by_its_ledger(town: Town) -> None:

@@ -9,7 +9,8 @@ import pytest
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow.send import BUSY_DELAY_S, Handled
-from postroom.storage.port import DEAD_LETTERS, Claim, Queues, Unavailable
+from postroom.records.names import DEAD_LETTER_QUEUE
+from postroom.storage.port import Claim, Queues, Unavailable
 from tests.clock import soon
 from tests.scenario.town import CLAIM_S, RULES, Town, once_each
 
@@ -62,7 +63,7 @@ async def test_the_journal_of_the_dead_is_forgotten_once_all_is_settled(town: To
     await town.pass_time(11)
     await role.step()
     left = {path.name for path in (town.folder / "here").iterdir()}
-    assert left == {role.sender.right.owner}
+    assert left == {role.lease.owner}
 
 
 async def test_a_sender_of_another_machine_is_left_alone_while_its_lease_runs(town: Town) -> None:
@@ -164,4 +165,4 @@ async def test_a_sender_killed_again_and_again_while_it_makes_headway_holds_nobo
         town.sink.is_waiting.clear()
         town.clock.move(CLAIM_S)
     assert State.HELD not in (await town.states(ref)).values()
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0

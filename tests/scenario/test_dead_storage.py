@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.message import Books
+from postroom.records.names import STORAGE_NAMES
 from postroom.scheduler import Scheduler
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import StorageError, StorageFull, Unavailable
@@ -28,7 +29,7 @@ TROUBLES: dict[str, tuple[StorageError, bool]] = {
 @asynccontextmanager
 async def town_in_memory(sink: Sink, folder: Path) -> AsyncIterator[Town]:
     clock = MovableClock()
-    town = Town(MemoryStorage(clock), clock, sink, folder)
+    town = Town(MemoryStorage(clock, STORAGE_NAMES), clock, sink, folder)
     try:
         yield town
     finally:
@@ -113,7 +114,7 @@ async def test_a_scheduler_stops_in_good_order_also_while_storage_is_silent(
 ) -> None:
     """Its lease runs out by itself; a planned stop is no failure."""
     clock = MovableClock()
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
     scheduler = Scheduler(storage, clock, "scheduler.1")
     await scheduler.step()
     assert scheduler.lease

@@ -10,8 +10,8 @@ from postroom.domain.message import Books, Message, OnDoubt, Revive, Status
 from postroom.flow.schedule import LEFTOVER_AFTER
 from postroom.flow.send import Handled
 from postroom.records import batches, messages
+from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
-from postroom.storage.port import MAIL_QUEUE
 from tests.scenario.storm import Crossed
 from tests.scenario.town import LEASE_S, TURNS_MAX, Clerk, Town, once_each
 
@@ -203,7 +203,7 @@ async def stall_at(town: Town, at: int, ref: str) -> bool:
     """A scheduler that leads stalls before its call of this number; False if it makes no such."""
     storage = Crossed(town.storage, at, partial(overtake, town, ref), reads=True)
     await town.scheduler.stop()
-    await Scheduler(storage, town.clock, f"stalled.{at}", lease_s=LEASE_S).step()
+    await Scheduler(storage, town.clock, f"stalled.{at}").step()
     await town.pass_time(LEASE_S)
     return storage.calls > at
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,14 +12,17 @@ from postroom.domain.dead_letter import EXPLANATIONS, Reason
 from postroom.domain.message import Books
 from postroom.domain.work_item import BatchItem, parse_mail_item
 from postroom.flow.send import BUSY_DELAY_S, OWN_DELAY_S
+from postroom.intervals import LOCAL
 from postroom.records import dead_letters, leases
-from postroom.scheduler import LEASE, Scheduler
-from postroom.storage.port import CLAIM_ITEMS_MAX, DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.scheduler import Scheduler
+from postroom.storage.port import CLAIM_ITEMS_MAX
 from tests.scenario.test_confirmations import sign_up
 from tests.scenario.test_forgotten_items import lose_all_items
 from tests.scenario.town import LEASE_S, Town, address_of, once_each, students
 
 OTHER_LIST = "contoso2"
+INTERVALS = replace(LOCAL, lease_s=LEASE_S)
 
 
 def described(ref: str, name: str) -> str:
@@ -55,7 +59,7 @@ async def test_an_item_of_a_delivery_that_is_sent_sends_nothing(town: Town, pair
     await town.storage.queues.put(MAIL_QUEUE, described(ref, names[0]))
     await town.quiet()
     assert town.arrived() == once_each(names)
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_an_item_of_an_archived_message_is_completed(town: Town) -> None:
@@ -66,7 +70,7 @@ async def test_an_item_of_an_archived_message_is_completed(town: Town) -> None:
     await town.storage.queues.put(MAIL_QUEUE, described(ref, "ada"))
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (0, 0)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["aaron", "student000x", "zoe"])  # before, between and after them
@@ -101,7 +105,7 @@ async def test_an_item_that_comes_before_its_batch_waits_for_it(town: Town) -> N
     await town.live_through(4 * BUSY_DELAY_S, every_s=BUSY_DELAY_S)
     await town.live_through(OWN_DELAY_S, every_s=OWN_DELAY_S)  # two items of one batch met
     assert town.arrived() == once_each(["ada"])
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (0, 0)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 0)
 
 
 # A subscribe item that is a GUID alone
@@ -112,34 +116,34 @@ async def test_a_guid_alone_finds_its_subscriber(town: Town, spelling: type[str]
     await town.found_list(OTHER_LIST)
     await town.found_list()
     await sign_up(town, "ada", "zoe")
-    claims = await town.storage.queues.claim(SUBSCRIBE_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=1.0)
+    claims = await town.storage.queues.claim(SINGLE_MAIL_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=1.0)
     for claim in claims:
         await town.storage.queues.complete(claim)
     guid = (await town.subscriber("ada")).guid
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, spelling(guid))
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, spelling(guid))
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_guid_that_no_list_knows_is_a_dead_letter_with_the_reason(town: Town) -> None:
     await town.found_list()
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, "6f32b03b-90ed-41a9-b8ac-c1310c67b66a")
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, "6f32b03b-90ed-41a9-b8ac-c1310c67b66a")
     await town.open_sender()
     await town.quiet()
-    assert await the_dead_letter(town) == (SUBSCRIBE_QUEUE, Reason.NO_SUBSCRIBER)
+    assert await the_dead_letter(town) == (SINGLE_MAIL_QUEUE, Reason.NO_SUBSCRIBER)
 
 
 async def test_a_guid_of_somebody_who_has_confirmed_is_completed(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     guid = (await town.subscriber("ada")).guid
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, guid)
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, guid)
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
-    assert (await town.items(SUBSCRIBE_QUEUE), await town.items(DEAD_LETTERS)) == (0, 0)
+    assert (await town.items(SINGLE_MAIL_QUEUE), await town.items(DEAD_LETTER_QUEUE)) == (0, 0)
 
 
 # The restart flag
@@ -166,7 +170,7 @@ async def test_only_items_made_after_a_restart_have_the_flag(town: Town, pairs: 
     before = await begun(town, ref)
     assert 0 < before < 5
     town.clock.move(3 * LEASE_S)
-    town.scheduler = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    town.scheduler = Scheduler(town.storage, town.clock, "scheduler.2", intervals=INTERVALS)
     await town.fan_out()
     assert await flags(town) == {batch: batch >= before for batch in range(5)}
 
@@ -180,7 +184,7 @@ async def test_a_scheduler_that_leads_again_after_another_sets_the_flag(
     before = await begun(town, ref)
     await town.scheduler.stop()
     assert await leases.hold(
-        town.storage.tables, LEASE, "scheduler.2", now=town.clock.now(), lease_s=LEASE_S
+        town.storage.tables, leases.SCHEDULER, "scheduler.2", now=town.clock.now(), lease_s=LEASE_S
     )
     town.clock.move(3 * LEASE_S)
     await town.fan_out()
@@ -200,7 +204,7 @@ async def test_the_senders_log_says_when_it_meets_the_flag(
     ref = await town.compose()
     before = await begun(town, ref)
     town.clock.move(3 * LEASE_S)
-    town.scheduler = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    town.scheduler = Scheduler(town.storage, town.clock, "scheduler.2", intervals=INTERVALS)
     await town.fan_out()
     await town.open_sender()
     await town.quiet()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from postroom.records import batches
+from postroom.records.names import TABLES
 from postroom.records.rows import all_rows
-from postroom.storage.port import TABLES, KeysAcross, KeysWithin, Properties, Row
+from postroom.storage.port import KeysAcross, KeysWithin, Properties, Row
 from tests.scenario.test_confirmations import sign_up
 from tests.scenario.town import Town
 from tests.unit.test_tables_page import documented, sections

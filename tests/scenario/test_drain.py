@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from postroom import roles
 from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
-from postroom.sender import SenderRole
+from postroom.sender import Sender
 from postroom.wakeup import WakeUpListener
+from postroom.wiring import roles
 from tests.clock import PATIENCE_S
 from tests.scenario.town import Town, once_each, students
 
@@ -26,7 +26,7 @@ HOURS_LATER = RetryRules(first_s=4 * 3600.0, longest_s=4 * 3600.0, chance=lambda
 class PassingTime:
     """A bell that rings for a lane that gets free; any other wait is over, its time has passed."""
 
-    def __init__(self, town: Town, role: SenderRole) -> None:
+    def __init__(self, town: Town, role: Sender) -> None:
         self._town, self._role = town, role
 
     async def wait(self, seconds: float) -> bool:
@@ -39,12 +39,12 @@ class PassingTime:
 class Drain:
     """`postroom drain`, a step at a time."""
 
-    def __init__(self, town: Town, role: SenderRole) -> None:
+    def __init__(self, town: Town, role: Sender) -> None:
         self.town, self.role = town, role
         self._wakeup = cast(WakeUpListener, PassingTime(town, role))
 
     async def step(self) -> bool:
-        return await roles._is_anything_due(self.town.scheduler, self.role, self._wakeup)
+        return await roles.drain_step(self.town.scheduler, self.role, self._wakeup)
 
     async def until_faults(self, faults: int) -> None:
         for _ in range(STEPS_MAX):

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.actions import control_message
 from postroom.domain.message import Status
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from tests.scenario.town import Town, address_of
 
 pytestmark = pytest.mark.usefixtures("pairs")  # batches of two, pages of four people
@@ -30,7 +30,7 @@ async def test_the_scheduler_queues_no_further_than_senders_need(town: Town) -> 
     assert await waiting(town) == 3
     message = await town.read(ref)
     assert (message.status, message.audience, message.size) == (Status.QUEUING, 6, len(CROWD))
-    assert await town.scheduler.rest_s(10.0) == town.scheduler.room_every_s
+    assert await town.scheduler.rest_s() == town.scheduler.intervals.room_s
 
 
 async def test_a_small_message_is_not_stuck_behind_a_big_one(town: Town) -> None:

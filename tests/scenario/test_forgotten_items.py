@@ -7,7 +7,7 @@ from postroom.domain.message import Books
 from postroom.flow import sweep
 from postroom.flow.send import Handled
 from postroom.records import batches
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from tests.scenario.town import CLAIM_S, LEASE_S, Clerk, Town, once_each, students
 
 QUARTER_S = 15 * 60.0

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from postroom.domain.message import Books
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import Storage, StorageFull
 from postroom.storage.sqlite.storage import SqliteStorage
 from postroom_bench.sink import Sink
@@ -22,7 +23,9 @@ NAMES = students(300)
 @pytest_asyncio.fixture
 async def small_town(sink: Sink, tmp_path: Path) -> AsyncIterator[Town]:
     clock = MovableClock()
-    storage = await SqliteStorage.open(tmp_path / "town.db", clock, pages_max=PAGES_MAX)
+    storage = await SqliteStorage.open(
+        tmp_path / "town.db", clock, STORAGE_NAMES, pages_max=PAGES_MAX
+    )
     town = Town(storage, clock, sink, tmp_path)
     try:
         yield town

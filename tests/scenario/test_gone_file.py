@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from postroom.domain.message import Books
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import StorageGone
 from postroom.storage.sqlite.storage import SqliteStorage
 from postroom_bench.sink import Sink
@@ -26,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def town(sink: Sink, file: Path, tmp_path: Path) -> AsyncIterator[Town]:
     clock = MovableClock()
-    storage = await SqliteStorage.open(file, clock, look_every_s=0)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=0)
     town = Town(storage, clock, sink, tmp_path)
     try:
         yield town

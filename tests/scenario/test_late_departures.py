@@ -6,9 +6,9 @@ from postroom.act import Act
 from postroom.actions import move_subscriber
 from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
-from postroom.domain.csv_people import Person
 from postroom.domain.subscriber import InactiveReason
-from postroom.flow.bring_in import Intake, bring_in
+from postroom.importing.csv_people import Person
+from postroom.importing.import_people import ImportTerms, import_people
 from postroom.records import subscribers
 from tests.clock import START
 from tests.scenario.test_consent import Silent
@@ -36,9 +36,9 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
 ) -> None:
     await queued_after_a_departure(town)
     zoe = Person(1, parse_address(address_of("zoe")), {})
-    tables, clock = town.storage.tables, town.clock
-    intake = Intake(tables, LIST, False, START, keep_out=True, clock=clock)  # it began then
-    await bring_in(intake, [zoe], Silent())
+    began_then = Act(town.storage, town.clock, START)
+    terms = ImportTerms(began_then, LIST, False, keep_out=True)
+    await import_people(terms, [zoe], Silent())
     assert (await town.subscriber("zoe")).gone is InactiveReason.REMOVED
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}

@@ -11,7 +11,7 @@ from tests.acting import acting
 from tests.clock import soon
 from tests.scenario.town import CLAIM_S, LIST, Town, once_each
 
-LEFT = (State.SKIPPED, "left before it was sent")
+LEFT = (State.SKIPPED, "unsubscribed before it was sent")
 
 
 async def test_who_left_before_is_not_in_the_audience(town: Town) -> None:

@@ -35,7 +35,7 @@ async def test_a_role_without_its_lease_takes_no_items(town: Town) -> None:
     await town.mailing(*NAMES[1:])
     role = await town.open_sender()
     await town.clock.asleep(1)
-    role.sender.right.renewed(town.clock.monotonic(), 0.0)
+    role.lease.renewed(town.clock.monotonic(), 0.0)
     assert not await role.step()
     assert not town.sink.mails
 
@@ -65,7 +65,7 @@ async def test_what_a_sender_writes_after_another_took_over_changes_no_books(
 
 async def test_a_scheduler_that_lost_its_lease_does_nothing(town: Town) -> None:
     ref = await town.mailing("ada")
-    other = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    other = Scheduler(town.storage, town.clock, "scheduler.2")
     assert not await other.step()
     assert other.lease is None
     town.clock.move(LEASE_S)
@@ -79,7 +79,7 @@ async def test_a_scheduler_that_lost_its_lease_does_nothing(town: Town) -> None:
 async def test_a_scheduler_that_stops_lets_the_next_one_lead_at_once(town: Town) -> None:
     await town.mailing("ada")
     await town.scheduler.stop()
-    other = Scheduler(town.storage, town.clock, "scheduler.2", lease_s=LEASE_S)
+    other = Scheduler(town.storage, town.clock, "scheduler.2")
     await other.step()
     assert other.lease is not None
     assert other.lease.fence == 2

@@ -108,8 +108,8 @@ async def test_the_trouble_of_a_sender_that_died_is_forgotten_with_its_lease(tow
     role = await town.open_sender(transport=await Outage(town, "login refused").begin())
     await town.quiet()
     assert await troubles(town)
-    assert role._beats
-    role._beats.cancel()  # as kill -9 leaves it: nobody renews its lease
+    assert role._renewing
+    role._renewing.cancel()  # as kill -9 leaves it: nobody renews its lease
     town.clock.move(LEASE_S * 3 + 1)
     assert await troubles(town) == []
 
@@ -129,13 +129,13 @@ async def test_telling_costs_one_write_for_each_try(town: Town) -> None:
     transport = await Outage(town, "login refused").begin()
     role = await town.open_sender(lanes=4, transport=transport, storage=storage)
     writes: list[int] = []
-    beat = role._beat
+    hold = role.lease._hold
 
     async def counted(lease_s: float) -> None:
         writes.append(1)
-        await beat(lease_s)
+        await hold(lease_s)
 
-    role._beat = counted  # type: ignore[method-assign]
+    role.lease._hold = counted  # type: ignore[method-assign]
     await town.quiet()
     assert len(writes) <= 2  # a short lease with an item in hand, and the trouble
     faults = role.breaker.faults

@@ -10,14 +10,9 @@ from postroom.domain.errors import NotFound, WrongState
 from postroom.migration import migrate, queue_copy, state, table_writer
 from postroom.migration.state import TakenOver
 from postroom.records import leases
+from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES, STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import (
-    DEAD_LETTERS,
-    QUEUES,
-    TABLES,
-    Storage,
-    Unavailable,
-)
+from postroom.storage.port import Storage, Unavailable
 from tests.clock import MovableClock
 from tests.scenario.moving_house import (
     LIST,
@@ -82,7 +77,7 @@ async def test_killed_at_any_call_it_goes_on_and_all_is_equal(
 ) -> None:
     before = await everything(source, clock)
     for at in range(1, RUNS_MAX):
-        target = MemoryStorage(clock, page_rows=50)
+        target = MemoryStorage(clock, STORAGE_NAMES, page_rows=50)
         is_through = await move_with(Fate(at, is_done=is_done), source, target, clock)
         if not is_through:
             await go_on(source, target, clock)
@@ -122,7 +117,7 @@ async def test_after_a_death_only_what_was_not_noted_is_written_again(
     source: Storage, target: Storage, clock: MovableClock, small: None
 ) -> None:
     whole, rest = Fate(), Fate()
-    assert await move_with(whole, source, MemoryStorage(clock), clock)
+    assert await move_with(whole, source, MemoryStorage(clock, STORAGE_NAMES), clock)
     await migrate.reopen(source.tables)
     assert not await move_with(Fate(whole.calls // 2), source, target, clock)
     assert await move_with(rest, source, target, clock)
@@ -275,12 +270,12 @@ async def test_a_target_with_something_in_it_is_refused(
     source: Storage, clock: MovableClock
 ) -> None:
     for number in range(3):
-        target = MemoryStorage(clock)
+        target = MemoryStorage(clock, STORAGE_NAMES)
         match number:
             case 0:
                 await target.tables.upsert("outbox", "mails", "1", {"Format": 1})
             case 1:
-                await target.queues.put(DEAD_LETTERS, "an item")
+                await target.queues.put(DEAD_LETTER_QUEUE, "an item")
             case 2:
                 await target.blobs.put("a.txt", b"")
         with pytest.raises(WrongState, match="not empty"):
@@ -292,13 +287,13 @@ async def test_an_empty_source_is_taken_for_a_wrong_address(
     target: Storage, clock: MovableClock
 ) -> None:
     with pytest.raises(WrongState, match="the old one is empty"):
-        await move(MemoryStorage(clock), target, clock)
+        await move(MemoryStorage(clock, STORAGE_NAMES), target, clock)
 
 
 async def test_a_target_of_another_migration_is_refused(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
-    other = MemoryStorage(clock)
+    other = MemoryStorage(clock, STORAGE_NAMES)
     await fill(other, clock, people=3)
     await move_with(Fate(60), other, target, clock)
     with pytest.raises(WrongState, match="belongs to another migration"):
@@ -310,14 +305,14 @@ async def test_a_source_that_is_not_whole_itself_is_refused(
 ) -> None:
     await move_with(Fate(60), source, target, clock)
     with pytest.raises(WrongState, match="is itself being filled"):
-        await move(target, MemoryStorage(clock), clock)
+        await move(target, MemoryStorage(clock, STORAGE_NAMES), clock)
 
 
 async def test_what_was_moved_already_is_moved_anew_only_once_opened(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     await move(source, target, clock)
-    elsewhere = MemoryStorage(clock)
+    elsewhere = MemoryStorage(clock, STORAGE_NAMES)
     for there in (target, elsewhere):
         with pytest.raises(WrongState, match="was already moved to the new one"):
             await move(source, there, clock)

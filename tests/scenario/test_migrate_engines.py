@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 import pytest_asyncio
 
 from postroom.migration.comparison import Comparison
-from postroom.storage.port import QUEUES, Storage
+from postroom.records.names import QUEUES
+from postroom.storage.port import Storage
 from tests.clock import MovableClock
 from tests.contract.engines import FILES, azure, sqlite
 from tests.scenario.moving_house import Fate, everything, fill, move, move_with

@@ -8,7 +8,8 @@ import pytest
 
 from postroom.flow import sweep
 from postroom.migration import migrate, queue_copy, state
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, SUBSCRIBE_QUEUE, Storage, Value
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.storage.port import Storage, Value
 from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, everything, migration_context, move
 
@@ -58,13 +59,13 @@ async def test_a_missing_row_blob_or_item_is_found(
     names, _ = await target.blobs.list()
     await target.blobs.put(names[0], b"other")
     await target.blobs.delete(names[-1])
-    (claim,) = await target.queues.claim(DEAD_LETTERS, limit=1, lease_s=60)
+    (claim,) = await target.queues.claim(DEAD_LETTER_QUEUE, limit=1, lease_s=60)
     await target.queues.complete(claim)
     found = await migrate.compare(migration_context(source, target, clock))
     assert {part.name: part.differences for part in found if part.differences} == {
         "mailinglist": 1,
         "blobs": 2,
-        DEAD_LETTERS: 1,
+        DEAD_LETTER_QUEUE: 1,
     }
 
 
@@ -72,11 +73,11 @@ async def test_an_item_that_is_another_is_found(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     await move(source, target, clock)
-    (claim,) = await target.queues.claim(DEAD_LETTERS, limit=1, lease_s=60)
+    (claim,) = await target.queues.claim(DEAD_LETTER_QUEUE, limit=1, lease_s=60)
     await target.queues.complete(claim)
-    await target.queues.put(DEAD_LETTERS, "another")
+    await target.queues.put(DEAD_LETTER_QUEUE, "another")
     found = await migrate.compare(migration_context(source, target, clock))
-    assert {part.name for part in found if part.differences} == {DEAD_LETTERS}
+    assert {part.name for part in found if part.differences} == {DEAD_LETTER_QUEUE}
 
 
 async def test_comparing_changes_nothing(
@@ -98,7 +99,7 @@ async def test_an_item_that_waits_for_its_next_try_is_waited_for(
 ) -> None:
     """Nobody but the queue knows whom a sign-up is still to be confirmed with."""
     before = await everything(source, clock)
-    for claim in await source.queues.claim(SUBSCRIBE_QUEUE, limit=32, lease_s=60):
+    for claim in await source.queues.claim(SINGLE_MAIL_QUEUE, limit=32, lease_s=60):
         await source.queues.release(claim, delay_s=1800)
     await move(source, target, clock)
     assert await everything(target, clock) == before
@@ -122,7 +123,7 @@ async def test_more_items_than_one_claim_holds_for_come_through_once(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those claimed first show again while the last are still being carried."""
-    await source.queues.put(DEAD_LETTERS, *(f"item {number}" for number in range(500)))
+    await source.queues.put(DEAD_LETTER_QUEUE, *(f"item {number}" for number in range(500)))
     put = target.queues.put
 
     async def slowly(queue: str, *bodies: str, delay_s: float = 0.0) -> None:
@@ -139,14 +140,14 @@ async def test_waiting_for_an_item_that_hides_uses_up_no_tries_of_the_others(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     """Whoever works on with the source after all buries what was taken too often."""
-    await source.queues.put(SUBSCRIBE_QUEUE, "an item that hides", delay_s=1800)
-    before = {item.body: item.taken for item in await source.queues.peek(SUBSCRIBE_QUEUE)}
+    await source.queues.put(SINGLE_MAIL_QUEUE, "an item that hides", delay_s=1800)
+    before = {item.body: item.taken for item in await source.queues.peek(SINGLE_MAIL_QUEUE)}
     await move(source, target, clock)
-    after = {item.body: item.taken for item in await source.queues.peek(SUBSCRIBE_QUEUE)}
+    after = {item.body: item.taken for item in await source.queues.peek(SINGLE_MAIL_QUEUE)}
     assert after == {body: taken + 1 for body, taken in before.items()} | {"an item that hides": 1}
 
 
-@pytest.mark.parametrize("queue", [SUBSCRIBE_QUEUE, DEAD_LETTERS])
+@pytest.mark.parametrize("queue", [SINGLE_MAIL_QUEUE, DEAD_LETTER_QUEUE])
 async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_along(
     source: Storage,
     target: Storage,

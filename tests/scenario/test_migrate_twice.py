@@ -11,8 +11,9 @@ import pytest
 from postroom.domain.errors import WrongState
 from postroom.migration import migrate, state, table_writer
 from postroom.migration.state import TakenOver
+from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE, Storage
+from postroom.storage.port import Storage
 from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, Fate, Mortal, everything, move
 
@@ -53,7 +54,7 @@ async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open
 ) -> None:
     """Suspended by Ctrl-Z, say, and taken for hung."""
     for at in range(1, RUNS_MAX):
-        target = MemoryStorage(clock, page_rows=50)
+        target = MemoryStorage(clock, STORAGE_NAMES, page_rows=50)
 
         async def the_other_finishes(target: Storage = target) -> None:
             await move(source, target, clock)
@@ -61,8 +62,8 @@ async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open
             await target.tables.upsert(
                 "mailinglist", LIST, "mailinglist", {"Format": 1, "new": True}
             )
-            await target.queues.put(SUBSCRIBE_QUEUE, "a new item")
-            await target.queues.put(DEAD_LETTERS, "a new letter")
+            await target.queues.put(SINGLE_MAIL_QUEUE, "a new item")
+            await target.queues.put(DEAD_LETTER_QUEUE, "a new letter")
             await target.blobs.put("new.txt", b"new")
 
         nap = Nap(at, clock, the_other_finishes)
@@ -73,7 +74,7 @@ async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open
         if nap.night is None:
             return
         await nap.night
-        expected = MemoryStorage(clock)
+        expected = MemoryStorage(clock, STORAGE_NAMES)
         await migrate.reopen(source.tables)
         await the_other_finishes(expected)
         assert await everything(target, clock) == await everything(expected, clock), at

@@ -12,8 +12,8 @@ from postroom.domain.address import parse_address
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.flow import subscribe
-from postroom.sender import SenderRole
-from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
+from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.sender import Sender
 from postroom.transport.smtp.transport import SmtpTransport
 from tests.acting import acting
 from tests.clock import soon
@@ -69,10 +69,10 @@ async def test_nobody_loses_an_attempt_and_all_goes_out_when_it_is_back(
     await town.live_through(120, every_s=15)
     assert town.arrived() == once_each(names)
     assert (await town.read(ref)).books == Books(sent=12)
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
-async def probes(town: Town, role: SenderRole, times: int) -> list[float]:
+async def probes(town: Town, role: Sender, times: int) -> list[float]:
     """The pauses the breaker makes, each waited for."""
     pauses = []
     for _ in range(times):
@@ -111,12 +111,12 @@ async def test_confirmations_wait_for_the_provider_too(town: Town, outage: Outag
     await town.open_sender(transport=await outage.begin())
     await town.quiet()
     await town.live_through(5 * 3600, every_s=1800)
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
     await outage.end()
     await town.live_through(3600, every_s=1800)
     assert town.arrived() == once_each(["ada"])
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_confirmation_that_went_out_closes_the_breaker(town: Town, outage: Outage) -> None:

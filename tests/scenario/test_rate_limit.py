@@ -6,12 +6,12 @@ import pytest
 
 from postroom.actions import control_message
 from postroom.domain.address import parse_address
-from postroom.domain.delivery import PUT_OFF_WORDS, State
+from postroom.domain.delivery import LIMIT_DEFERRAL_WORDS, State
 from postroom.domain.message import Books
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import subscribe
 from postroom.records import rate_limits
-from postroom.sender import SenderRole
+from postroom.sender import Sender
 from tests.acting import acting
 from tests.clock import PATIENCE_S, soon
 from tests.scenario.town import LIST, Town, once_each, students
@@ -81,18 +81,16 @@ async def test_connections_of_all_senders_stay_within_the_limit(
 async def test_an_idle_sender_closes_its_connections_and_leaves_its_share(town: Town) -> None:
     await town.mailing(*NAMES)
     await limit(town, connections=2)
-    role = await town.open_sender()
+    await town.open_sender()
     await town.quiet()
     assert town.sink.connections
     await town.live_through(10, 5)
-    assert role.turns
-    assert not role.turns.shares.holds_any
     rows = await rate_limits.all_limits(town.storage.tables)
     assert rows[TRANSPORT].shares == {}
     await soon(town.sink.is_empty.wait())
 
 
-async def waiting_sender(town: Town) -> tuple[str, SenderRole]:
+async def waiting_sender(town: Town) -> tuple[str, Sender]:
     """A sender with a slice in hand that has no turn for hours."""
     ref = await town.mailing(*NAMES)
     await limit(town, 0.01)
@@ -158,7 +156,7 @@ async def test_a_limited_domain_is_put_off_untried_and_comes_back(town: Town) ->
     fates = (await town.fates(ref)).values()
     late = [fate for fate in fates if fate.state is State.QUEUED]
     assert 50 <= len(late) < 60
-    assert {fate.words for fate in late} == {PUT_OFF_WORDS}
+    assert {fate.words for fate in late} == {LIMIT_DEFERRAL_WORDS}
     [ledger] = await town.ledgers(ref)
     assert {wait.attempts for wait in ledger.deferred.values()} == {0}
     assert ledger.attempts_without_outcome == 0
@@ -169,7 +167,7 @@ async def test_a_limited_domain_is_put_off_untried_and_comes_back(town: Town) ->
 
 async def test_who_was_put_off_and_then_refused_has_the_whole_retry_window(town: Town) -> None:
     ref = await first_slice(town, *students(20), "temp-fail-once-zoe")
-    assert (await town.fates(ref))["temp-fail-once-zoe"].words == PUT_OFF_WORDS
+    assert (await town.fates(ref))["temp-fail-once-zoe"].words == LIMIT_DEFERRAL_WORDS
     put_off_at = town.clock.now().timestamp()
     await town.live_through(30, 1)
     [ledger] = await town.ledgers(ref)

@@ -15,7 +15,7 @@ from postroom.domain.token import sign
 from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
@@ -59,7 +59,7 @@ async def test_a_sign_up_stores_the_person_unverified_and_queues_one_item(town: 
     ada = await town.subscriber("ada")
     assert not ada.verified
     assert ada.attributes == {"first_name": "ada"}
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     assert not town.sink.mails  # no mail is sent inside a request
 
 
@@ -68,10 +68,10 @@ async def test_asking_again_within_ten_minutes_queues_nothing(town: Town) -> Non
     await sign_up(town, "ada")
     town.clock.move(599)
     await sign_up(town, "ada")
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     town.clock.move(1)
     await sign_up(town, "ADA")  # the same person
-    assert await town.items(SUBSCRIBE_QUEUE) == 2
+    assert await town.items(SINGLE_MAIL_QUEUE) == 2
 
 
 async def test_whoever_asks_learns_nothing_about_who_is_there(town: Town) -> None:
@@ -79,7 +79,7 @@ async def test_whoever_asks_learns_nothing_about_who_is_there(town: Town) -> Non
     await town.join("ada")
     for name in ("ada", "bob"):  # the same answer for both: none at all
         await sign_up(town, name)
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     assert (await town.subscriber("ada")).attributes == {}  # nor can anybody change her
 
 
@@ -105,7 +105,7 @@ async def test_the_confirmation_mail_carries_the_link_and_says_what_it_is(town: 
     both = re.findall(r'<a href="([^"]+)"', html.get_content())  # the button, and the link itself
     assert len(both) == 2
     assert len(set(both)) == 1
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_the_link_verifies_once_and_a_wrong_one_never(town: Town) -> None:
@@ -144,7 +144,7 @@ async def test_who_confirmed_before_the_mail_went_out_is_not_asked_again(town: T
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_a_busy_mailbox_is_asked_again_and_a_dead_one_is_not(town: Town) -> None:
@@ -153,11 +153,11 @@ async def test_a_busy_mailbox_is_asked_again_and_a_dead_one_is_not(town: Town) -
     await sign_up(town, "perm-fail")
     await town.open_sender()
     await town.quiet()
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     await town.pass_time(60)
     await town.quiet()
     assert town.arrived() == once_each(["temp-fail-once"])
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_leaving_twice_is_leaving_once(town: Town) -> None:

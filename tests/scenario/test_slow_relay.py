@@ -7,14 +7,14 @@ import asyncio
 from postroom.domain.delivery import State
 from postroom.domain.message import Books
 from postroom.records import leases
-from postroom.sender import SenderRole
+from postroom.sender import Sender
 from tests.clock import PATIENCE_S, soon
 from tests.scenario.town import CLAIM_S, LEASE_S, Town, once_each, students
 
 NAMES = ["slow", *students(30)]  # in the order in which they are mailed
 
 
-async def start(town: Town) -> tuple[str, SenderRole]:
+async def start(town: Town) -> tuple[str, Sender]:
     """A sender that waits for the relay's answer to its first mail."""
     ref = await town.mailing(*NAMES)
     role = await town.open_sender(lanes=1, transport=town.transport(window=1))
@@ -54,7 +54,7 @@ async def test_the_next_sender_goes_on_at_once_where_a_planned_stop_ended(town: 
 
 async def test_the_lease_is_renewed_while_a_stop_waits(town: Town) -> None:
     _, role = await start(town)
-    owner = role.sender.right.owner
+    owner = role.lease.owner
     role.stop_handing_over()
     closing = asyncio.create_task(town.close_sender(role))
     for _ in range(5):

@@ -11,7 +11,8 @@ from postroom.domain.address import parse_address
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.flow import subscribe
 from postroom.records import batches, rate_limits
-from postroom.storage.port import DEAD_LETTERS, Unavailable
+from postroom.records.names import DEAD_LETTER_QUEUE
+from postroom.storage.port import Unavailable
 from tests.acting import acting
 from tests.clock import START
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
@@ -115,7 +116,7 @@ async def test_nobody_is_mailed_past_a_limit_that_cannot_be_read(town: Town, nam
     await rate_limits.set_limit(town.storage.tables, limit)
     await town.live_through(10 * CLAIM_S, every_s=CLAIM_S)
     assert town.arrived() == once_each(["ada", "newcomer"])
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 @pytest.mark.parametrize("missing", ["ScheduledDate", "MessageRef"])

@@ -8,7 +8,7 @@ from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, OnDoubt, Status
-from postroom.storage.port import DEAD_LETTERS
+from postroom.records.names import DEAD_LETTER_QUEUE
 from tests.clock import soon
 from tests.scenario.town import CLAIM_S, Town, once_each, students
 
@@ -235,7 +235,7 @@ async def test_a_retry_does_not_take_a_batch_out_of_a_senders_hands(town: Town) 
     assert town.arrived() == once_each(names)
     assert (await town.read(ref)).books == Books(sent=4)
     assert await town.is_archived(ref)
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_what_cannot_be_done_now_is_refused_with_a_sentence(town: Town) -> None:

@@ -16,7 +16,7 @@ from postroom.domain.user import Role, User
 from postroom.flow import compose, subscribe
 from postroom.flow.subscribe import UnsubscribeResult
 from postroom.records import messages, trials, users
-from postroom.storage.port import DEAD_LETTERS, SUBSCRIBE_QUEUE
+from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
 from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each
 
@@ -51,7 +51,7 @@ async def test_a_test_goes_to_whoever_asked_and_to_nobody_else(town: Town) -> No
     assert town.arrived() == once_each(["ada"])
     mail = parsed(town.sink.mails[0].content)
     assert mail["Subject"].startswith("[Test] ")
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_the_link_in_a_test_changes_nothing(town: Town) -> None:
@@ -106,15 +106,15 @@ async def test_a_test_of_a_message_deleted_meanwhile_is_forgotten(town: Town) ->
     await town.open_sender()
     await town.sender_alone()
     assert not town.sink.mails
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_an_item_that_says_nothing_goes_to_the_dead_letters(town: Town) -> None:
-    await town.storage.queues.put(SUBSCRIBE_QUEUE, "test,what,is,this,then")
+    await town.storage.queues.put(SINGLE_MAIL_QUEUE, "test,what,is,this,then")
     await town.open_sender()
     await town.sender_alone()
-    assert await town.items(SUBSCRIBE_QUEUE) == 0
-    assert await town.items(DEAD_LETTERS) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 1
 
 
 async def test_a_message_that_is_not_there_cannot_be_tested(town: Town) -> None:

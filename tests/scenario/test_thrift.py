@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postroom.actions import control_message
+from postroom.importing.worker import ImportWorker
+from postroom.intervals import REMOTE
 from postroom.records import leases
 from postroom.scheduler import Scheduler
-from postroom.sender import IDLE_LEASES, SenderRole
+from postroom.sender import Sender
+from postroom.sending.lease import IDLE_LEASES
 from postroom.storage.counting import CountingStorage
-from postroom.wiring import FAR
 from tests.scenario.town import Town
 
 CALLS_A_MINUTE_MAX = 10.0
@@ -24,10 +26,10 @@ def counted(town: Town) -> CountingStorage:
     return town.storage
 
 
-async def idle_sender(town: Town, minutes: float) -> SenderRole:
+async def idle_sender(town: Town, minutes: float) -> Sender:
     """A sender at the pace of a storage far away, nothing coming for so long."""
     role = await town.open_sender()
-    role.poll_s, role.lease_s = FAR.poll_s, FAR.lease_s
+    role.poll_s, role.lease.lease_s = REMOTE.poll_s, REMOTE.lease_s
     until = town.clock.now() + timedelta(minutes=minutes)
     while town.clock.now() < until:
         assert not await role.step()
@@ -39,19 +41,17 @@ async def test_an_idle_scheduler_far_away_makes_few_calls(town: Town) -> None:
     storage = counted(town)
     for name in ("contoso1", "contoso2", "contoso3"):
         await town.found_list(name)
-    scheduler = Scheduler(
-        storage,
-        town.clock,
-        "scheduler.1",
-        lease_s=FAR.lease_s,
-        sweep_every_s=FAR.sweep_s,
-        tidy_every_s=FAR.tidy_s,
-    )
+    scheduler = Scheduler(storage, town.clock, "scheduler.1", intervals=REMOTE)
+    importer = ImportWorker(storage, town.clock, poll_s=REMOTE.imports_s)
     before, until = storage.calls.total, town.clock.now() + timedelta(minutes=MINUTES)
+    imports_at = 0.0
     while town.clock.now() < until:
         assert not await scheduler.step()
         assert scheduler.lease
-        town.clock.move(await scheduler.rest_s(FAR.schedule_s))
+        if town.clock.monotonic() >= imports_at:
+            assert not await importer.step()
+            imports_at = town.clock.monotonic() + await importer.rest_s()
+        town.clock.move(await scheduler.rest_s())
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * MINUTES
 
 
@@ -82,12 +82,12 @@ async def test_a_scheduler_that_stands_by_makes_few_calls(town: Town) -> None:
     assert await leases.hold(
         storage.tables, "scheduler", "another", now=town.clock.now(), lease_s=3500
     )
-    scheduler = Scheduler(storage, town.clock, "scheduler.1", lease_s=FAR.lease_s)
+    scheduler = Scheduler(storage, town.clock, "scheduler.1", intervals=REMOTE)
     before = storage.calls.total
     for _ in range(MINUTES):
         await scheduler.step()
-        town.clock.move(await scheduler.rest_s(FAR.schedule_s))
-    minutes = MINUTES * FAR.schedule_s / 60
+        town.clock.move(await scheduler.rest_s())
+    minutes = MINUTES * REMOTE.schedule_s / 60
     assert storage.calls.total - before <= CALLS_A_MINUTE_MAX * minutes
 
 
@@ -101,9 +101,9 @@ async def test_an_idle_sender_far_away_makes_few_calls(town: Town) -> None:
 async def test_an_idle_sender_has_a_long_lease_and_a_busy_one_a_short(town: Town) -> None:
     """Nobody waits for the death of a sender that has nothing in hand."""
     role = await idle_sender(town, minutes=10)
-    name = leases.sender_lease(role.sender.right.owner)
+    name = leases.sender_lease(role.lease.owner)
     resting = await leases.holder(town.storage.tables, name, now=town.clock.now())
-    longest, short = (timedelta(seconds=FAR.lease_s * times) for times in (IDLE_LEASES, 1))
+    longest, short = (timedelta(seconds=REMOTE.lease_s * times) for times in (IDLE_LEASES, 1))
     assert resting
     assert town.clock.now() + short < resting.expires_at
     assert resting.expires_at <= town.clock.now() + longest

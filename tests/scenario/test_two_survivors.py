@@ -15,10 +15,10 @@ from postroom.domain.delivery import FINAL, DeliveryEnd, State
 from postroom.domain.retry import RetryRules
 from postroom.flow.send import Handled
 from postroom.records import archive
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from tests.clock import PATIENCE_S, soon
 from tests.scenario.storm import Crossed
-from tests.scenario.town import CLAIM_S, Clerk, Town, name_of
+from tests.scenario.town import CLAIM_S, RULES, Clerk, Town, name_of
 
 NAMES = ["ada", "bob", "slow", "tom", "zoe"]  # in the order in which they are mailed
 HOPELESS = RetryRules(window_s=0.0)  # whoever is in doubt has failed
@@ -56,9 +56,8 @@ async def survivor(town: Town, at: int, *, knows: bool) -> Survivor:
     found = Survivor()
     owner, machine = ("clerk.knows", "here") if knows else ("clerk.guesses", "elsewhere")
     crossed = Crossed(town.storage, at, found.halt)
-    found.clerk = await replace(town, storage=crossed).clerk(owner, machine=machine)
-    if not knows:
-        found.clerk.sender = replace(found.clerk.sender, rules=HOPELESS)
+    rules = RULES if knows else HOPELESS
+    found.clerk = await replace(town, storage=crossed).clerk(owner, machine=machine, rules=rules)
     return found
 
 

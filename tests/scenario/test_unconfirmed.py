@@ -10,7 +10,7 @@ from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.records import consents, counts, sign_ups, subscribers
 from postroom.records.counts import ListCounts
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.acting import acting
 from tests.scenario.town import LIST, SITE, Town, address_of
 
@@ -111,7 +111,7 @@ async def test_whom_an_administrator_added_stays_also_after_asking_themselves(to
     address, now = parse_address(address_of("ada")), town.clock.now()
     await subscribe.add(acting(town.storage, now), LIST, address, {}, verified=False)
     await sign_up(town, "ada")
-    assert await town.items(SUBSCRIBE_QUEUE) == 1
+    assert await town.items(SINGLE_MAIL_QUEUE) == 1
     town.clock.move(2 * KEPT_DAYS * DAY_S)
     assert await expire(town) == 0
     assert await is_known(town, "ada")

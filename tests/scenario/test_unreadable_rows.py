@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.typing import EventDict
 
 from postroom.domain.address import parse_address
 from postroom.domain.delivery import State, announced
 from postroom.domain.message import Books, OnDoubt
 from postroom.flow import subscribe, sweep
 from postroom.flow.send import UNREADABLE_DELAY_S
+from postroom.intervals import LOCAL
 from postroom.records import batches, counts, leases, lists
-from postroom.sender import JOURNALS_EVERY_S
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.sending.recovery import JOURNALS_EVERY_S
 from tests.acting import acting
 from tests.clock import START, soon
+from tests.scenario.test_described_items import described
 from tests.scenario.test_forgotten_items import QUARTER_S, lose_all_items
 from tests.scenario.town import CLAIM_S, DAY_S, LIST, Clerk, Town, address_of, once_each, students
 
@@ -88,9 +92,12 @@ async def test_a_row_of_a_batch_holds_up_that_batch_alone(
     await town.quiet()
     assert town.arrived() == once_each(names[2:])
     await town.live_through(4 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (1, 0)  # it may get readable yet
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (
+        1,
+        0,
+    )  # it may get readable yet
     await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
-    assert (await town.items(), await town.items(DEAD_LETTERS)) == (0, 1)
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 1)
     await to_another(town)
     await town.quiet()
     assert town.arrived() == once_each([*names[2:], "other"])
@@ -114,6 +121,27 @@ async def test_a_ledger_keeps_no_lost_item_of_another_batch_from_being_put_again
     await town.open_sender()
     await town.live_through(QUARTER_S + 2 * SWEEP_S, every_s=SWEEP_S)
     assert town.arrived() == once_each([*names[2:], "other"])
+
+
+@pytest.mark.parametrize("row", [message_row, header_row])
+async def test_an_item_without_a_batch_number_waits_until_its_batch_can_be_found(
+    town: Town, log_lines: list[EventDict], row: Any
+) -> None:
+    names = students(3)
+    ref = await town.mailing(*names)
+    await lose_all_items(town)
+    spoilt = await row(town, ref).spoil()
+    await town.storage.queues.put(MAIL_QUEUE, described(ref, names[0]))
+    await town.open_sender()
+    await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    events = {line["event"] for line in log_lines}
+    assert "item_unreadable" in events
+    assert "item_left" not in events
+    assert not town.sink.mails
+    assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (1, 0)
+    await spoilt.mend()
+    await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
+    assert town.arrived() == once_each(names)
 
 
 async def test_a_message_that_gets_unreadable_between_two_slices_is_recorded_so_far(
@@ -187,7 +215,7 @@ async def take_by_hand(town: Town, clerk: Clerk, ref: str, batch: int) -> None:
     found = await batches.find_ledger(town.storage.tables, ref, batch)
     assert found
     now_s = town.clock.now().timestamp()
-    in_hand = announced(found[0], [0, 1], owner=clerk.right.owner, now_s=now_s)
+    in_hand = announced(found[0], [0, 1], owner=clerk.lease.owner, now_s=now_s)
     await batches.replace_ledger(town.storage.tables, in_hand, found[1])
     page = clerk._journals.lane(1)
     page.begin(ref, batch)
@@ -215,7 +243,7 @@ async def test_a_journal_is_kept_until_the_ledgers_of_its_pages_can_be_read(
     assert town.arrived() == once_each(["slow", "tom", "uma", "zoe"])
     assert (await town.states(ref))["slow"] is State.HELD
     assert (await town.read(ref)).books == Books(sent=3, held=1, doubts=1)
-    assert not (town.folder / "here" / clerk.right.owner).exists()
+    assert not (town.folder / "here" / clerk.lease.owner).exists()
 
 
 # The strokes of the sweep
@@ -231,7 +259,7 @@ STROKES = {
 async def leave_work_for_every_stroke(town: Town) -> str:
     """A lost item, a deleted list, a sender long gone and an old message; that one's ref."""
     town.scheduler.keep_archive_days = 30
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = 40 * DAY_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=40 * DAY_S, tidy_s=40 * DAY_S)
     clerk = await town.clerk()
     ref = await town.mailing("ada")
     await clerk.take()
@@ -244,7 +272,7 @@ async def leave_work_for_every_stroke(town: Town) -> str:
     await lose_all_items(town)
     await lists.start_deleting(town.storage.tables, "contoso1")
     town.clock.move(DAY_S)
-    town.scheduler.sweep_every_s = town.scheduler.tidy_every_s = SWEEP_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=SWEEP_S, tidy_s=SWEEP_S)
     return ref
 
 
@@ -336,7 +364,7 @@ async def test_a_confirmation_that_cannot_be_written_yet_ends_no_sender(
     await spoilt.mend()
     await town.live_through(600, every_s=60)
     assert town.arrived() == once_each(["ada"])
-    assert await town.items(DEAD_LETTERS) == 0
+    assert await town.items(DEAD_LETTER_QUEUE) == 0
 
 
 async def test_a_list_that_cannot_be_read_keeps_no_other_from_being_swept(town: Town) -> None:

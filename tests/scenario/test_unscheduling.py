@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -13,6 +14,7 @@ from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Status, ref_of_call
 from postroom.flow.compose import Draft, Origin, compose, give_time
+from postroom.intervals import LOCAL
 from postroom.records import bodies, messages
 from postroom.storage.port import Conflict, Unavailable
 from tests.acting import acting
@@ -123,7 +125,7 @@ async def test_a_message_unscheduled_while_others_act_is_sent_whole_or_not_at_al
     town: Town, rival: Callable[[Town, str], Awaitable[None]]
 ) -> None:
     """Whatever its person is told is true, and nobody waits for the sweep."""
-    town.scheduler.sweep_every_s = 30 * DAY_S
+    town.scheduler.intervals = replace(LOCAL, sweep_s=30 * DAY_S)
     await peopled(town)
     await town.open_sender()
     expected: Counter[str] = Counter()

@@ -25,22 +25,23 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import Handled, Sender
-from postroom.journal import FileJournals
+from postroom.flow.send import BatchSender, Handled
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.records.leases import Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import all_rows
-from postroom.records.turns import Turns
 from postroom.scheduler import Scheduler
-from postroom.sender import SenderRole
-from postroom.storage.port import MAIL_QUEUE, Claim, KeysAcross, Storage
+from postroom.sender import Sender, build_sender
+from postroom.sending.journal import FileJournals
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler
+from postroom.storage.port import Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
-from postroom.transport.paced import PacedTransport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
 from postroom_bench.sink import Sink, SinkOptions
 from tests.acting import acting
 from tests.clock import PATIENCE_S, MovableClock, soon
+from tests.no_limits import NoLimits
 
 LIST = "contoso1"
 FROM = "History Department <donotreply@contoso.edu>"
@@ -61,15 +62,30 @@ class Fate(NamedTuple):
 class Clerk:
     """A sender of one lane, one item at a time: what can be stopped in the middle of a slice."""
 
-    def __init__(self, town: Town, owner: str, machine: str, slice_size: int, window: int) -> None:
+    def __init__(
+        self,
+        town: Town,
+        owner: str,
+        machine: str,
+        slice_size: int,
+        window: int,
+        rules: RetryRules,
+    ) -> None:
         self.town = town
-        self.right = Right(town.clock, owner)
+        self.lease = SendingLease(town.storage, town.clock, owner)
         self._journals = FileJournals(town.folder / machine, owner)
         self._transport = town.transport(window)
         self._lane = self._transport.lane()
         renderer = Renderer(town.storage, SITE, town.clock)
-        self.sender = Sender(
-            town.storage, town.clock, self.right, self._journals, renderer, RULES, slice_size
+        self.sender = BatchSender(
+            town.storage,
+            town.clock,
+            self.lease,
+            BatchSettler(town.storage, town.clock, owner, self._journals, rules),
+            renderer,
+            NoLimits(town.clock),
+            rules,
+            slice_size,
         )
         self._journals.open()
         self.journal = self._journals.lane(0)
@@ -77,9 +93,9 @@ class Clerk:
 
     async def hold_lease(self) -> None:
         now = self.town.clock.now()
-        tables, name = self.town.storage.tables, leases.sender_lease(self.right.owner)
-        assert await leases.hold(tables, name, self.right.owner, now=now, lease_s=LEASE_S)
-        self.right.renewed(self.town.clock.monotonic(), LEASE_S * 2 / 3)
+        tables, name = self.town.storage.tables, leases.sender_lease(self.lease.owner)
+        assert await leases.hold(tables, name, self.lease.owner, now=now, lease_s=LEASE_S)
+        self.lease.renewed(self.town.clock.monotonic(), LEASE_S * 2 / 3)
 
     async def claim(self) -> Claim | None:
         claims = await self.town.storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=CLAIM_S)
@@ -122,12 +138,12 @@ class Town:
     sink: Sink
     folder: Path
     scheduler: Scheduler = field(init=False)
-    roles: list[SenderRole] = field(default_factory=list)
+    roles: list[Sender] = field(default_factory=list)
     _owners: Iterator[int] = field(default_factory=lambda: count(1))
     _clerks: list[Clerk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1", lease_s=LEASE_S)
+        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1")
 
     # People and messages
 
@@ -206,25 +222,22 @@ class Town:
         transport: SmtpTransport | None = None,
         storage: Storage | None = None,
         rules: RetryRules = RULES,
-    ) -> SenderRole:
+    ) -> Sender:
         """The production sender, with its heartbeat going."""
         owner = f"sender.{next(self._owners)}"
         storage = storage or self.storage
-        right = Right(self.clock, owner)
-        journals = FileJournals(self.folder / machine, owner)
-        renderer = Renderer(storage, SITE, self.clock)
-        turns = Turns(storage.tables, self.clock, owner, lanes=lanes, lease_s=LEASE_S)
         health = MailHealth(f"127.0.0.1:{self.sink.port}")
-        role = SenderRole(
+        role = build_sender(
             storage,
             self.clock,
-            Sender(storage, self.clock, right, journals, renderer, rules, slice_size, turns),
-            PacedTransport(
-                ObservedTransport(transport or self.transport(), health.note), turns, self.clock
-            ),
-            journals,
+            owner,
+            ObservedTransport(transport or self.transport(), health.note),
+            FileJournals(self.folder / machine, owner),
+            Renderer(storage, SITE, self.clock),
             WakeUps(self.folder / "bells").listen("sender"),
+            rules=rules,
             lanes=lanes,
+            slice_size=slice_size,
             lease_s=LEASE_S,
             claim_s=CLAIM_S,
             health=health,
@@ -240,8 +253,9 @@ class Town:
         machine: str = "here",
         slice_size: int = 50,
         window: int = 1,
+        rules: RetryRules = RULES,
     ) -> Clerk:
-        clerk = Clerk(self, owner, machine, slice_size, window)
+        clerk = Clerk(self, owner, machine, slice_size, window, rules)
         await clerk.hold_lease()
         self._clerks.append(clerk)
         return clerk
@@ -252,7 +266,7 @@ class Town:
         for role in list(self.roles):
             await self.close_sender(role, grace_s=0)
 
-    async def close_sender(self, role: SenderRole, *, grace_s: float = PATIENCE_S) -> None:
+    async def close_sender(self, role: Sender, *, grace_s: float = PATIENCE_S) -> None:
         await role.close(grace_s)
         role.wakeup.close()
         self.roles.remove(role)

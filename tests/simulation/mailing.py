@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,12 +18,16 @@ from postroom.domain.message import Message, OnDoubt, Status
 from postroom.domain.retry import RetryRules
 from postroom.flow import fan_out, report, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.flow.send import Sender
+from postroom.flow.send import BatchSender
+from postroom.intervals import LOCAL
 from postroom.records import archive, batches, leases, lists, messages, subscribers
-from postroom.records.leases import Right
+from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
-from postroom.storage.port import MAIL_QUEUE, Claim, StorageError
+from postroom.sending.lease import SendingLease
+from postroom.sending.recovery import BatchSettler
+from postroom.storage.port import Claim, StorageError
 from tests.acting import acting
+from tests.no_limits import NoLimits
 from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import (
@@ -38,6 +43,8 @@ from tests.simulation.world import (
 )
 
 LEASE_S = 30.0
+NEVER_S = 1e9  # the path must settle without sweeping
+INTERVALS = replace(LOCAL, lease_s=LEASE_S, report_s=0.0, sweep_s=NEVER_S, tidy_s=NEVER_S)
 LIST = "contoso1"
 LANES = 2
 MODULES_WITH_SIZES = (fan_out, batches, report)
@@ -145,10 +152,7 @@ class Mailing:
                 self.world.storage(),
                 self.world.clock_of(name),
                 f"{name}.{self.incarnations[name]}",
-                lease_s=LEASE_S,
-                report_every_s=0.0,
-                sweep_every_s=1e9,  # the path must settle without the broom
-                tidy_every_s=1e9,
+                intervals=INTERVALS,
                 items_ahead=self.items_ahead,
             )
 
@@ -171,18 +175,19 @@ class Mailing:
             storage = self._storage_that_notes()
             clock = self.world.clock_of(name)
             rules = RetryRules(first_s=5, longest_s=20, window_s=100_000, chance=lambda: 0.5)
-            right = Right(clock, owner)
-            sender = Sender(
+            lease = SendingLease(storage, clock, owner)
+            sender = BatchSender(
                 storage,
                 clock,
-                right,
-                self.journals,
+                lease,
+                BatchSettler(storage, clock, owner, self.journals, rules),
                 OneMessage(clock),
+                NoLimits(clock),
                 rules,
-                slice_size=self.slice_size,
+                self.slice_size,
             )
             return [
-                self._beat(storage, right, clock),
+                self._beat(storage, lease, clock),
                 *(self._lane(storage, sender, number) for number in range(LANES)),
             ]
 
@@ -197,20 +202,20 @@ class Mailing:
         storage.tables = Looks(storage.tables, note)
         return storage
 
-    async def _beat(self, storage: Storage, right: Right, clock: SetClock) -> None:
+    async def _beat(self, storage: Storage, own: SendingLease, clock: SetClock) -> None:
         while True:
             now_s = clock.monotonic()
-            name = leases.sender_lease(right.owner)
+            name = leases.sender_lease(own.owner)
             with contextlib.suppress(StorageError):
                 lease = await leases.hold(
-                    storage.tables, name, right.owner, now=clock.now(), lease_s=LEASE_S
+                    storage.tables, name, own.owner, now=clock.now(), lease_s=LEASE_S
                 )
                 if lease:
-                    right.renewed(now_s, LEASE_S * 2 / 3)
+                    own.renewed(now_s, LEASE_S * 2 / 3)
             await self.world.clock.sleep(LEASE_S / 3)
 
-    async def _lane(self, storage: Storage, sender: Sender, number: int) -> None:
-        journal = Journal(self.journals, sender.right.owner, number)
+    async def _lane(self, storage: Storage, sender: BatchSender, number: int) -> None:
+        journal = Journal(self.journals, sender.lease.owner, number)
         lane = SmtpLane(self.post) if self.post.closing else Lane(self.post)
         while True:
             with contextlib.suppress(StorageError):
@@ -218,8 +223,8 @@ class Mailing:
                     await sender.handle(claim, lane, journal)
             await Turn()
 
-    async def _claims(self, storage: Storage, sender: Sender) -> list[Claim]:
-        if not sender.right.holds():
+    async def _claims(self, storage: Storage, sender: BatchSender) -> list[Claim]:
+        if not sender.lease.is_held():
             return []
         return await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=self.claim_s)
 

@@ -142,6 +142,8 @@ class Post:
 
 
 class Lane:
+    id = 0
+
     def __init__(self, post: Post) -> None:
         self._post = post
 

@@ -43,6 +43,8 @@ class Wire:
 
 
 class SmtpLane:
+    id = 0
+
     def __init__(self, post: Post) -> None:
         self._post = post
 

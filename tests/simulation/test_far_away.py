@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.domain.message import OnDoubt
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.port import Blobs, Queues, Storage, Tables
 from tests.contract.azurite import azurite
@@ -102,7 +103,7 @@ def test_the_promises_hold_on_the_emulator(
     def at_azurite(clock: Clock) -> AtAzurite:
         emulator, prefix = azurite(), f"s{secrets.token_hex(6)}"
         clock.followers.append(emulator.move)
-        opening = AzureStorage.open(emulator.account, clock, prefix=prefix)
+        opening = AzureStorage.open(emulator.account, clock, STORAGE_NAMES, prefix=prefix)
         opened.append(wait_for(loop_beside, opening))
         return AtAzurite(loop_beside, opened[0])
 

@@ -12,12 +12,13 @@ import pytest
 from postroom.domain.delivery import JournalEvidence, Ledger, announced
 from postroom.domain.message import Message, OnDoubt
 from postroom.flow import fan_out, schedule
-from postroom.flow.send import Sender
+from postroom.flow.send import BatchSender
 from postroom.records import batches, departures, messages, subscribers
 from postroom.records.deliveries import TO, to_row
-from postroom.records.in_hand import InHand
 from postroom.records.messages import DueEntry
 from postroom.records.rows import to_properties
+from postroom.sending.claimed_batch import ClaimedBatch
+from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import ClaimLost, Upsert
 from tests.simulation.mailing import Mailing, small_sizes
 from tests.simulation.post import Journals
@@ -56,33 +57,33 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def complete_before_send(patch: pytest.MonkeyPatch) -> None:
-    async def handle(self: Sender, claim: Any, lane: Any, journal: Any) -> Any:
+    async def handle(self: BatchSender, claim: Any, lane: Any, journal: Any) -> Any:
         await self.storage.queues.complete(claim)
         try:
             return await right(self, claim, lane, journal)
         except ClaimLost:
             return None
 
-    right = Sender.handle
-    patch.setattr(Sender, "handle", handle)
+    right = BatchSender.handle
+    patch.setattr(BatchSender, "handle", handle)
 
 
 def no_announcement(patch: pytest.MonkeyPatch) -> None:
-    async def announce(self: Sender, batch: InHand, slice_: Any) -> None:
+    async def announce(self: BatchSender, batch: ClaimedBatch, slice_: Any) -> None:
         now_s = self.clock.now().timestamp()
-        batch.ledger = announced(batch.ledger, slice_, owner=self.right.owner, now_s=now_s)
+        batch.ledger = announced(batch.ledger, slice_, owner=self.lease.owner, now_s=now_s)
 
-    patch.setattr(Sender, "_announce", announce)
+    patch.setattr(BatchSender, "_announce", announce)
 
 
 def take_over_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    async def is_alive(self: Sender, owner: str) -> bool:
+    async def is_alive(self: BatchSettler, owner: str) -> bool:
         return False
 
     def recall(self: Journals, owner: str, ref: str, batch: int) -> None:
         return None
 
-    patch.setattr(Sender, "_is_alive", is_alive)
+    patch.setattr(BatchSettler, "_is_alive", is_alive)
     patch.setattr(Journals, "recall", recall)
 
 
@@ -121,10 +122,10 @@ def header_goes_with_its_batch(patch: pytest.MonkeyPatch) -> None:
 def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
     """Say that it ended before writing down how."""
 
-    async def write_ends(self: InHand, ends: Any) -> None:
+    async def write_ends(self: ClaimedBatch, ends: Any) -> None:
         return
 
-    patch.setattr(InHand, "write_ends", write_ends)
+    patch.setattr(ClaimedBatch, "write_ends", write_ends)
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:

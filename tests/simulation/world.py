@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage import port
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Batch, Blobs, Queues, Tables, Unavailable
@@ -150,7 +151,9 @@ class World:
 
     def _memory(self) -> MemoryStorage:
         rows = self.rng.choice([None, None, 2, 3])
-        return MemoryStorage(self.clock, page_rows=rows, empty_first_page=self.faults.empty_pages)
+        return MemoryStorage(
+            self.clock, STORAGE_NAMES, page_rows=rows, empty_first_page=self.faults.empty_pages
+        )
 
     async def _maybe_freeze(self) -> None:
         """The process stands still while the others go on: so zombies are made."""

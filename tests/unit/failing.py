@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from postroom.records.names import QUEUES, STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryQueues, MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Properties
 from tests.clock import MovableClock
@@ -36,7 +37,7 @@ class Fuse:
 
 class FusedTables(MemoryTables):
     def __init__(self, fuse: Fuse) -> None:
-        super().__init__(1000, False)
+        super().__init__(TABLES)
         self._fuse = fuse
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
@@ -56,7 +57,7 @@ class FusedTables(MemoryTables):
 
 class FusedQueues(MemoryQueues):
     def __init__(self, clock: MovableClock, fuse: Fuse) -> None:
-        super().__init__(clock)
+        super().__init__(QUEUES, clock)
         self._fuse = fuse
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
@@ -66,7 +67,7 @@ class FusedQueues(MemoryQueues):
 
 
 def fused_storage(clock: MovableClock, fuse: Fuse) -> MemoryStorage:
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
     storage.tables = FusedTables(fuse)
     storage.queues = FusedQueues(clock, fuse)
     return storage

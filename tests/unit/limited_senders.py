@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
+from postroom.pacing.pacer import Pacer
 from postroom.records import rate_limits
-from postroom.records.turns import Turns
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LEASE_S = 30.0
-LANE = object()
+LANE = 1
+ADDRESSES = ["ada@contoso.edu"] * 600
 
 
 class World:
@@ -22,8 +24,8 @@ class World:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0)))
-        self.turns: list[float] = []  # when each was given, truly
+        self.storage = CountingStorage(MemoryStorage(SkewedClock(self, 0.0), STORAGE_NAMES))
+        self.sent: list[float] = []  # when each mail was sent, by true time
 
 
 class SkewedClock:
@@ -71,21 +73,18 @@ class Sender:
         self.line = BadLine(world)
         clock = SkewedClock(world, off_s)
         tables: Any = self.line
-        self.turns = Turns(tables, clock, name, lanes=lanes, lease_s=LEASE_S)
+        self.pacer = Pacer(tables, clock, name, lanes=lanes, lease_s=LEASE_S)
         self.is_alive = True
 
     async def send(self, mails: int = 600) -> int:
-        """Take all the turns there are now, as a lane in the middle of a slice."""
-        self.turns.want()
-        await self.turns.shares.keep()
-        return self.take(mails)
-
-    def take(self, mails: int = 600) -> int:
-        if not self.turns.is_limited:
+        """Send all that may go now, as a lane in the middle of a slice."""
+        await self.pacer.keep_alive()
+        admission = await self.pacer.admit(LANE, ADDRESSES[:mails])
+        is_valid = self.pacer.sent(LANE, ADDRESSES[: len(admission.now)])
+        if is_valid is None:
             return 0  # nothing is known yet: this is before the limit was found
-        taken = len(self.turns.take(LANE, [""] * mails))
-        self.world.turns += [self.world.now_s] * taken
-        return taken
+        self.world.sent += [self.world.now_s] * len(admission.now)
+        return len(admission.now)
 
 
 async def under(limit: float, number: int, connections: int = 0) -> tuple[World, list[Sender]]:

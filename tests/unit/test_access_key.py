@@ -21,9 +21,10 @@ from postroom.domain.access_key import (
 )
 from postroom.domain.errors import BadInput, NotFound
 from postroom.records import keys
+from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.records.rows import Unreadable
 from postroom.storage.memory import MemoryStorage, MemoryTables
-from postroom.storage.port import SCAN_ROWS_MAX, KeysAcross, Properties, Tables
+from postroom.storage.port import KeysAcross, Properties, Tables
 from postroom.web.api import auth as gate_module
 from postroom.web.api.auth import KeyCache
 
@@ -32,7 +33,7 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 @pytest.fixture
 def tables() -> Tables:
-    return MemoryStorage(WallClock()).tables
+    return MemoryStorage(WallClock(), STORAGE_NAMES).tables
 
 
 async def every_key(tables: Tables) -> list[AccessKey]:
@@ -174,7 +175,7 @@ class RevokedMeanwhile(MemoryTables):
 
 
 async def test_noting_a_use_does_not_bring_a_revoked_key_back() -> None:
-    tables = RevokedMeanwhile(SCAN_ROWS_MAX, False)
+    tables = RevokedMeanwhile(TABLES)
     key, _ = await keys.create(tables, "portal", (), NOW)
     await keys.note_use(tables, key, NOW)
     assert await keys.find(tables, key) is None

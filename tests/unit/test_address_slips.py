@@ -8,8 +8,8 @@ import pytest
 
 from postroom.domain.address import parse_address, readable_address
 from postroom.domain.address_typos import domain_meant
-from postroom.domain.csv_people import People, Person
 from postroom.domain.csv_rows import BadRow
+from postroom.importing.csv_people import People, Person
 
 
 def read(cell: str) -> Person | BadRow:

@@ -11,17 +11,18 @@ from postroom.act import Act
 from postroom.actions import ask_to_confirm
 from postroom.actions.ask_to_confirm import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE_AT_ONCE
 from postroom.domain.address import parse_address
-from postroom.domain.ask_job import AskJob
+from postroom.domain.ask_job import SILENT_AFTER, AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN, CannotAsk
 from postroom.domain.consent import Event, Trace
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import SILENT_AFTER, Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
 from postroom.records import ask_jobs, consents, counts, lists, subscribers
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE, Unavailable
+from postroom.storage.port import Unavailable
 from tests.acting import acting
 from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
@@ -62,7 +63,7 @@ class Office:
     async def take_items(self) -> Counter[str]:
         """As a sender does: how often each GUID was to be mailed."""
         found: Counter[str] = Counter()
-        while claims := await self.storage.queues.claim(SUBSCRIBE_QUEUE, limit=32, lease_s=60):
+        while claims := await self.storage.queues.claim(SINGLE_MAIL_QUEUE, limit=32, lease_s=60):
             for claim in claims:
                 found[claim.body.partition(",")[0]] += 1
                 await self.storage.queues.complete(claim)
@@ -173,7 +174,7 @@ async def test_everybody_who_may_be_asked_is_asked_once(office: Office) -> None:
     found = await ask_to_confirm.tally(office.storage.tables, LIST, office.clock)
     assert (found.askable, found.lately, found.often) == (PAGE_PEOPLE + PEOPLE_AT_ONCE + 2, 1, 0)
     job = await office.run()
-    assert (job.status, job.asked) == (Status.DONE, found.askable)
+    assert (job.status, job.asked) == (JobStatus.DONE, found.askable)
     items = await office.take_items()
     assert len(items) == PAGE_PEOPLE + PEOPLE_AT_ONCE + 3
     assert set(items.values()) == {1}
@@ -185,7 +186,7 @@ async def test_everybody_who_may_be_asked_is_asked_once(office: Office) -> None:
 async def test_a_long_queue_is_waited_for_and_a_dead_one_is_not(office: Office) -> None:
     """People who sign up at the same time must not wait behind a whole list."""
     await office.crowd(3 * PEOPLE_AT_ONCE)
-    await office.storage.queues.put(SUBSCRIBE_QUEUE, *["x,y"] * ITEMS_AHEAD_MAX)
+    await office.storage.queues.put(SINGLE_MAIL_QUEUE, *["x,y"] * ITEMS_AHEAD_MAX)
     began = office.clock.now()
     job = await office.run()
     assert job.asked == 3 * PEOPLE_AT_ONCE
@@ -208,9 +209,9 @@ async def test_a_run_that_is_told_to_stop_stops_and_the_next_does_the_rest(offic
     job, etag = await ask_to_confirm.start(tables, LIST, by="a", total=99, run="1", now=now)
     await ask_to_confirm.stop(tables, LIST)
     stopped = await ask_to_confirm.run(office.asker, job, etag)
-    assert (stopped.status, stopped.asked) == (Status.STOPPED, PEOPLE_AT_ONCE)
+    assert (stopped.status, stopped.asked) == (JobStatus.STOPPED, PEOPLE_AT_ONCE)
     done = await office.run()
-    assert (done.status, done.asked, done.total) == (Status.DONE, 3 * PEOPLE_AT_ONCE, 99)
+    assert (done.status, done.asked, done.total) == (JobStatus.DONE, 3 * PEOPLE_AT_ONCE, 99)
     assert set((await office.take_items()).values()) == {1}
 
 
@@ -233,7 +234,7 @@ async def test_a_run_on_a_list_that_is_deleted_says_so(office: Office) -> None:
     job, etag = await ask_to_confirm.start(tables, LIST, by="a", total=1, run="1", now=now)
     await lists.start_deleting(tables, LIST)
     failed = await ask_to_confirm.run(office.asker, job, etag)
-    assert (failed.status, failed.mistake) == (Status.FAILED, f"The list {LIST} was deleted.")
+    assert (failed.status, failed.mistake) == (JobStatus.FAILED, f"The list {LIST} was deleted.")
     assert await office.take_items() == {}
 
 
@@ -250,7 +251,7 @@ async def test_when_storage_goes_away_the_run_says_so_and_goes_on_later(
 
         patched.setattr(office.storage.queues, "put", put)
         failed = await office.run()
-    assert (failed.status, failed.asked) == (Status.FAILED, PEOPLE_AT_ONCE)
+    assert (failed.status, failed.asked) == (JobStatus.FAILED, PEOPLE_AT_ONCE)
     assert failed.mistake.startswith("Storage did not answer")
     assert (await office.run()).asked == 3 * PEOPLE_AT_ONCE
 
@@ -307,9 +308,9 @@ async def test_killed_at_any_write_the_next_run_leaves_nobody_out(is_after: bool
             return
         office.clock.move(SILENT_AFTER.total_seconds())  # its row is silent now
         found = await ask_jobs.find(office.storage.tables, LIST)
-        is_done = found is not None and found[0].status is Status.DONE
+        is_done = found is not None and found[0].status is JobStatus.DONE
         job = found[0] if found and is_done else await office.run()
-        assert (job.status, job.asked, job.skipped) == (Status.DONE, people, 0)
+        assert (job.status, job.asked, job.skipped) == (JobStatus.DONE, people, 0)
         items = await office.take_items()
         assert len(items) == people
         assert sum(items.values()) <= people + PEOPLE_AT_ONCE

@@ -15,6 +15,7 @@ from postroom.flow import compose
 from postroom.flow.compose import CHECKED_AT_ONCE_CHARS, Draft
 from postroom.mail.merge import FIELDS_MAX
 from postroom.records import lists
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from tests.acting import acting
 
@@ -23,7 +24,7 @@ LIST = "contoso1"
 
 
 async def storage_with_a_list() -> MemoryStorage:
-    storage = MemoryStorage(WallClock())
+    storage = MemoryStorage(WallClock(), STORAGE_NAMES)
     one = MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=NOW)
     await lists.create(storage.tables, one)
     return storage

@@ -6,15 +6,15 @@ import io
 
 import pytest
 
-from postroom.domain.csv_people import (
+from postroom.domain.csv_rows import csv_text
+from postroom.domain.errors import BadInput
+from postroom.importing.csv_people import (
     Columns,
     People,
     Person,
     beginning,
     check_column_name,
 )
-from postroom.domain.csv_rows import csv_text
-from postroom.domain.errors import BadInput
 
 
 def lines(text: str) -> io.StringIO:

@@ -7,7 +7,9 @@ import io
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.csv_people import (
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import BadInput
+from postroom.importing.csv_people import (
     COLUMNS_MAX,
     NAME_CHARS_MAX,
     People,
@@ -16,8 +18,6 @@ from postroom.domain.csv_people import (
     beginning,
     columns_of,
 )
-from postroom.domain.csv_rows import BadRow
-from postroom.domain.errors import BadInput
 
 
 def people(text: str, **wanted: str) -> list[Person | BadRow]:

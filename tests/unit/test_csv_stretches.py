@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from postroom.domain.address import BadAddress, parse_address
-from postroom.domain.csv_people import BEGINNING_STRETCHES, Columns, People, beginning
 from postroom.domain.csv_rows import (
     COMPOSED_CHARS_MAX,
     LINE_CHARS,
@@ -26,6 +25,7 @@ from postroom.domain.csv_rows import (
     clean,
 )
 from postroom.domain.errors import BadInput
+from postroom.importing.csv_people import BEGINNING_STRETCHES, Columns, People, beginning
 
 CHOSEN = Columns(0, ((1, "name"),), None, 2)
 ACCENTS = "a" + "\u0301\u0323" * 30_000  # in an order that composing them has to mend

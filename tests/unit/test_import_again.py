@@ -13,18 +13,18 @@ from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.asking import ASK_ONCE_IN
 from postroom.domain.consent import Event, Trace
-from postroom.domain.csv_people import People
-from postroom.domain.import_job import COUNTED, Existing
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import ATTRIBUTES_MAX, InactiveReason, Subscriber
 from postroom.flow import subscribe
-from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
+from postroom.importing.csv_people import People
+from postroom.importing.import_people import BATCH_PEOPLE, ImportCounts, ImportTerms, import_people
+from postroom.importing.job import COUNTED, Existing
 from postroom.records import consents, counts, edits, lists, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.acting import acting
 from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
-from tests.unit.test_bring_in import Watch
+from tests.unit.test_import_people import Watch
 
 LIST = "contoso1"
 BASIS = "import of people.csv: signed up at the fair"
@@ -46,14 +46,13 @@ class Desk:
         await lists.create(self.tables, made)
         return self
 
-    async def bring_in(self, *rows: str, header: str = "email", **terms: Any) -> Counts:
-        if terms.pop("ask", False):
-            terms["asker"] = Act(self.storage, self.clock, self.clock.now(), Trace(source=BASIS))
+    async def import_people(self, *rows: str, header: str = "email", **terms: Any) -> ImportCounts:
         people = People(iter(io.StringIO("\n".join([header, *rows]) + "\n")), {})
         verified = terms.pop("verified", False)
-        intake = Intake(self.tables, LIST, verified, self.clock.now(), basis=BASIS, **terms)
+        act = Act(self.storage, self.clock, self.clock.now(), Trace(source=BASIS))
+        chosen = ImportTerms(act, LIST, verified, **terms)
         self.watch = Watch()
-        return await bring_in(intake, people, self.watch)
+        return await import_people(chosen, people, self.watch)
 
     async def read(self, address: str) -> Subscriber:
         found = await subscribers.find(self.tables, LIST, parse_address(address).storage_key)
@@ -66,7 +65,7 @@ class Desk:
         return [(each.event, each.source) for each in found]
 
     async def items(self) -> int:
-        return await self.storage.queues.length(SUBSCRIBE_QUEUE)
+        return await self.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 @pytest.fixture
@@ -79,19 +78,19 @@ def students(number: int) -> list[str]:
 
 
 def test_an_import_and_its_run_count_the_same_things() -> None:
-    assert tuple(each.name for each in dataclasses.fields(Counts)) == COUNTED
+    assert tuple(each.name for each in dataclasses.fields(ImportCounts)) == COUNTED
 
 
 # --- Confirming ---------------------------------------------------------------------------------
 
 
 async def test_importing_again_as_confirmed_confirms_who_came_from_a_file(context: Desk) -> None:
-    await context.bring_in(*students(MANY))
+    await context.import_people(*students(MANY))
     context.clock.move(60)
-    rehearsed = await context.bring_in(*students(MANY), verified=True, is_rehearsal=True)
-    assert rehearsed == Counts(already=MANY, confirmed=MANY)
+    rehearsed = await context.import_people(*students(MANY), verified=True, is_rehearsal=True)
+    assert rehearsed == ImportCounts(already=MANY, confirmed=MANY)
     assert await counts.read(context.tables, LIST) == counts.ListCounts(unverified=MANY)
-    assert await context.bring_in(*students(MANY), verified=True) == rehearsed
+    assert await context.import_people(*students(MANY), verified=True) == rehearsed
     assert await counts.read(context.tables, LIST) == counts.ListCounts(verified=MANY)
     one = await context.read("student3@contoso.edu")
     assert (one.verified, one.since) == (True, START + timedelta(seconds=60))
@@ -99,8 +98,8 @@ async def test_importing_again_as_confirmed_confirms_who_came_from_a_file(contex
         (Event.IMPORTED, BASIS),
         (Event.CONFIRMED, BASIS),
     ]
-    again = await context.bring_in(*students(MANY), verified=True)
-    assert again == Counts(already=MANY)
+    again = await context.import_people(*students(MANY), verified=True)
+    assert again == ImportCounts(already=MANY)
 
 
 async def test_who_signed_up_and_did_not_confirm_is_confirmed_and_the_record_says_how(
@@ -109,7 +108,7 @@ async def test_who_signed_up_and_did_not_confirm_is_confirmed_and_the_record_say
     ada = parse_address("ada@contoso.edu")
     await subscribe.sign_up(acting(context.storage, context.clock.now()), LIST, ada, {})
     context.clock.move(60)
-    assert await context.bring_in("ada@contoso.edu", verified=True) == Counts(
+    assert await context.import_people("ada@contoso.edu", verified=True) == ImportCounts(
         already=1, confirmed=1
     )
     one = await context.read("ada@contoso.edu")
@@ -126,10 +125,10 @@ async def test_who_is_gone_is_never_confirmed_updated_or_asked(
     )
     await subscribe.leave(acting(context.tables, START), LIST, one.guid, why)
     for terms in ({"verified": True}, {"ask": True}):
-        found = await context.bring_in(
+        found = await context.import_people(
             "ada@contoso.edu,Ada", header="email,name", existing=Existing.OVERWRITE, **terms
         )
-        assert found == Counts(gone=1)
+        assert found == ImportCounts(gone=1)
     after = await context.read("ada@contoso.edu")
     assert (after.gone, after.verified, after.attributes) == (why, False, {})
     assert await context.items() == 0
@@ -143,7 +142,7 @@ async def test_who_left_is_not_confirmed_because_somebody_typed_their_address(
     one = await subscribe.add(acting(context.tables, START), LIST, ada, {}, verified=True)
     await subscribe.leave(acting(context.tables, START), LIST, one.guid)
     await subscribe.sign_up(acting(context.storage, START), LIST, ada, {})
-    assert await context.bring_in("ada@contoso.edu", verified=True) == Counts(gone=1)
+    assert await context.import_people("ada@contoso.edu", verified=True) == ImportCounts(gone=1)
     assert not (await context.read("ada@contoso.edu")).verified
     assert "has not confirmed since" in context.watch.refusals[0].reason
 
@@ -151,9 +150,9 @@ async def test_who_left_is_not_confirmed_because_somebody_typed_their_address(
 async def test_who_an_export_calls_unverified_is_not_confirmed(context: Desk) -> None:
     rows = ("a@contoso.edu,unverified", "b@contoso.edu,verified")
     header = "email,subscription"
-    await context.bring_in(*rows, header=header)
-    found = await context.bring_in(*rows, header=header, verified=True)
-    assert found == Counts(already=2, confirmed=1)
+    await context.import_people(*rows, header=header)
+    found = await context.import_people(*rows, header=header, verified=True)
+    assert found == ImportCounts(already=2, confirmed=1)
     assert not (await context.read("a@contoso.edu")).verified
 
 
@@ -180,36 +179,38 @@ async def test_fields_of_who_is_there_are_left_filled_in_or_overwritten(
 ) -> None:
     await add_ada(context, name="Ada", city="Wien")
     row, terms = f"{ADA},Ada L.,,Dr.", {"header": "email,name,city,title", "existing": existing}
-    expected = Counts(already=1, updated=updated)
-    assert await context.bring_in(row, is_rehearsal=True, **terms) == expected
+    expected = ImportCounts(already=1, updated=updated)
+    assert await context.import_people(row, is_rehearsal=True, **terms) == expected
     assert (await context.read(ADA)).attributes == {"name": "Ada", "city": "Wien"}
-    assert await context.bring_in(row, **terms) == expected
+    assert await context.import_people(row, **terms) == expected
     assert (await context.read(ADA)).attributes == after
-    assert await context.bring_in(row, **terms) == Counts(already=1)  # nothing is left to do
+    assert await context.import_people(row, **terms) == ImportCounts(
+        already=1
+    )  # nothing is left to do
 
 
 async def test_a_row_that_would_give_somebody_too_many_fields_is_refused(context: Desk) -> None:
     await add_ada(context, **{f"old_{at}": "x" for at in range(ATTRIBUTES_MAX)})
     row, header = f"{ADA},x", "email,one_more"
-    found = await context.bring_in(row, header=header, existing=Existing.FILL)
-    assert found == Counts(bad=1)
+    found = await context.import_people(row, header=header, existing=Existing.FILL)
+    assert found == ImportCounts(bad=1)
     assert context.watch.refusals[0].value == ADA
 
 
 async def test_one_import_confirms_and_updates_the_same_person_and_counts_both(
     context: Desk,
 ) -> None:
-    await context.bring_in(ADA)
+    await context.import_people(ADA)
     terms: dict[str, Any] = {"verified": True, "existing": Existing.FILL}
-    found = await context.bring_in(f"{ADA},Ada", header="email,name", **terms)
-    assert found == Counts(already=1, confirmed=1, updated=1)
+    found = await context.import_people(f"{ADA},Ada", header="email,name", **terms)
+    assert found == ImportCounts(already=1, confirmed=1, updated=1)
     assert found.rows == 1
 
 
 async def test_who_changes_at_the_same_moment_keeps_that_change(
     context: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await context.bring_in(*students(3))
+    await context.import_people(*students(3))
     together, tries = edits.replace_together, iter([True])
 
     async def late(*arguments: Any) -> None:
@@ -220,8 +221,8 @@ async def test_who_changes_at_the_same_moment_keeps_that_change(
         await together(*arguments)
 
     monkeypatch.setattr(edits, "replace_together", late)
-    found = await context.bring_in(*students(3), verified=True)
-    assert found == Counts(already=2, confirmed=2, gone=1)
+    found = await context.import_people(*students(3), verified=True)
+    assert found == ImportCounts(already=2, confirmed=2, gone=1)
     assert (await context.read("student1@contoso.edu")).gone is InactiveReason.LEFT
     assert await counts.read(context.tables, LIST) == counts.ListCounts(verified=2, gone=1)
 
@@ -231,17 +232,17 @@ async def test_who_changes_at_the_same_moment_keeps_that_change(
 
 async def test_everybody_in_the_file_who_is_unverified_is_asked_once(context: Desk) -> None:
     await add_ada(context)
-    await context.bring_in("bob@contoso.edu")
+    await context.import_people("bob@contoso.edu")
     rows = [ADA, "bob@contoso.edu", *students(MANY)]
-    expected = Counts(added=MANY, already=2, asked=MANY + 1)
-    assert await context.bring_in(*rows, ask=True, is_rehearsal=True) == expected
+    expected = ImportCounts(added=MANY, already=2, asked=MANY + 1)
+    assert await context.import_people(*rows, ask=True, is_rehearsal=True) == expected
     assert await context.items() == 0
-    assert await context.bring_in(*rows, ask=True) == expected
+    assert await context.import_people(*rows, ask=True) == expected
     assert await context.items() == MANY + 1
     assert (await context.events("student1@contoso.edu"))[-1] == (Event.INVITED, BASIS)
-    assert (await context.bring_in(*rows, ask=True)).asked == 0
+    assert (await context.import_people(*rows, ask=True)).asked == 0
     context.clock.move(ASK_ONCE_IN.total_seconds())
-    assert (await context.bring_in(*rows, ask=True)).asked == MANY + 1
+    assert (await context.import_people(*rows, ask=True)).asked == MANY + 1
 
 
 async def test_the_usual_import_costs_nothing_more_than_before(
@@ -256,7 +257,7 @@ async def test_the_usual_import_costs_nothing_more_than_before(
 
     monkeypatch.setattr(FusedTables, "get", counted)
     context.fuse.set(-1)
-    await context.bring_in(*students(BATCH_PEOPLE), verified=True)
+    await context.import_people(*students(BATCH_PEOPLE), verified=True)
     assert [key for key in reads if key.startswith("email:")] == []
     assert context.fuse.writes == 2  # the people, and the counts folded at the end
 
@@ -274,18 +275,18 @@ async def test_an_import_killed_at_any_write_is_finished_by_the_next_run(
     terms |= {"ask": True} if ask else {"verified": True}
     for kills_at in range(1, 200):
         context = await Desk().open()
-        await context.bring_in(
+        await context.import_people(
             *[f"{each},old" for each in students(MANY)[::2]], header="email,name"
         )
         context.fuse.set(kills_at, is_after=is_after)
         try:
-            await context.bring_in(*rows, **terms)
+            await context.import_people(*rows, **terms)
         except Killed:
             context.fuse.set(-1)
         if 0 < context.fuse.writes < kills_at:
             assert kills_at > MANY // BATCH_PEOPLE
             return
-        assert (await context.bring_in(*rows, **terms)).rows == MANY
+        assert (await context.import_people(*rows, **terms)).rows == MANY
         everyone = [one async for one in subscribers.everyone(context.tables, LIST)]
         assert len(everyone) == len({one.key for one in everyone}) == MANY
         assert {one.attributes["name"] for one in everyone} == {"Ada"}
@@ -294,6 +295,6 @@ async def test_an_import_killed_at_any_write_is_finished_by_the_next_run(
         assert await counts.read(context.tables, LIST) == kept
         assert await context.items() >= (MANY if ask else 0)
         assert await context.items() <= (MANY + BATCH_PEOPLE if ask else 0)
-        again = await context.bring_in(*rows, **terms)
-        assert again == Counts(already=MANY)
+        again = await context.import_people(*rows, **terms)
+        assert again == ImportCounts(already=MANY)
     pytest.fail("the import never came to its end")

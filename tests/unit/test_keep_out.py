@@ -10,15 +10,16 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.consent import Event
-from postroom.domain.csv_people import People
+from postroom.domain.consent import Event, Trace
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe
-from postroom.flow.bring_in import BATCH_PEOPLE, Counts, Intake, bring_in
+from postroom.importing.csv_people import People
+from postroom.importing.import_people import BATCH_PEOPLE, ImportCounts, ImportTerms, import_people
 from postroom.records import consents, counts, lists, subscribers
+from postroom.records.names import TABLES
 from postroom.storage.memory import MemoryTables
 from postroom.storage.port import Change, Row, Unavailable
 from tests.acting import acting
@@ -57,13 +58,13 @@ class Watch:
     def noted(self, row: BadRow) -> None:
         raise AssertionError(row)
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         return
 
 
 @pytest.fixture
 async def tables() -> SlowTables:
-    tables = SlowTables(1000, False)
+    tables = SlowTables(TABLES)
     made = MailingList(name=LIST, description="", sender="news@contoso.edu", created_at=NOW)
     await lists.create(tables, made)
     return tables
@@ -73,12 +74,16 @@ def students(number: int) -> list[str]:
     return [f"student{at}@contoso.edu" for at in range(number)]
 
 
-async def keep_out(tables: SlowTables, *addresses: str, is_rehearsal: bool = False) -> Counts:
+async def keep_out(tables: SlowTables, *addresses: str, is_rehearsal: bool = False) -> ImportCounts:
     people = People(iter(io.StringIO("\n".join(["email", *addresses]) + "\n")), {})
-    terms = Intake(
-        tables, LIST, True, NOW, is_rehearsal, basis="import of no.csv: court", keep_out=True
+    terms = ImportTerms(
+        acting(tables, NOW, Trace(source="import of no.csv: court")),
+        LIST,
+        True,
+        is_rehearsal,
+        keep_out=True,
     )
-    return await bring_in(terms, people, Watch())
+    return await import_people(terms, people, Watch())
 
 
 async def join(tables: SlowTables, address: str) -> None:
@@ -95,13 +100,13 @@ async def gone(tables: SlowTables, address: str) -> InactiveReason | None:
 
 async def test_known_and_unknown_people_are_gone_and_stay_gone(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
-    assert await keep_out(tables, *students(MANY)) == Counts(added=MANY)
+    assert await keep_out(tables, *students(MANY)) == ImportCounts(added=MANY)
     for address in students(MANY):
         assert await gone(tables, address) is InactiveReason.REMOVED
         with pytest.raises(AlreadyThere):
             await join(tables, address)
     assert await counts.read(tables, LIST) == counts.ListCounts(gone=MANY)
-    assert await keep_out(tables, *students(MANY)) == Counts(already=MANY)
+    assert await keep_out(tables, *students(MANY)) == ImportCounts(already=MANY)
 
 
 async def test_the_record_says_by_which_file(tables: SlowTables) -> None:
@@ -120,7 +125,7 @@ async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None
     found = await subscribers.find(tables, LIST, "student0@contoso.edu")
     assert found
     await subscribe.leave(acting(tables, NOW), LIST, found[0].guid)
-    assert await keep_out(tables, *students(1)) == Counts(already=1)
+    assert await keep_out(tables, *students(1)) == ImportCounts(already=1)
     assert await gone(tables, "student0@contoso.edu") is InactiveReason.LEFT
 
 
@@ -135,14 +140,16 @@ async def test_a_rehearsal_counts_everybody_and_changes_nobody(tables: SlowTable
     for address in students(10):
         await join(tables, address)
     found = await keep_out(tables, *students(MANY), is_rehearsal=True)
-    assert found == Counts(added=MANY)
+    assert found == ImportCounts(added=MANY)
     assert await counts.read(tables, LIST) == counts.ListCounts(verified=10)
 
 
 async def test_batches_that_are_looked_at_together_lose_no_count(tables: SlowTables) -> None:
     people = People(iter(io.StringIO("\n".join(["email", *students(MANY)]))), {})
-    found = await bring_in(Intake(tables, LIST, True, NOW, is_rehearsal=True), people, Watch())
-    assert found == Counts(added=MANY)
+    found = await import_people(
+        ImportTerms(acting(tables, NOW), LIST, True, is_rehearsal=True), people, Watch()
+    )
+    assert found == ImportCounts(added=MANY)
 
 
 async def test_after_a_failure_the_next_run_does_the_rest(tables: SlowTables) -> None:
@@ -175,5 +182,5 @@ async def test_who_confirms_at_the_same_moment_is_kept_out_all_the_same(
         await leave(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(subscribers, "leave", leave_late)
-    assert await keep_out(tables, *students(1)) == Counts(added=1)
+    assert await keep_out(tables, *students(1)) == ImportCounts(added=1)
     assert await gone(tables, "student0@contoso.edu") is InactiveReason.REMOVED

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from postroom.clock import WallClock
-from postroom.domain.import_job import ImportJob
-from postroom.records import imports, outbox
+from postroom.importing import jobs
+from postroom.importing.job import ImportJob
+from postroom.records import outbox
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Value
 from tests.clock import START, MovableClock
@@ -14,22 +16,22 @@ from tests.clock import START, MovableClock
 
 @pytest.fixture
 def short() -> MemoryStorage:
-    return MemoryStorage(MovableClock(), page_rows=1, empty_first_page=True)
+    return MemoryStorage(MovableClock(), STORAGE_NAMES, page_rows=1, empty_first_page=True)
 
 
 async def test_imports_are_shown_however_pages_come(short: MemoryStorage) -> None:
     for _ in range(3):
         job = ImportJob(
-            id=imports.new_id(WallClock().now()),
+            id=jobs.new_id(WallClock().now()),
             list_name="contoso1",
             file_name="people.csv",
             size=1,
-            machine="here",
+            chunks=1,
             user="ada@contoso.edu",
             created_at=START,
         )
-        await imports.create(short.tables, job)
-    assert len(await imports.newest(short.tables, limit=50)) == 3
+        await jobs.create(short.tables, job)
+    assert len(await jobs.newest(short.tables, limit=50)) == 3
 
 
 async def test_the_outbox_is_not_called_empty_nor_ended_however_pages_come(

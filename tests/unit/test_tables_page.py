@@ -14,12 +14,12 @@ from postroom.domain.access_key import AccessKey
 from postroom.domain.ask_job import AskJob
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
-from postroom.domain.import_job import ImportJob
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.trial import Trial
 from postroom.domain.user import Invitation, Session, User
+from postroom.importing.job import ImportJob
 from postroom.migration.state import Migration
 from postroom.records import archive, deliveries
 from postroom.records.batches import Header

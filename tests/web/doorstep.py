@@ -19,8 +19,8 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import consents, keys, lists, subscribers
+from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
@@ -90,7 +90,7 @@ class Doorstep:
         return (await consents.history(self.storage.tables, LIST, key)).events
 
     async def mails(self) -> int:
-        return await self.storage.queues.length(SUBSCRIBE_QUEUE)
+        return await self.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 def postmark_in(page: Any) -> str:
@@ -107,7 +107,7 @@ def is_thanks(answer: Any) -> bool:
 async def open_doorstep(folder: Path) -> AsyncIterator[Doorstep]:
     """With the list `closed` beside it, which has no form."""
     clock = Clock()
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
     for name, public in ((LIST, True), ("closed", False)):
         made = MailingList(
             name=name,

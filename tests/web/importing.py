@@ -1,4 +1,4 @@
-"""An editor with a file of people: uploaded, looked over, brought in."""
+"""An editor with a file of people: uploaded, checked, imported."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import msgspec
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.import_job import ImportJob
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.texts import ENGLISH
 from postroom.domain.user import Role
 from postroom.flow import subscribe
-from postroom.records import imports, subscribers
+from postroom.importing import jobs
+from postroom.importing.import_people import GROUP_ROWS
+from postroom.importing.job import ImportJob
+from postroom.importing.worker import ImportWorker
+from postroom.records import subscribers
 from postroom.storage.port import Conflict
-from postroom.web.admin.import_runs import Runs, runs_in
 from tests.acting import acting
-from tests.web.office import LIST, NOW, open_office
+from tests.web.office import LIST, NOW, Still, open_office
+from tests.web.pseudo import PSEUDO
 from tests.web.signed_in import OWN_PAGE, Worker, sign_in_as
 
 GOOD = "email,first_name,city\nada@contoso.edu,Ada,Köln\nbob@contoso.edu,Bob,\n"
@@ -36,23 +40,30 @@ CHOICE = {
 
 @asynccontextmanager
 async def at_work(folder: Path, role: Role) -> AsyncIterator[Worker]:
-    async with open_office(folder, data=folder) as office:
+    async with open_office(folder) as office:
         worker = await sign_in_as(office, role)
         async with worker.browser:
             yield worker
-            await runs_at(worker).stop_all()
 
 
-def runs_at(worker: Worker) -> Runs:
-    spoken = worker.browser._transport.app  # type: ignore[attr-defined]
-    return runs_in(spoken._app._app)  # inside of what stands around every answer
+def import_worker(editor: Worker, group_rows: int = GROUP_ROWS) -> ImportWorker:
+    """What a scheduler process has beside its own work."""
+    languages = (ENGLISH, PSEUDO)
+    storage = editor.office.storage
+    return ImportWorker(storage, Still(), languages=languages, group_rows=group_rows)
 
 
 async def upload(
     editor: Worker, content: str | bytes, name: str = "people.csv", list_name: str = LIST
 ) -> httpx2.Response:
+    return await upload_by(editor.browser, content, name, list_name)
+
+
+async def upload_by(
+    browser: httpx2.AsyncClient, content: str | bytes, name: str, list_name: str
+) -> httpx2.Response:
     body = content.encode() if isinstance(content, str) else content
-    return await editor.browser.post(
+    return await browser.post(
         "/admin/imports/upload",
         data={"list": list_name},
         files={"file": (name, body, "text/csv")},
@@ -70,13 +81,15 @@ async def uploaded(editor: Worker, content: str | bytes, name: str = "people.csv
 
 
 async def settled(editor: Worker, path: str) -> ImportJob:
-    """What became of the run that was just started."""
-    await runs_at(editor).settled()
+    """What became of the run that was just started, once a worker has done it."""
+    worker = import_worker(editor)
+    while await worker.step():
+        await worker.settled()
     return await job_of(editor, path)
 
 
 async def job_of(editor: Worker, path: str) -> ImportJob:
-    job, _ = await imports.read(editor.office.storage.tables, path.rpartition("/")[2])
+    job, _ = await jobs.read(editor.office.storage.tables, path.rpartition("/")[2])
     return job
 
 
@@ -84,9 +97,9 @@ async def change(editor: Worker, path: str, **fields: object) -> None:
     """Another process writes the row, as often as it takes."""
     tables = editor.office.storage.tables
     for _ in range(100):
-        job, etag = await imports.read(tables, path.rpartition("/")[2])
+        job, etag = await jobs.read(tables, path.rpartition("/")[2])
         with contextlib.suppress(Conflict):
-            await imports.replace(tables, msgspec.structs.replace(job, **fields), etag)
+            await jobs.replace(tables, msgspec.structs.replace(job, **fields), etag)
             return
     pytest.fail("the row never held still")
 
@@ -116,5 +129,7 @@ async def gone_person(editor: Worker, address: str) -> None:
     await subscribe.leave(acting(tables, NOW), LIST, one.guid)
 
 
-def files(folder: Path) -> list[str]:
-    return sorted(path.suffix for path in (folder / "imports").iterdir())
+async def kinds_kept(editor: Worker) -> list[str]:
+    """Of every blob that an import has: file or report."""
+    names, _ = await editor.office.storage.blobs.list("imports/")
+    return [name.split("/")[2] for name in names]

@@ -19,6 +19,7 @@ from postroom.domain.texts import Language
 from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import lists, subscribers
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
@@ -77,7 +78,7 @@ async def open_office(
     **more: Any,
 ) -> AsyncIterator[Office]:
     clock = clock or Still()
-    storage, site = MemoryStorage(clock), Site(url, "a secret")
+    storage, site = MemoryStorage(clock, STORAGE_NAMES), Site(url, "a secret")
     mailing_list = MailingList(
         name=LIST, description="History <b>news</b>", sender="a@contoso.edu", created_at=NOW
     )

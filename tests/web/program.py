@@ -14,6 +14,7 @@ from postroom.domain.access_key import Right
 from postroom.domain.mailing_list import MailingList
 from postroom.flow.render import Site
 from postroom.records import keys, lists
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
@@ -83,7 +84,7 @@ class Program:
 @asynccontextmanager
 async def open_program(folder: Path, *list_names: str) -> AsyncIterator[Program]:
     clock = MovableClock()
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
     app = create_app(
         WebContext(storage, clock, WakeUps(folder), Site("https://post.contoso.edu", "s"))
     )

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message
 from postroom.domain.mailing_list import MailingList
 from postroom.flow.render import Site
 from postroom.records import lists
+from postroom.records.names import STORAGE_NAMES
 from postroom.records.secrets import installation_secret
 from postroom.storage.azure.storage import AzureStorage
 from postroom.storage.counting import CountingStorage
@@ -99,15 +100,17 @@ async def two_webs(engine: str, folder: Path) -> AsyncIterator[TwoWebs]:
 async def _open_twice(engine: str, folder: Path, clock: MovableClock) -> tuple[Storage, Storage]:
     """As two processes would."""
     if engine == "memory":
-        storage = MemoryStorage(clock)
+        storage = MemoryStorage(clock, STORAGE_NAMES)
         return storage, storage
     if engine == "sqlite":
         file = folder / "postroom.db"
-        return await SqliteStorage.open(file, clock), await SqliteStorage.open(file, clock)
+        return await SqliteStorage.open(file, clock, STORAGE_NAMES), await SqliteStorage.open(
+            file, clock, STORAGE_NAMES
+        )
     emulator, prefix = azurite(), f"w{secrets.token_hex(6)}"
     clock.followers.append(emulator.move)
-    first = await AzureStorage.open(emulator.account, clock, prefix=prefix)
-    return first, await AzureStorage.open(emulator.account, clock, prefix=prefix)
+    first = await AzureStorage.open(emulator.account, clock, STORAGE_NAMES, prefix=prefix)
+    return first, await AzureStorage.open(emulator.account, clock, STORAGE_NAMES, prefix=prefix)
 
 
 @asynccontextmanager
@@ -115,7 +118,7 @@ async def _web(storage: Storage, folder: Path, clock: MovableClock) -> AsyncIter
     """In service, as a server would have it."""
     counted = CountingStorage(storage)
     site = Site(URL, await installation_secret(storage.tables))
-    app = create_app(WebContext(counted, clock, WakeUps(folder / "bells"), site, data=folder))
+    app = create_app(WebContext(counted, clock, WakeUps(folder / "bells"), site))
     transport = httpx2.ASGITransport(app=app)
     async with (
         _in_service(app),

@@ -13,10 +13,10 @@ import pytest_asyncio
 from postroom.actions import ask_to_confirm
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.user import Role
 from postroom.records import ask_jobs, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.web.admin.asking import AskRuns, runs_in
 from tests.web.importing import at_work
 from tests.web.office import LIST, NOW
@@ -39,7 +39,7 @@ def runs_at(worker: Worker) -> AskRuns:
 
 
 async def items(worker: Worker) -> int:
-    return await worker.office.storage.queues.length(SUBSCRIBE_QUEUE)
+    return await worker.office.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 async def asked_before(worker: Worker, name: str, times: int, hours: float) -> None:
@@ -121,7 +121,7 @@ async def test_a_run_in_another_process_is_shown_stopped_and_gone_on_with(editor
     assert await items(editor) == 0
     await editor.post(PAGE, act="stop")
     assert "Stopping …" in (await editor.get(PAGE)).text
-    await change(editor, job, status=Status.STOPPED, asked=4)
+    await change(editor, job, status=JobStatus.STOPPED, asked=4)
     stopped = (await editor.get(PAGE)).text
     assert "Stopped after 4 people were asked" in stopped
     assert "Ask the others" in stopped
@@ -134,7 +134,7 @@ async def test_a_run_that_failed_says_why(editor: Worker) -> None:
     job, _etag = await ask_to_confirm.start(
         editor.office.storage.tables, LIST, by="bob", total=5, run="there", now=NOW
     )
-    await change(editor, job, status=Status.FAILED, mistake="Storage did not answer.", asked=1)
+    await change(editor, job, status=JobStatus.FAILED, mistake="Storage did not answer.", asked=1)
     text = (await editor.get(PAGE)).text
     assert "Failed after 1 person was asked" in text
     assert "Storage did not answer." in text

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from postroom.actions import sign_in
 from postroom.domain.user import SESSION_IDLE, SESSION_LASTS, Role, User
 from postroom.records import users
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.web import admin
 from postroom.web.admin.users import removal_path
@@ -119,7 +120,7 @@ async def welcome(office: Office, token: str, **fields: str) -> httpx2.Response:
 
 async def test_no_first_link_is_given_while_somebody_is_there_however_pages_come() -> None:
     """A page may be short, even empty, and still have a next (storage/port.py)."""
-    tables = MemoryStorage(MovableClock(), empty_first_page=True).tables
+    tables = MemoryStorage(MovableClock(), STORAGE_NAMES, empty_first_page=True).tables
     owner = User(
         address="ada@contoso.edu",
         key="ada@contoso.edu",

@@ -16,7 +16,7 @@ from postroom.domain.user import Role
 from postroom.domain.work_item import parse_trial_item
 from postroom.flow import compose
 from postroom.records import bodies, messages
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, second_list
@@ -245,7 +245,7 @@ async def test_a_test_mail_is_an_item_for_a_sender_and_names_the_user(editor: Wo
     path = await written(editor)
     answer = await editor.post(f"{path}/test")
     assert (answer.headers["location"], notice_in(answer)) == (path, "test-sent")
-    [item] = await editor.office.storage.queues.peek(SUBSCRIBE_QUEUE)
+    [item] = await editor.office.storage.queues.peek(SINGLE_MAIL_QUEUE)
     trial = parse_trial_item(item.body)
     assert (trial.ref, trial.user) == (path.rpartition("/")[2], editor.user.key)
 

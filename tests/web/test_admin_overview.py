@@ -12,7 +12,7 @@ import pytest_asyncio
 from postroom.domain.dead_letter import Reason
 from postroom.domain.message import Status
 from postroom.records import dead_letters, messages
-from postroom.storage.port import MAIL_QUEUE
+from postroom.records.names import MAIL_QUEUE
 from postroom.web.admin.overview import MESSAGES_LOOKED_AT
 from tests.web.drafts import etag_of, written
 from tests.web.office import NOW

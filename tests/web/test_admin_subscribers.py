@@ -18,6 +18,7 @@ from postroom.domain.subscriber import InactiveReason, SubscriberFilter
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.records import lists, subscribers
+from postroom.records.names import TABLES
 from postroom.storage.memory import MemoryTables
 from postroom.storage.port import Keys, Page, Properties
 from tests.web.office import ADDRESS, LIST, NOW
@@ -113,7 +114,7 @@ class CountingTables(MemoryTables):
 
 
 async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
-    tables = CountingTables(page_rows=1000, empty_first_page=False)
+    tables = CountingTables(TABLES)
     mailing_list = MailingList(name=LIST, description="", sender="a@b.example", created_at=NOW)
     await lists.create(tables, mailing_list)
     for start in range(0, 7000, 49):

@@ -25,8 +25,9 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import subscribe
 from postroom.flow.render import Site
 from postroom.records import keys, lists, subscribers
+from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import SUBSCRIBE_QUEUE, Row, StorageFull, Unavailable
+from postroom.storage.port import Row, StorageFull, Unavailable
 from postroom.wakeup import SENDER, WakeUps
 from postroom.web import api
 from postroom.web.api import auth, openapi, route
@@ -69,13 +70,13 @@ class Service:
         return found[0] if found else None
 
     async def items(self) -> int:
-        return await self.storage.queues.length(SUBSCRIBE_QUEUE)
+        return await self.storage.queues.length(SINGLE_MAIL_QUEUE)
 
 
 @pytest_asyncio.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     clock, wakeups, app = MovableClock(), WakeUps(tmp_path), FastAPI()
-    storage = MemoryStorage(clock)
+    storage = MemoryStorage(clock, STORAGE_NAMES)
     app.state.context = WebContext(
         storage, clock, wakeups, Site("https://post.contoso.edu", "secret")
     )

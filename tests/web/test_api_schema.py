@@ -26,6 +26,7 @@ from postroom.flow import compose, subscribe
 from postroom.flow.compose import Draft
 from postroom.flow.render import Site
 from postroom.records import keys, lists
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Blobs, Queues, Tables, Troubles
 from postroom.wakeup import WakeUps
@@ -51,7 +52,7 @@ class Refilled:
     """A storage that is another one for every call, under an application that stays."""
 
     def __init__(self) -> None:
-        self.now = MemoryStorage(MovableClock())
+        self.now = MemoryStorage(MovableClock(), STORAGE_NAMES)
 
     @property
     def tables(self) -> Tables:
@@ -88,7 +89,7 @@ bounded = hypothesis.settings(
 
 async def refill() -> tuple[str, dict[str, str]]:
     """Forget everything and furnish anew; a key, and the path parameters of what is there."""
-    storage.now = MemoryStorage(MovableClock())
+    storage.now = MemoryStorage(MovableClock(), STORAGE_NAMES)
     tables = storage.tables
     made = MailingList(name="contoso1", description="", sender="a@contoso.edu", created_at=START)
     await lists.create(tables, made)

@@ -12,7 +12,8 @@ from postroom.domain.consent import Event
 from postroom.domain.subscriber import SubscriberFilter
 from postroom.flow import subscribe
 from postroom.records import consents, counts, subscribers
-from postroom.storage.port import SUBSCRIBE_QUEUE, Conflict, Unavailable
+from postroom.records.names import SINGLE_MAIL_QUEUE
+from postroom.storage.port import Conflict, Unavailable
 from tests.acting import acting
 from tests.clock import START
 from tests.web.program import ADA, BOB, Program, problem
@@ -50,7 +51,7 @@ async def test_nobody_is_mailed_by_an_addition_and_its_record_names_the_key(
     program: Program,
 ) -> None:
     await program.make(PEOPLE, {"address": ADA})
-    assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 0
+    assert await program.storage.queues.length(SINGLE_MAIL_QUEUE) == 0
     [added] = (await consents.history(program.storage.tables, "contoso1", ADA)).events
     assert (added.event, added.source.partition(" ")[0]) == (Event.ADDED, "key")
 
@@ -61,7 +62,7 @@ async def test_who_has_not_confirmed_is_asked_once_a_day(program: Program) -> No
     assert (asked.status_code, asked.json()) == (202, {"status": "accepted"})
     again = problem(await program.call("POST", f"{PEOPLE}/{ADA}/ask"), 409)
     assert "in the last 24 hours" in again["detail"]
-    assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 1
+    assert await program.storage.queues.length(SINGLE_MAIL_QUEUE) == 1
     events = (await consents.history(program.storage.tables, "contoso1", ADA)).events
     assert [each.event for each in events] == [Event.ADDED, Event.INVITED]
 
@@ -70,7 +71,7 @@ async def test_who_confirmed_or_was_never_there_is_not_asked(program: Program) -
     await program.make(PEOPLE, {"address": ADA, "verified": True})
     problem(await program.call("POST", f"{PEOPLE}/{ADA}/ask"), 409)
     problem(await program.call("POST", f"{PEOPLE}/{BOB}/ask"), 404)
-    assert await program.storage.queues.length(SUBSCRIBE_QUEUE) == 0
+    assert await program.storage.queues.length(SINGLE_MAIL_QUEUE) == 0
 
 
 async def test_no_answer_shows_a_guid(program: Program) -> None:

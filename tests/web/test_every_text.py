@@ -23,7 +23,6 @@ from postroom.web import admin, pages
 from postroom.web.public import links, sign_up_form
 from postroom.web.signed_in import ADMIN
 from postroom.web.texts import TEMPLATES
-from tests.web import importing
 from tests.web.office import NOW, Office, open_office
 from tests.web.pseudo import OPEN, PSEUDO, untranslated
 from tests.web.signed_in import OWN_PAGE, sign_in_as
@@ -40,13 +39,12 @@ async def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     """In a house that speaks in brackets first, with templates that nobody has loaded yet."""
     for module in (pages, links):
         monkeypatch.setattr(module._pages, "cache", LRUCache(400))
-    more: dict[str, Any] = {"has_outbox": True, "data": tmp_path, "spoken": [PSEUDO, ENGLISH]}
+    more: dict[str, Any] = {"has_outbox": True, "spoken": [PSEUDO, ENGLISH]}
     async with open_office(tmp_path, **more) as office:
         first_start = await pages_of_the_first_start(office)
         owner = await sign_in_as(office, Role.OWNER)
         async with owner.browser:
             yield Visit(owner, first_start)
-            await importing.runs_at(owner).stop_all()
 
 
 async def pages_of_the_first_start(office: Office) -> list[str]:

@@ -23,6 +23,7 @@ from postroom.domain.message import Books, Message, Status
 from postroom.domain.user import Role
 from postroom.flow.render import Site
 from postroom.records import batches, lists, messages, users
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web import live_updates
@@ -176,7 +177,10 @@ class Room:
 @pytest_asyncio.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     clock = HandClock()
-    storage, site = MemoryStorage(clock), Site("https://post.contoso.edu", "a secret")
+    storage, site = (
+        MemoryStorage(clock, STORAGE_NAMES),
+        Site("https://post.contoso.edu", "a secret"),
+    )
     sample = MailingList(name=LIST, description="", sender="a@contoso.edu", created_at=NOW)
     await lists.create(storage.tables, sample)
     app = create_app(WebContext(storage, clock, WakeUps(tmp_path / "bells"), site))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +15,8 @@ from postroom.actions import sign_in
 from postroom.actions.sign_in import Browser
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
-from postroom.records import keys, throttles, users
+from postroom.importing.worker import ImportWorker
+from postroom.records import keys, subscribers, throttles, users
 from postroom.records.throttles import TELLING_LASTS
 from postroom.scheduler import Scheduler
 from postroom.storage.port import KeysWithin, Storage, Unavailable, Value
@@ -255,40 +254,29 @@ async def test_what_nobody_needs_any_more_is_swept_and_nothing_else(near: TwoWeb
 # --- Imports --------------------------------------------------------------------------------------
 
 
-async def uploaded_at_one(webs: TwoWebs) -> tuple[httpx2.AsyncClient, httpx2.AsyncClient, str]:
-    """An owner's browser at either web, and the path of an import whose file the first one has."""
+async def test_an_import_is_uploaded_at_one_web_shown_at_the_other_and_run_by_a_worker(
+    webs: TwoWebs,
+) -> None:
     browser = await signed_in(webs.one)
-    file = ("people.csv", f"email\n{ADA}\n".encode(), "text/csv")
+    other = webs.two.browser(browser)
+    file = ("people.csv", f"email\n{ADA}\nnobody\n".encode(), "text/csv")
     answer = await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": file})
-    return browser, webs.two.browser(browser), answer.headers["location"].removesuffix("/columns")
-
-
-async def test_a_web_without_the_file_of_an_import_says_which_machine_has_it(near: TwoWebs) -> None:
-    _, other, path = await uploaded_at_one(near)
-    page = await other.get(f"{path}/columns")
-    assert page.status_code == 409
-    assert f"The file is not here, but on {socket.gethostname()}." in page.text
-
-
-async def test_the_file_of_an_import_that_was_deleted_elsewhere_goes_with_the_next_upload(
-    near: TwoWebs, tmp_path: Path
-) -> None:
-    """It holds addresses, and whoever deleted the import wanted them gone."""
-    browser, other, path = await uploaded_at_one(near)
-    (file,) = (tmp_path / "1" / "imports").iterdir()
+    path = answer.headers["location"].removesuffix("/columns")
+    assert ADA in (await other.get(f"{path}/columns")).text
+    choice = {"email": "0", "header": "yes", "purpose": "confirmed", "basis": "They asked"}
+    worker = ImportWorker(webs.two.storage, webs.clock)
+    assert (await other.post(f"{path}/columns", data=choice)).status_code == 303
+    assert "Waiting to start" in (await browser.get(path)).text
+    assert await worker.step()
+    await worker.settled()
+    assert "Checked: 2 rows" in (await browser.get(path)).text
+    assert (await browser.post(f"{path}/start")).status_code == 303
+    assert await worker.step()
+    await worker.settled()
+    for each in (browser, other):
+        assert "Done: 2 rows" in (await each.get(path)).text
+        assert "nobody" in (await each.get(f"{path}/report/export")).text
     assert (await other.post(f"{path}/discard")).status_code == 303
-    hours_ago = (near.clock.now() - timedelta(hours=2)).timestamp()
-    os.utime(file, (hours_ago, hours_ago))
-    await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": ("", b"")})
-    assert not file.exists()
-
-
-async def test_the_file_of_an_import_that_is_still_there_stays(
-    near: TwoWebs, tmp_path: Path
-) -> None:
-    browser, _, _ = await uploaded_at_one(near)
-    (file,) = (tmp_path / "1" / "imports").iterdir()
-    hours_ago = (near.clock.now() - timedelta(hours=2)).timestamp()
-    os.utime(file, (hours_ago, hours_ago))
-    await browser.post("/admin/imports/upload", data={"list": LIST}, files={"file": ("", b"")})
-    assert file.exists()
+    assert await webs.one.storage.blobs.list("imports/") == ([], None)
+    key = parse_address(ADA).storage_key
+    assert await subscribers.find(webs.one.storage.tables, LIST, key)

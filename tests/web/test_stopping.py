@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.flow.render import Site
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
 from postroom.wakeup import WakeUps
 from postroom.web import server
@@ -31,7 +32,9 @@ READY = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
 async def app(tmp_path: Path) -> ASGIApp:
     clock = MovableClock(short_s=-1.0)
     return create_app(
-        WebContext(MemoryStorage(clock), clock, WakeUps(tmp_path), Site("http://test", "s"))
+        WebContext(
+            MemoryStorage(clock, STORAGE_NAMES), clock, WakeUps(tmp_path), Site("http://test", "s")
+        )
     )
 
 

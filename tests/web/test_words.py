@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import pytest
 
-from postroom.domain import access_key, consent, import_job, message, subscriber, user
+from postroom.domain import access_key, consent, job_status, message, subscriber, user
 from postroom.domain.consent import by_key, by_user, source_text
 from postroom.domain.message import Books
 from postroom.domain.texts import Text, speaking
@@ -15,7 +15,7 @@ from postroom.web.labels import STATES, size, word
 from tests.web.pseudo import CLOSE, OPEN, PSEUDO
 
 SHOWN = [
-    *(access_key.Right, consent.Event, import_job.Status, message.Status),
+    *(access_key.Right, consent.Event, job_status.JobStatus, message.Status),
     *(subscriber.InactiveReason, subscriber.SubscriberFilter, user.Role),
 ]
 SOURCES = [
@@ -35,7 +35,7 @@ def test_every_word_that_pages_show_has_a_text(kind: type[StrEnum]) -> None:
 
 
 def test_words_that_are_stored_alike_keep_their_own_texts() -> None:
-    assert word(import_job.Status.FAILED) is import_job.STATUS_TEXTS[import_job.Status.FAILED]
+    assert word(job_status.JobStatus.FAILED) is job_status.STATUS_TEXTS[job_status.JobStatus.FAILED]
     assert word(consent.Event.LEFT) is not word(subscriber.InactiveReason.LEFT)
 
 

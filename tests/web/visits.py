@@ -12,8 +12,7 @@ import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
-from postroom.domain.import_job import COUNTED
-from postroom.domain.import_job import Status as ImportStatus
+from postroom.domain.job_status import JobStatus
 from postroom.domain.message import Books, Status
 from postroom.domain.subscriber import InactiveReason
 from postroom.domain.texts import speaking
@@ -21,6 +20,7 @@ from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
 from postroom.flow import subscribe
+from postroom.importing.job import COUNTED
 from postroom.records import ask_jobs, lists, messages, subscribers, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
@@ -198,7 +198,7 @@ async def at_asking(visit: Visit) -> None:
         tables, LIST, by="ada@contoso.edu", total=2, run="there", now=NOW
     )
     for total in (0, 2):
-        for status in ImportStatus:
+        for status in JobStatus:
             for is_stop_asked in (False, True):
                 state = {"status": status, "is_stop_asked": is_stop_asked, "total": total}
                 etag = await ask_jobs.put(tables, msgspec.structs.replace(job, **state), etag)
@@ -227,7 +227,7 @@ async def at_imports(visit: Visit) -> None:
             await visit.get(path)
     await visit.get("/admin/imports")
     all_counts = dict.fromkeys(COUNTED, 2)
-    for status in ImportStatus:
+    for status in JobStatus:
         for is_rehearsal in (True, False):
             state = {"status": status, "is_rehearsal": is_rehearsal, "seen_at": NOW} | all_counts
             await importing.change(owner, path, **state)

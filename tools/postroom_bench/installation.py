@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from postroom import settings, wiring
+from postroom import settings
 from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
@@ -25,7 +25,7 @@ from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.records import lists, messages, subscribers
 from postroom.settings import Settings
-from postroom.wiring import Parts
+from postroom.wiring import Parts, open_parts
 
 LIST = "contoso1"
 DOMAIN = "contoso.edu"
@@ -174,7 +174,7 @@ class Installation:
 
     @asynccontextmanager
     async def parts(self) -> AsyncIterator[Parts]:
-        async with wiring.parts(self.settings(), create_storage=True) as parts:
+        async with open_parts(self.settings(), create_storage=True) as parts:
             yield parts
 
     async def start(self, *arguments: str, machine: str = "data") -> Process:

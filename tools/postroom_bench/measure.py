@@ -17,7 +17,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.migration.row_pairs import is_empty
 from postroom.records import rate_limits
-from postroom.storage.port import QUEUES, TABLES
+from postroom.records.names import QUEUES, TABLES
 from postroom.wiring import Parts
 from postroom_bench.arrivals import Arrivals, at_the_sink, in_the_outbox
 from postroom_bench.baselines import Baseline, Load, measure_baselines

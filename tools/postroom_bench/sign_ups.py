@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from postroom.records import counts, keys
-from postroom.storage.port import SUBSCRIBE_QUEUE
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.wiring import Parts
 from postroom_bench.installation import DOMAIN, LIST, Installation, until
 from postroom_bench.pages import ROLES, answer, has_begun, is_listening, sign_up_call
@@ -111,7 +111,7 @@ class _Load:
         )
 
     async def _is_queue_empty(self) -> bool:
-        return await self._parts.storage.queues.length(SUBSCRIBE_QUEUE) == 0
+        return await self._parts.storage.queues.length(SINGLE_MAIL_QUEUE) == 0
 
     async def _sign_up(self, addresses: list[str]) -> tuple[dict[str, float], float]:
         """When each was called for, and how many were answered a second."""

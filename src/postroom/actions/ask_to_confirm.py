@@ -32,21 +32,16 @@ from postroom.domain.ask_job import AskJob, started
 from postroom.domain.asking import CannotAsk, asked, cannot_ask
 from postroom.domain.consent import Event
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import ask_jobs, edits, lists, subscribers
-from postroom.records.edits import KnownSubscriber, SubscriberEdit
+from postroom.records.edits import SubscriberEdit
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import (
-    SCAN_ROWS_MAX,
-    SUBSCRIBE_QUEUE,
-    Conflict,
-    StorageError,
-    Tables,
-)
+from postroom.storage.port import SCAN_ROWS_MAX, Conflict, StorageError, Tables
 
 log = structlog.get_logger("ask")
 PEOPLE_AT_ONCE = edits.EDITS_MAX
@@ -99,50 +94,50 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
         return CannotAsk.GONE
     why = cannot_ask(found.value, act.clock.now())
     if why is None:
-        await ask_together(act, [KnownSubscriber(*found)])
+        await ask_together(act, [found])
     return why
 
 
-async def ask_together(act: Act, people: Sequence[KnownSubscriber]) -> int:
+async def ask_together(act: Act, people: Sequence[Stored[Subscriber]]) -> int:
     """Ask the people of one list who may be asked; return how many."""
     now = act.clock.now()
-    chosen = [each for each in people if cannot_ask(each.one, now) is None]
+    chosen = [each for each in people if cannot_ask(each.value, now) is None]
     for start in range(0, len(chosen), PEOPLE_AT_ONCE):
         await _wait_for_room(act)
         await _ask_group(act, chosen[start : start + PEOPLE_AT_ONCE], now)
     return len(chosen)
 
 
-async def _ask_group(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> None:
-    items = [ConfirmItem(each.one.guid, each.one.list_name).body() for each in people]
-    await act.storage.queues.put(SUBSCRIBE_QUEUE, *items)
+async def _ask_group(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
+    items = [ConfirmItem(each.value.guid, each.value.list_name).body() for each in people]
+    await act.storage.queues.put(SINGLE_MAIL_QUEUE, *items)
     act.wake_senders()
     try:
         await _record(act, people, now)
     except Conflict:  # somebody confirmed or unsubscribed at this moment: record one by one
         for each in people:
             with contextlib.suppress(Conflict):  # then the next run asks them again
-                await retry_on_conflict(partial(_record_one, act, each.one, now))
+                await retry_on_conflict(partial(_record_one, act, each.value, now))
 
 
 async def _record_one(act: Act, one: Subscriber, now: datetime) -> None:
     found = await subscribers.find(act.tables, one.list_name, one.key)
     if found and cannot_ask(found.value, now) is None:
-        await _record(act, [KnownSubscriber(*found)], now)
+        await _record(act, [found], now)
 
 
-async def _record(act: Act, people: Sequence[KnownSubscriber], now: datetime) -> None:
+async def _record(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
     consent = act.trace.consent(Event.INVITED, now)  # not act.now: a run may last for hours
     changed = [
-        SubscriberEdit(each.one, asked(each.one, now), each.etag, consent) for each in people
+        SubscriberEdit(each.value, asked(each.value, now), each.etag, consent) for each in people
     ]
-    await edits.replace_together(act.tables, people[0].one.list_name, changed, now)
+    await edits.replace_together(act.tables, people[0].value.list_name, changed, now)
 
 
 async def _wait_for_room(act: Act) -> None:
     """Let new sign-ups go first."""
     for _look in range(LOOKS_MAX):
-        waiting = await act.storage.queues.peek(SUBSCRIBE_QUEUE, limit=ITEMS_AHEAD_MAX)
+        waiting = await act.storage.queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
         if len(waiting) < ITEMS_AHEAD_MAX:
             return
         await act.clock.sleep(LOOK_EVERY_S)
@@ -178,10 +173,10 @@ async def run(
 ) -> AskJob:
     """Ask everybody on the list who may be asked; return the job as it ended."""
     progress = _Progress(act, job, etag)
-    status = Status.FAILED
+    status = JobStatus.FAILED
     mistake = str(_SLOW)
     try:
-        status = Status.DONE if await _ask_everybody(progress, may_go_on) else Status.STOPPED
+        status = JobStatus.DONE if await _ask_everybody(progress, may_go_on) else JobStatus.STOPPED
         mistake = ""
     except StorageError as error:
         log.warning("asking_failed", list=job.list_name, error=type(error).__name__)
@@ -216,7 +211,7 @@ class _Progress:
     job: AskJob
     etag: str
 
-    async def ask(self, people: Sequence[KnownSubscriber]) -> bool:
+    async def ask(self, people: Sequence[Stored[Subscriber]]) -> bool:
         """Ask a group and record the progress; return whether the run may go on."""
         now = self.act.clock.now()
         # An earlier run of this job, which was stopped or died, may have asked some of them.

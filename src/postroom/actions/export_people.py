@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from postroom.domain.csv_people import EMAIL, SINCE, SUBSCRIPTION
+from postroom.domain.csv_rows import EMAIL, SINCE, SUBSCRIPTION
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import SubscriberFilter, subscription
 from postroom.domain.texts import _

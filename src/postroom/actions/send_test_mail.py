@@ -32,6 +32,7 @@ from postroom.domain.trial import Trial, TrialState, state_after
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, trials, users
 from postroom.records.dead_letters import bury
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
     FAULT_DELAY_S,
@@ -40,7 +41,7 @@ from postroom.records.single_mail_items import (
     release,
     start_over,
 )
-from postroom.storage.port import SUBSCRIBE_QUEUE, Claim, Queues, Storage
+from postroom.storage.port import Claim, Queues, Storage
 from postroom.transport.port import Lane, Mail, Permit
 
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
@@ -54,12 +55,12 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
     """Queue the test email for a sender; NotFound if there is no such message."""
     await messages.read(act.tables, ref)
     await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
-    await act.storage.queues.put(SUBSCRIBE_QUEUE, TrialItem(ref, nonce, user_key).body())
+    await act.storage.queues.put(SINGLE_MAIL_QUEUE, TrialItem(ref, nonce, user_key).body())
     act.wake_senders()
 
 
 async def mail_test(
-    storage: Storage, claim: Claim, lane: Lane, writer: Writer, clock: Clock, permit: Permit
+    storage: Storage, writer: Writer, clock: Clock, claim: Claim, lane: Lane, permit: Permit
 ) -> Outcome | None:
     """Process one item; return the outcome, or None if nothing was mailed."""
     try:

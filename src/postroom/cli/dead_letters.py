@@ -13,7 +13,7 @@ from postroom.domain.dead_letter import EXPLANATIONS, DeadLetter, Reason
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.records import dead_letters
-from postroom.storage.port import DEAD_LETTERS
+from postroom.records.names import DEAD_LETTER_QUEUE
 
 Clear = Annotated[bool, typer.Option("--clear", help="Delete all of them.")]
 Requeue = Annotated[
@@ -42,7 +42,7 @@ def dead_letters_command(
 
 
 def _clear(yes: bool, as_json: bool) -> None:
-    count = work(lambda parts: parts.storage.queues.length(DEAD_LETTERS))
+    count = work(lambda parts: parts.storage.queues.length(DEAD_LETTER_QUEUE))
     if count:
         question = ngettext(
             "Delete {count} dead letter for good?", "Delete {count:,} dead letters for good?", count

@@ -6,12 +6,10 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncIterator
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import msgspec
 import typer
 
 from postroom.cli.due import waits_for_scheduler
@@ -19,33 +17,20 @@ from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.dead_letter import grouped
+from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
-from postroom.records import dead_letters, leases
-from postroom.storage.port import MAIL_QUEUE, StorageError
+from postroom.records import dead_letters, leases, probes
+from postroom.records.names import MAIL_QUEUE
+from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
-OTHERS = stat.S_IRWXG | stat.S_IRWXO  # the rights of anybody but the owner
-QUICK_CHECK_BYTES_MAX = 256 * 1024 * 1024  # a second or two; a larger file is not read whole
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # permissions of everyone but the owner
 FREE_BYTES_WRONG = 100 * 1024**2
 FREE_BYTES_LOW = 1024**3
-SCHEDULER_LEASE = "scheduler"
-
-
-class CheckResult(StrEnum):
-    RIGHT = "right"
-    NOTE = "note"  # worth knowing, nothing to mend
-    WRONG = "wrong"
-
-
-class Check(msgspec.Struct, frozen=True):
-    verdict: CheckResult
-    about: str
-    words: str
-    mend: str = ""
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -57,17 +42,13 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def examine() -> list[Check]:
-    from postroom import wiring
     from postroom.settings import FILE, BadSettings
 
     try:
         settings = load_settings()
-        mistakes = wiring.check(settings)
     except BadSettings as bad:
-        mistakes = bad.mistakes
-    if mistakes:
         mend = f"Correct it in the environment or in {FILE.absolute()}; docs/settings.md lists all."
-        return [Check(CheckResult.WRONG, "settings", mistake, mend) for mistake in mistakes]
+        return [Check(CheckResult.WRONG, "settings", mistake, mend) for mistake in bad.mistakes]
 
     async def collect() -> list[Check]:
         return [finding async for finding in _findings(settings)]
@@ -76,33 +57,37 @@ def examine() -> list[Check]:
 
 
 async def _findings(settings: Settings) -> AsyncIterator[Check]:
-    from postroom import engines, wiring
+    from postroom.wiring import open_parts
+    from postroom.wiring.engines import engine_of
+    from postroom.wiring.transports import transport_of
 
     yield _settings(settings)
     for name in settings.given:
         yield _setting(settings, name)
     yield _data_folder(settings.data)
+    engine = engine_of(settings)
     try:
-        async with wiring.parts(settings, create_folder=False) as parts:
-            await _write_and_read(parts)
-            yield Check(CheckResult.RIGHT, "storage", f"{engines.describe_storage(settings)} opens")
-            yield await _integrity(settings)
+        async with open_parts(settings, create_folder=False) as parts:
+            await probes.write(parts.storage.tables, f"{os.getpid()}")
+            yield Check(CheckResult.RIGHT, "storage", f"{engine.description} opens")
+            for finding in await engine.examine():
+                yield finding
             async for finding in _dead_letters(parts):
                 yield finding
             yield await _scheduler(parts)
     except StorageError as error:
         mend = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
-        if not engines.may_have_storage(settings):
+        if not engine.may_exist():
             mend = "“postroom serve” creates it, if this is the right place."
         yield Check(CheckResult.WRONG, "storage", str(error), mend)
-    where = engines.storage_path(settings)
+    where = engine.path or settings.data.absolute()
     for path in sorted({settings.data.absolute(), where}):
         if is_open_to_others(path):
             yield _open_to_others(path)
-    if engines.may_have_storage(settings):
+    if engine.may_exist():
         yield _free_space(where.parent)
     yield _journals(settings)
-    yield await _transport(settings)
+    yield await transport_of(settings).examine()
     yield _url(settings)
 
 
@@ -115,14 +100,15 @@ def _settings(settings: Settings) -> Check:
 
 
 def _setting(settings: Settings, name: str) -> Check:
-    """A setting that is not its default, and where it comes from; no secrets."""
-    from postroom import engines, wiring
+    """A setting that is not the default, and where it comes from; without secrets."""
+    from postroom.wiring.engines import engine_of
+    from postroom.wiring.transports import transport_of
 
     match name:
         case "storage":
-            value = engines.describe_storage(settings)
+            value = engine_of(settings).description
         case "transport":
-            value = wiring.describe_transport(settings)
+            value = transport_of(settings).description
         case _:
             value = str(getattr(settings, name))
     words = f"POSTROOM_{name.upper()} = {value} (from {settings.origin(name)})"
@@ -130,12 +116,12 @@ def _setting(settings: Settings, name: str) -> Check:
 
 
 def _data_folder(folder: Path) -> Check:
-    """Only looked at: the roles create it."""
+    """Not created here: the roles create it."""
     where = folder.absolute()
     if not folder.exists():
         return Check(CheckResult.NOTE, "data folder", f"{where} does not exist; roles create it")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        mend = "Give this user the right to write there, or set POSTROOM_DATA to another folder."
+        mend = "Let this user write there, or set POSTROOM_DATA to another folder."
         return Check(CheckResult.WRONG, "data folder", f"{where} cannot be written", mend)
     return Check(CheckResult.RIGHT, "data folder", f"{where} can be written")
 
@@ -148,32 +134,10 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def _open_to_others(path: Path) -> Check:
-    """Somebody chose these rights, so they are not changed here."""
+    """A person may have chosen these permissions, so they are not changed here."""
     mode = "700" if path.is_dir() else "600"
     words = f"other users of this machine can read {path.absolute()}"
     return Check(CheckResult.NOTE, "rights", words, f"chmod {mode} {path.absolute()}")
-
-
-async def _write_and_read(parts: Parts) -> None:
-    """A row of our own, there and gone again."""
-    tables = parts.storage.tables
-    key = str(os.getpid())
-    await tables.upsert("service", "doctor", key, {"Format": 1})
-    await tables.delete("service", "doctor", key)
-
-
-async def _integrity(settings: Settings) -> Check:
-    from postroom import engines
-
-    size = engines.storage_path(settings).stat().st_size
-    if size > QUICK_CHECK_BYTES_MAX:
-        words = f"the file has {size // 1024**2:,} MiB, too large for a quick check"
-        return Check(CheckResult.NOTE, "integrity", words)
-    damage = await engines.storage_damage(settings)
-    if damage:
-        mend = "Stop Postroom, keep a copy of the file, and restore it from a backup."
-        return Check(CheckResult.WRONG, "integrity", damage, mend)
-    return Check(CheckResult.RIGHT, "integrity", "the file is undamaged")
 
 
 def _free_space(folder: Path) -> Check:
@@ -191,7 +155,7 @@ def _free_space(folder: Path) -> Check:
 
 
 async def _dead_letters(parts: Parts) -> AsyncIterator[Check]:
-    """One for each reason."""
+    """One finding for each reason."""
     groups = grouped(await dead_letters.look(parts.storage.queues))
     if not groups:
         yield Check(CheckResult.RIGHT, "dead letters", "there are none")
@@ -207,7 +171,7 @@ async def _dead_letters(parts: Parts) -> AsyncIterator[Check]:
 async def _scheduler(parts: Parts) -> Check:
     tables = parts.storage.tables
     now = parts.clock.now()
-    lease = await leases.holder(tables, SCHEDULER_LEASE, now=now)
+    lease = await leases.holder(tables, leases.SCHEDULER, now=now)
     if lease:
         return Check(CheckResult.RIGHT, "scheduler", f"{lease.owner} is active")
     waiting = await parts.storage.queues.length(MAIL_QUEUE)
@@ -218,7 +182,7 @@ async def _scheduler(parts: Parts) -> Check:
 
 
 def _journals(settings: Settings) -> Check:
-    from postroom.journal import FileJournals
+    from postroom.sending.journal import FileJournals
 
     dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
     if not dead:
@@ -231,30 +195,14 @@ def _journals(settings: Settings) -> Check:
     return Check(CheckResult.NOTE, "journals", str(words))
 
 
-async def _transport(settings: Settings) -> Check:
-    from postroom import wiring
-
-    way_out = wiring.describe_transport(settings)
-    if not wiring.leaves_the_machine(settings):
-        return Check(CheckResult.NOTE, "transport", way_out)
-    try:
-        await wiring.try_transport(settings)
-    except wiring.TransportTrouble as error:
-        mend = error.advice
-        if wiring.may_want_implicit_tls(settings):
-            mend = "Port 465 speaks TLS from the start: add ?tls=implicit to POSTROOM_TRANSPORT."
-        return Check(CheckResult.WRONG, "transport", str(error), mend)
-    return Check(CheckResult.RIGHT, "transport", f"{way_out} answers")
-
-
 def _url(settings: Settings) -> Check:
-    from postroom import wiring
+    from postroom.wiring.transports import transport_of
 
     if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
         return Check(CheckResult.NOTE, "url", str(why))
     if urlsplit(settings.url).scheme == "https":
         return Check(CheckResult.RIGHT, "url", settings.url)
-    if not wiring.leaves_the_machine(settings):
+    if not transport_of(settings).leaves_the_machine:
         return Check(CheckResult.NOTE, "url", f"{settings.url} is fine for trying things out")
     words = f"{settings.url} is not https, but one-click unsubscribe needs it"
     return Check(CheckResult.WRONG, "url", words, "Serve it over https and set POSTROOM_URL.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from postroom.actions.export_people import TooManyColumns
 from postroom.domain.access_key import NoSuchKey, TooManyLists
-from postroom.domain.csv_people import NoEmailColumn
 from postroom.domain.mailing_list import NoSuchList
 from postroom.domain.subscriber import AlreadySubscribed
+from postroom.importing.csv_people import NoEmailColumn
 from postroom.migration.migrate import AlreadyMoved
 from postroom.migration.state import StorageClosed
 

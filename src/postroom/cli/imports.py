@@ -15,11 +15,19 @@ from postroom.cli.output import AsJson, csv_file, show, tell
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, act_of, interruptible, work
 from postroom.domain.consent import ALL_CONFIRMED, Trace
-from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
-from postroom.domain.csv_source import Source, opened
 from postroom.domain.errors import BadInput
-from postroom.domain.import_job import (
+from postroom.domain.mailing_list import check_list_name
+from postroom.importing import import_people as importing
+from postroom.importing.csv_people import People
+from postroom.importing.csv_source import Source, opened
+from postroom.importing.import_people import (
+    BATCH_PEOPLE,
+    GROUP_ROWS,
+    ImportCounts,
+    ImportTerms,
+)
+from postroom.importing.job import (
     BAD_ROWS_SHOWN,
     Existing,
     Purpose,
@@ -27,8 +35,6 @@ from postroom.domain.import_job import (
     clean_file_name,
     import_source,
 )
-from postroom.domain.mailing_list import check_list_name
-from postroom.flow.bring_in import BATCH_PEOPLE, CROWD_PEOPLE, Counts, Intake, bring_in
 from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
@@ -67,85 +73,44 @@ def import_people(
     added again. After an interruption, run it again: it does only what is missing.
     """
     check_list_name(list_name)
+    if verified and ask:
+        raise typer.BadParameter("not together with --verified", param_hint="--ask")
     declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
-    order = _Order(
-        list_name,
-        file,
-        verified=verified,
-        ask=ask,
-        existing=existing,
-        source=import_source(clean_file_name(file.name), declared),
-        is_rehearsal=dry_run,
-        columns=_wanted(column or []),
-    )
-    order.check()
-    result = work(lambda parts: _followed(parts, order, report, quiet=as_json))
-    lines = [*result.lines(list_name, dry_run, report), *order.next_steps(result.counts)]
-    show(result.data(list_name, dry_run), as_json, *lines)
-    _leave_if_interrupted(result.watch.interrupt)
+    source = import_source(clean_file_name(file.name), declared)
+    columns = _wanted(column or [])
 
+    def terms(parts: Parts) -> ImportTerms:
+        return ImportTerms(
+            act_of(parts, Trace(source=source)),
+            list_name,
+            verified,
+            is_rehearsal=dry_run,
+            existing=existing,
+            ask=ask,
+            # Rows that come through a pipe are stored as they come.
+            group_rows=GROUP_ROWS if file.is_file() else BATCH_PEOPLE,
+        )
 
-def _leave_if_interrupted(interrupt: Interrupt) -> None:
-    if interrupt.is_asked:
+    result = work(lambda parts: _run(terms(parts), file, columns, report, quiet=as_json))
+    show(result.data(), as_json, *result.lines(report))
+    if result.observer.interrupt.is_asked:
         tell("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What was typed."""
-
-    list_name: str
-    file: Path
-    verified: bool
-    ask: bool
-    existing: Existing
-    source: str  # for the consent record
-    is_rehearsal: bool
-    columns: dict[str, str]
-
-    def check(self) -> None:
-        if self.verified and self.ask:
-            raise typer.BadParameter("not together with --verified", param_hint="--ask")
-
-    def intake(self, parts: Parts) -> Intake:
-        return Intake(
-            parts.storage.tables,
-            self.list_name,
-            self.verified,
-            parts.clock.now(),
-            is_rehearsal=self.is_rehearsal,
-            basis=self.source,
-            existing=self.existing,
-            asker=act_of(parts, Trace(source=self.source)) if self.ask else None,
-            # What comes through a pipe is stored as it comes.
-            crowd=CROWD_PEOPLE if self.file.is_file() else BATCH_PEOPLE,
-        )
-
-    def next_steps(self, counts: Counts) -> Iterator[str]:
-        if counts.added and not (self.verified or self.ask or self.is_rehearsal):
-            yield (
-                "The people added have not confirmed, so they get no emails. Ask them with "
-                f"“postroom subscriber ask {self.list_name} --all”, or import them again with "
-                "--verified."
-            )
-
-
-async def _followed(parts: Parts, order: _Order, report: Path | None, *, quiet: bool) -> _Result:
-    with interruptible() as interrupt, opened(order.file) as source, _report(report) as refusals:
-        people = People(iter(source), order.columns)
-        with progress(f"Importing {order.file.name}", quiet=quiet) as tick:
-            watch = _Watch(interrupt, refusals, source, tick)
-            counts = await _bring_in(order.intake(parts), people, watch)
-        return _Result(counts, watch, source.encoding, people.delimiter)
-
-
-async def _bring_in(intake: Intake, people: People, watch: _Watch) -> Counts:
-    try:
-        return await bring_in(intake, people, watch)
-    except StorageError:
-        tell("The import stopped. Everybody added so far stays. Run it again to add the rest.")
-        raise
+async def _run(
+    terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, quiet: bool
+) -> _Result:
+    with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
+        people = People(iter(source), columns)
+        with progress(f"Importing {file.name}", quiet=quiet) as tick:
+            observer = _Observer(interrupt, refusals, source, tick)
+            try:
+                counts = await importing.import_people(terms, people, observer)
+            except StorageError:
+                tell("The import stopped; everybody added so far stays. Run it again for the rest.")
+                raise
+        return _Result(terms, counts, observer, source.encoding, people.delimiter)
 
 
 @contextlib.contextmanager
@@ -158,8 +123,8 @@ def _report(path: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-class _Watch:
-    """Watches progress, refused rows and Ctrl-C."""
+class _Observer:
+    """Shows progress, writes refused rows, notices Ctrl-C."""
 
     def __init__(
         self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
@@ -184,64 +149,64 @@ class _Watch:
         if len(self.first_noted) < BAD_ROWS_SHOWN:
             self.first_noted.append(row)
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
         self._tick(self._source.read_bytes, self._source.size or None, words)
 
 
 @dataclass
 class _Result:
-    counts: Counts
-    watch: _Watch
+    terms: ImportTerms
+    counts: ImportCounts
+    observer: _Observer
     encoding: str
     delimiter: str
 
-    def data(self, list_name: str, dry_run: bool) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         return {
-            "list": list_name,
+            "list": self.terms.list_name,
             "rows": self.counts.rows,
             **asdict(self.counts),
-            "dry_run": dry_run,
-            "complete": not self.watch.interrupt.is_asked,
+            "dry_run": self.terms.is_rehearsal,
+            "complete": not self.observer.interrupt.is_asked,
             "encoding": self.encoding,
             "delimiter": self.delimiter,
         }
 
-    def lines(self, list_name: str, dry_run: bool, report: Path | None) -> Iterator[str]:
+    def lines(self, report: Path | None) -> Iterator[str]:
         counts = self.counts
-        would = "would be " if dry_run else ""
-        yield f"{counts.added:,} {would}added to {list_name}"
+        terms = self.terms
+        would = "would be " if terms.is_rehearsal else ""
+        yield f"{counts.added:,} {would}added to {terms.list_name}"
         yield f"{counts.already:,} already there"
-        yield from self._changes(would)
+        changes = {
+            f"{would}confirmed": counts.confirmed,
+            f"{would}updated": counts.updated,
+            f"{would}asked to confirm": counts.asked,
+            "more than once in the file": counts.twice,
+            "with a typing error in the address that was corrected": counts.mended,
+            "with a domain that looks mistyped": counts.mistyped,
+        }
+        yield from (f"{count:,} {what}" for what, count in changes.items() if count)
         yield f"{counts.gone:,} unsubscribed earlier: not added again"
         yield f"{counts.bad:,} bad"
         delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
         yield f"Read as {self.encoding}, delimiter {delimiter}."
-        for row in self.watch.first_noted:
+        for row in self.observer.first_noted:
             yield f"  line {row.line}: {row.value}: {row.reason}"
-        for row in self.watch.first_bad:
+        for row in self.observer.first_bad:
             yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
-        hidden = counts.bad + counts.gone - len(self.watch.first_bad)
+        hidden = counts.bad + counts.gone - len(self.observer.first_bad)
         if report:
             yield f"All refused rows are in {report}."
         elif hidden > 0:
             yield f"  and {hidden:,} more. See them all with --report FILE."
-
-    def _changes(self, would: str) -> Iterator[str]:
-        """What there is something to say about."""
-        counts = self.counts
-        lines = {
-            "confirmed": counts.confirmed,
-            "updated": counts.updated,
-            "asked to confirm": counts.asked,
-        }
-        yield from (f"{count:,} {would}{what}" for what, count in lines.items() if count)
-        if counts.twice:
-            yield f"{counts.twice:,} more than once in the file"
-        if counts.mended:
-            yield f"{counts.mended:,} with a typing error in the address that was corrected"
-        if counts.mistyped:
-            yield f"{counts.mistyped:,} with a domain that looks mistyped"
+        if counts.added and not (terms.verified or terms.ask or terms.is_rehearsal):
+            yield (
+                "The people added have not confirmed, so they get no emails. Ask them with "
+                f"“postroom subscriber ask {terms.list_name} --all”, or import them again with "
+                "--verified."
+            )
 
 
 def _declared(basis: str) -> str:

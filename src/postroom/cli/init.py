@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def init(as_json: AsJson = False) -> None:
     """Create an empty storage, unless there is one. “postroom serve” does it by itself."""
-    from postroom import engines
+    from postroom.wiring.engines import engine_of
 
-    settings = load_settings()
-    is_new = not engines.may_have_storage(settings)
-    where = engines.describe_storage(settings)
+    engine = engine_of(load_settings())
+    is_new = not engine.may_exist()
+    where = engine.description
 
     async def job(parts: Parts) -> None:
         """Opening it is enough."""

@@ -41,17 +41,17 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a list, and storage if there is none yet."""
-    from postroom import engines
+    from postroom.wiring.engines import engine_of
 
     wanted = manage_lists.checked(name, sender, description, postal_address, public_form)
 
     async def job(parts: Parts) -> MailingList:
         return await manage_lists.create(act_of(parts), wanted)
 
-    settings = load_settings()
-    is_new = not engines.may_have_storage(settings)
+    engine = engine_of(load_settings())
+    is_new = not engine.may_exist()
     made = work(job, create=True)
-    told = [f"Created a new storage at {engines.describe_storage(settings)}."] if is_new else []
+    told = [f"Created a new storage at {engine.description}."] if is_new else []
     told.append(f"List {name} is created. Its emails come from {made.sender}.")
     show(list_data(made), as_json, *told)
 

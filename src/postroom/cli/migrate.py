@@ -78,15 +78,15 @@ def _settings_of(
     settings: Settings, option: str, address: str | None, prefix: str | None, *, must_be_there: bool
 ) -> Settings:
     """Return the settings with the storage of the option; opening a missing one would create it."""
-    from postroom import engines
     from postroom.settings import BadSettings
+    from postroom.wiring.engines import engine_of, with_storage
 
     typed = settings.storage.get_secret_value() if address is None else _read(option, address)
     try:
-        other = engines.elsewhere(settings, typed, prefix)
+        other = with_storage(settings, typed, prefix)
     except ValueError as error:
         raise BadSettings([f"{option}: {error}"]) from None
-    if must_be_there and not engines.may_have_storage(other):
+    if must_be_there and not engine_of(other).may_exist():
         raise BadInput(f"There is no storage at {_name(other)}.")
     return other
 
@@ -108,9 +108,9 @@ def _read(option: str, address: str) -> str:
 
 
 def _name(settings: Settings) -> str:
-    from postroom import engines
+    from postroom.wiring.engines import engine_of
 
-    return engines.name_storage(settings)
+    return engine_of(settings).name
 
 
 async def _reopen(settings: Settings) -> None:
@@ -122,11 +122,11 @@ async def _reopen(settings: Settings) -> None:
 async def _opened(
     settings: Settings, *, create: bool = False
 ) -> AsyncIterator[tuple[Storage, Clock]]:
-    from postroom import engines
     from postroom.clock import WallClock
+    from postroom.wiring.engines import opened_storage
 
     clock = WallClock()
-    async with engines.opened_storage(settings, clock, create=create) as storage:
+    async with opened_storage(settings, clock, create=create) as storage:
         yield storage, clock
 
 

@@ -12,7 +12,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, show, tell
 from postroom.cli.session import in_loop, load_settings, work
 from postroom.domain.texts import ngettext
-from postroom.storage.port import DEAD_LETTERS, QUEUES
+from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -25,21 +25,21 @@ Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
 
 def scheduler(supervised: Supervised = False) -> None:
     """Run a scheduler until SIGTERM. Any number may run; one is active."""
-    from postroom import roles
+    from postroom.wiring.roles import run_scheduler
 
-    in_loop(roles.run_scheduler(load_settings(), supervised=supervised))
+    in_loop(run_scheduler(load_settings(), supervised=supervised))
 
 
 def sender(supervised: Supervised = False) -> None:
     """Run a sender until SIGTERM. Any number may run, on any number of machines."""
-    from postroom import roles
+    from postroom.wiring.roles import run_sender
 
-    in_loop(roles.run_sender(load_settings(), supervised=supervised))
+    in_loop(run_sender(load_settings(), supervised=supervised))
 
 
 def web(supervised: Supervised = False) -> None:
     """Run the web role until SIGTERM: the pages and the web service."""
-    from postroom import roles
+    from postroom.wiring.roles import run_web
 
     settings = load_settings()
     if not supervised:
@@ -48,12 +48,13 @@ def web(supervised: Supervised = False) -> None:
             tell(why)
         if first:
             tell(f"Make your account at {first} (works once).")
-    in_loop(roles.run_web(settings, supervised=supervised))
+    in_loop(run_web(settings, supervised=supervised))
 
 
 def drain(as_json: AsJson = False) -> None:
     """Send everything that is due, then exit."""
-    from postroom import roles, wiring
+    from postroom.wiring import roles
+    from postroom.wiring.transports import transport_of
 
     settings = load_settings()
     in_loop(roles.drain(settings))
@@ -67,7 +68,7 @@ def drain(as_json: AsJson = False) -> None:
         rest.waiting,
     )
     later = waiting if rest.waiting else ""
-    is_test = not wiring.leaves_the_machine(settings)
+    is_test = not transport_of(settings).leaves_the_machine
     data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters, "test_mode": is_test}
     lines = [f"Nothing else is due now{later}.", *([TEST_MODE] if is_test else [])]
     show(data, as_json, *lines)
@@ -75,14 +76,15 @@ def drain(as_json: AsJson = False) -> None:
 
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
-    from postroom import engines, wiring
     from postroom.supervisor import Supervisor
+    from postroom.wiring.engines import engine_of
+    from postroom.wiring.roles import listening
 
     settings = load_settings()
-    if hint := engines.emulator_hint(settings):
+    if hint := engine_of(settings).start_hint():
         tell(hint)
-    first = work(_first_link, create=True)  # before anything is promised
-    with wiring.listening(settings):
+    first = work(_first_link, create=True)  # fails before anything is printed
+    with listening(settings):
         pass
     if why := _mismatch(settings):
         tell(why)
@@ -123,27 +125,23 @@ class _Rest(NamedTuple):
 async def _look_around(parts: Parts) -> _Rest:
     queues = parts.storage.queues
     lengths = {name: await queues.length(name) for name in QUEUES}
-    dead_letters = lengths.pop(DEAD_LETTERS)
+    dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
     is_due = any([await queues.peek(name, limit=1) for name in lengths])
     is_due |= await waits_for_scheduler(parts.storage.tables, parts.clock.now())
     return _Rest(sum(lengths.values()), dead_letters, is_due)
 
 
 def _welcome(settings: Settings, first: str | None) -> list[str]:
-    from postroom import engines
+    from postroom.wiring.engines import engine_of
+    from postroom.wiring.transports import transport_of
 
+    transport = transport_of(settings)
+    to = "" if transport.leaves_the_machine else "to "
     start = f"make your account at {first}" if first else f"open {settings.url}/admin"
     return [
         f"Postroom runs on {settings.bind}; {start}",
-        f"  storage    {engines.describe_storage(settings)}",
-        f"  mails go   {_way_out(settings)}",
+        f"  storage    {engine_of(settings).description}",
+        f"  mails go   {to}{transport.description}",
         f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
         "  stop       Ctrl-C, or SIGTERM: work in hand is finished",
     ]
-
-
-def _way_out(settings: Settings) -> str:
-    from postroom import wiring
-
-    words = wiring.describe_transport(settings)
-    return words if wiring.leaves_the_machine(settings) else f"to {words}"

@@ -13,16 +13,8 @@ from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to
 from postroom.cli.session import work
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import ngettext
-from postroom.storage.port import (
-    CLAIM_ITEMS_MAX,
-    QUEUES,
-    SCAN_ROWS_MAX,
-    TABLES,
-    Keys,
-    KeysAcross,
-    KeysWithin,
-    Row,
-)
+from postroom.records.names import QUEUES, TABLES
+from postroom.storage.port import CLAIM_ITEMS_MAX, SCAN_ROWS_MAX, Keys, KeysAcross, KeysWithin, Row
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts

@@ -26,7 +26,7 @@ from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
 from postroom.domain.consent import COMMAND_LINE
 from postroom.domain.errors import NotFound, WrongState
-from postroom.domain.import_job import Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import (
     Subscriber,
@@ -133,7 +133,7 @@ def ask(
     show(data, as_json, text, f"{job.skipped:,} skipped: asked recently, or unsubscribed.")
     if job.mistake:
         raise WrongState(job.mistake)
-    if job.status is Status.STOPPED:
+    if job.status is JobStatus.STOPPED:
         tell("Interrupted. Run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 

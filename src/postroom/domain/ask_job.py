@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from postroom.domain.asking import ASK_ONCE_IN
 from postroom.domain.errors import WrongState
-from postroom.domain.import_job import SILENT_AFTER, Status
+from postroom.domain.job_status import JobStatus
 from postroom.domain.texts import _
+
+SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
 
 
 class AskJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +21,7 @@ class AskJob(msgspec.Struct, frozen=True, kw_only=True):
     total: int  # people to ask, counted when it was created; 0: too many to count
     run: str  # which process's turn it is: a new token for every run
     seen_at: datetime
-    status: Status = Status.RUNNING
+    status: JobStatus = JobStatus.RUNNING
     is_stop_asked: bool = False
     ended_at: datetime | None = None
     asked: int = 0
@@ -28,18 +30,18 @@ class AskJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        return self.status is Status.RUNNING
+        return self.status is JobStatus.RUNNING
 
     def as_of(self, now: datetime) -> AskJob:
         """As it really is: a run that nobody has seen for a while has stopped."""
         is_silent = not -SILENT_AFTER < now - self.seen_at < SILENT_AFTER
         if not self.is_running or not is_silent:
             return self
-        return msgspec.structs.replace(self, status=Status.STOPPED)
+        return msgspec.structs.replace(self, status=JobStatus.STOPPED)
 
     def can_go_on(self, now: datetime) -> bool:
         """Whether the next run is the rest of this one; later it is a new one."""
-        is_open = self.status in (Status.STOPPED, Status.FAILED)
+        is_open = self.status in (JobStatus.STOPPED, JobStatus.FAILED)
         return is_open and now < self.created_at + ASK_ONCE_IN
 
 

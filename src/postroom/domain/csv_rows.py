@@ -28,6 +28,7 @@ LINE_CHARS = 100  # that every line counts for besides its own: even a blank one
 COMPOSED_CHARS_MAX = 1000  # twice as many as an attribute may have
 VALUE_CHARS_SHOWN = 80  # of a bad record, in a report
 BYTE_ORDER_MARK = "\ufeff"  # before a file for people: or spreadsheets take it for Windows-1252
+EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"  # columns of our own exports
 REPORT_COLUMNS = ("line", "value", "reason")  # of a report about bad rows
 
 # Spaces and zero-width characters that spreadsheets leave around a value.

@@ -20,8 +20,8 @@ from postroom.domain.retry import RetryRules, retry_after_s, retry_after_s_max
 BATCH_DELIVERIES_MAX = 99  # and a header: one all-or-nothing write of 100
 GROUP_BATCHES = 100  # ledgers of one partition: a page of the books
 ATTEMPTS_WITHOUT_OUTCOME_MAX = 5
-PUT_OFF_S_MAX = 300.0  # by a rate limit, which may be raised meanwhile
-PUT_OFF_WORDS = "waiting: the rate limit of its domain is reached"
+LIMIT_DEFERRAL_S_MAX = 300.0  # not longer, because the limit may be raised meanwhile
+LIMIT_DEFERRAL_WORDS = "waiting: the rate limit of its domain is reached"
 MAYBE_DELIVERED = "an earlier attempt may have been delivered"
 DEFERRAL_WORDS_CHARS_MAX = 120  # 99 of them, every character escaped, fit one property (32 Ki)
 
@@ -63,7 +63,7 @@ class DeliveryEnd(msgspec.Struct, frozen=True):
 class Deferral(msgspec.Struct, frozen=True, array_like=True):
     """Why and until when a queued delivery waits; or why and since when one is held."""
 
-    attempts: int  # 0: put off by a rate limit, never refused
+    attempts: int  # 0: deferred by a rate limit of ours, never refused
     retry_at: float  # seconds since the epoch, as all times inside a ledger
     since: float  # the first refusal: the retry window counts from here
     words: str
@@ -131,7 +131,7 @@ def due_positions(ledger: Ledger, now_s: float, rules: RetryRules) -> list[int]:
 def _is_due(wait: Deferral, now_s: float, rules: RetryRules) -> bool:
     """Also true if `retry_at` is later than any rule allows: then the clock was set back."""
     left_s = wait.retry_at - now_s
-    longest_s = retry_after_s_max(wait.attempts, rules) if wait.attempts else PUT_OFF_S_MAX
+    longest_s = retry_after_s_max(wait.attempts, rules) if wait.attempts else LIMIT_DEFERRAL_S_MAX
     return left_s <= 0 or left_s > longest_s
 
 
@@ -156,15 +156,17 @@ def skipped(ledger: Ledger, positions: Iterable[int], *, now_s: float) -> Ledger
     )
 
 
-def put_off(ledger: Ledger, until: Mapping[int, float], *, now_s: float) -> Ledger:
-    """Let queued deliveries wait for a rate limit; no attempt is counted."""
-    waits = {at: _put_off(ledger.deferred.get(at), late, now_s) for at, late in until.items()}
+def defer_by_limit(ledger: Ledger, until: Mapping[int, float], *, now_s: float) -> Ledger:
+    """Let queued deliveries wait for a rate limit: untried, and no attempt is counted."""
+    waits = {
+        at: _limit_deferral(ledger.deferred.get(at), late, now_s) for at, late in until.items()
+    }
     return msgspec.structs.replace(ledger, deferred=ledger.deferred | waits, touched_at=now_s)
 
 
-def _put_off(before: Deferral | None, until: float, now_s: float) -> Deferral:
+def _limit_deferral(before: Deferral | None, until: float, now_s: float) -> Deferral:
     if before is None:
-        return Deferral(0, until, now_s, PUT_OFF_WORDS)
+        return Deferral(0, until, now_s, LIMIT_DEFERRAL_WORDS)
     return msgspec.structs.replace(before, retry_at=until)
 
 

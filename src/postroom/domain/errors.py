@@ -2,19 +2,18 @@
 
     PostroomError            a person caused it or must mend it; its text is a sentence for them
         BadInput             what somebody typed cannot be used
+            AmbiguousTime    domain/due_time.py
             BadAddress       domain/address.py
             BadHeader        mail/header.py
             BadTemplate      mail/merge.py
-            BadZone          domain/due_time.py
-            ComesTwice       domain/due_time.py
-            InThePast        domain/due_time.py
-            Skipped          domain/due_time.py
+            NonexistentTime  domain/due_time.py
+            TimeInThePast    domain/due_time.py
+            UnknownZone      domain/due_time.py
             WrongPassword    actions/sign_in.py
         NotFound             the thing named does not exist
         AlreadyThere         a thing of that name exists
         WrongState           the thing exists, but this cannot be done with it now
         BadSettings          settings.py: every mistake at once
-        TransportTrouble     wiring.py: the mail server cannot be used
     StorageError             storage/port.py: storage did not do as it was told
         Conflict             the row is not the version that was expected; nothing changed
         ClaimLost            the lease on a queue item ran out

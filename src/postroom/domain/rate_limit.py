@@ -1,9 +1,9 @@
 """Rate limits: how one limit is divided among senders, and how a sender keeps to its share.
 
-Shares are whole mails a second and whole connections; what is left over goes to the first in
-order of names, so that all senders come to the same division without talking. A sender keeps to
-its share by a bucket. The shares never add up to more than the limit, so that no second has more
-turns than the limit, wherever it begins (docs/decisions/0005-one-rate-limit.md).
+Shares are whole mails a second and whole connections. What is left over goes to the first owners
+in the order of their names, so that all senders compute the same division without talking. A sender
+keeps to its share with a token bucket. The shares never add up to more than the limit, so that no
+second, wherever it begins, has more mails than the limit (docs/decisions/0005-one-rate-limit.md).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TRANSPORT = "transport"
 MAILS_PER_S_MIN, MAILS_PER_S_MAX = 0.01, 1_000_000.0
 CONNECTIONS_MAX = 10_000
 SECOND_S = 1.02  # counted as one: a mail leaves a moment after the clock was read for it
-CATCH_UP_S = 0.1  # of its rate is what a sender held up for a moment, say by storage, may make up
-HANDFUL_S = 0.005  # mails of so long go to the line together: fewer wake-ups at high rates
+CATCH_UP_S = 0.1  # a sender held up for a moment, say by storage, may make up this much
+BURST_S = 0.005  # mails of this time go to the line together: fewer wake-ups at high rates
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """Of the transport, or of one recipient domain; 0 means that there is none."""
+    """The limit of the transport or of one recipient domain; 0 means unlimited."""
 
     name: str
     mails_per_s: float = 0.0
@@ -35,18 +35,18 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
-    """One sender's part of a limit; an empty one waits for its part."""
+    """One sender's part of a limit; an empty one means that the sender waits for its part."""
 
     mails_per_s: float = 0.0
     connections: int = 0
-    renewal: int = 0  # never the same twice of one holder: how others see that it lives
+    renewal: int = 0  # differs with every renewal: shows the others that the holder is alive
 
 
 NOTHING = Share()
 
 
 def check_limit(name: str, mails_per_s: float | None, connections: int | None) -> RateLimit:
-    """A limit as somebody typed it; BadInput says what is wrong."""
+    """Check a limit as a person typed it; BadInput says what is wrong."""
     if mails_per_s is None and connections is None:
         raise BadInput(_("Say how many mails a second, how many connections, or both."))
     return RateLimit(
@@ -77,22 +77,22 @@ def check_connections(typed: int | str) -> int:
 
 
 def limit_name(domain: str) -> str:
-    """What a limit is known by: a recipient domain, or nothing for all mails."""
+    """The name of a limit: a recipient domain, or `transport` for all mails."""
     return check_domain(domain) if domain else TRANSPORT
 
 
 def whom(name: str) -> Text:
-    """Whom a limit is for, within a sentence."""
+    """The mails a limit is for, as part of a sentence."""
     return _("all mails") if name == TRANSPORT else _("mails to {domain}", domain=name)
 
 
 def rate_text(mails_per_s: float) -> str:
-    """Every digit that counts, and no more: 1,000,000 and 0.5."""
+    """The rate with every significant digit: 1,000,000 and 0.5."""
     return f"{mails_per_s:,}".removesuffix(".0")
 
 
 def check_domain(text: str) -> str:
-    """A recipient domain in the one spelling by which it is known."""
+    """A recipient domain in its normal spelling."""
     try:
         return parse_address(f"x@{text.strip()}").domain
     except BadAddress as error:
@@ -102,7 +102,7 @@ def check_domain(text: str) -> str:
 
 
 def domain_of(address: str) -> str:
-    """Of an address that was checked when it came in."""
+    """The domain of an address that was already checked."""
     return address.rpartition("@")[2].lower()
 
 
@@ -110,7 +110,7 @@ def domain_of(address: str) -> str:
 
 
 def fair_share(limit: RateLimit, owner: str, members: Collection[str]) -> Share:
-    """What everybody should have in the end; nothing for who comes after the last whole mail."""
+    """The share an owner should end up with; nothing once the whole mails are used up."""
     seats = len(members)
     if limit.mails_per_s:
         seats = min(seats, max(1, int(limit.mails_per_s)))
@@ -132,43 +132,44 @@ def next_share(
     shares: Mapping[str, Share],
     owner: str,
     *,
-    gone: Container[str],
+    expired: Container[str],
     in_use: int = 0,
 ) -> Share:
     """What a sender may take now: its fair share, as far as the others leave it.
 
-    `gone` are senders whose share has run out, `in_use` the connections that cannot be given back
+    `expired` are owners whose share has lapsed, `in_use` the connections that cannot be given back
     yet.
     """
-    others = {each: share for each, share in shares.items() if each not in gone and each != owner}
-    now, fair = shares.get(owner, NOTHING), fair_share(limit, owner, {*others, owner})
+    others = {one: share for one, share in shares.items() if one not in expired and one != owner}
+    now = shares.get(owner, NOTHING)
+    fair = fair_share(limit, owner, {*others, owner})
     mails_free = limit.mails_per_s - sum(share.mails_per_s for share in others.values())
-    lines_free = limit.connections - sum(share.connections for share in others.values())
-    lines = min(fair.connections, max(now.connections, lines_free))
+    connections_free = limit.connections - sum(share.connections for share in others.values())
+    connections = min(fair.connections, max(now.connections, connections_free))
     return Share(
         max(0.0, min(fair.mails_per_s, max(now.mails_per_s, mails_free))),
-        max(0, lines, min(in_use, now.connections)),
+        max(0, connections, min(in_use, now.connections)),
         now.renewal,
     )
 
 
 def lower_of(one: Share, other: Share) -> Share:
-    """What is certain while nobody knows which of two is in force."""
+    """What certainly holds while it is unknown which of the two is in force."""
     return Share(
         min(one.mails_per_s, other.mails_per_s), min(one.connections, other.connections), 0
     )
 
 
-class Presence:
-    """Who has been seen alive, by our clock alone: a renewal that does not change is a death."""
+class ShareRenewals:
+    """Tracks when each share was last renewed, by our own clock alone."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def gone(
+    def expired(
         self, name: str, shares: Mapping[str, Share], *, now_s: float, lease_s: float
     ) -> set[str]:
-        """Those of a limit whose share has stood unchanged for a whole lease."""
+        """Owners whose share of the limit has not changed for a whole lease."""
         for owner, share in shares.items():
             known = self._seen.get((name, owner))
             if known is None or known[0] != share.renewal or known[1] > now_s:
@@ -182,67 +183,60 @@ class Presence:
 
 
 class Bucket:
-    """Turns at a share's rate: evenly, and in no second more than the share.
+    """A token bucket at a share's rate: even, and in no second more tokens than the share.
 
-    Turns come evenly and are saved up for CATCH_UP_S at most, so that whoever was held up for a
-    moment makes up for it. What was taken within the last second is remembered: that alone bounds
-    every second, wherever it begins.
+    Tokens are saved up for CATCH_UP_S at most, so that a sender that was held up for a moment makes
+    up for it. The bucket remembers what was taken within the last second: that alone bounds every
+    second, wherever it begins.
     """
 
     def __init__(self, now_s: float) -> None:
         self.rate = 0.0
         self._share = 0.0
-        self._turns = 0.0
+        self._tokens = 0.0
         self._at = now_s
         self._taken: deque[tuple[float, int]] = deque()  # within the last second: when, how many
         self._taken_sum = 0
-        self._before = (now_s, 0.0)  # since when there is no more than now, and what there was
+        self._before = (now_s, 0.0)  # when the share last shrank, and what it was until then
 
-    def follow(self, share: float, limit: float, now_s: float) -> None:
-        """Another share of a limit; nothing saved up goes with it.
+    def change_share(self, share: float, limit: float, now_s: float) -> None:
+        """Adopt another share of a limit; saved tokens are lost.
 
-        A larger one begins in debt, for what those who had it may have saved up and used just
-        before. Within the second in which it gets smaller, the larger one bounds it.
+        A larger share begins in debt, for what its last holders may have saved up and used just
+        before. Within the second in which a share shrinks, the larger one bounds it.
         """
         self._move_to(now_s)
         if share == self._share:
             return
-        self._turns = min(self._turns, 0.0)
+        self._tokens = min(self._tokens, 0.0)
         if share > self._share:
-            self._turns -= 1 + limit * CATCH_UP_S
+            self._tokens -= 1 + limit * CATCH_UP_S
         else:
             self._before = (now_s, max(self._share, self._share_before()))
-        self._share, self.rate = share, share / SECOND_S
+        self._share = share
+        self.rate = share / SECOND_S
 
     def ready(self, now_s: float) -> int:
         self._move_to(now_s)
-        return max(0, min(int(self._turns), self._second_max() - self._taken_sum))
+        return max(0, min(int(self._tokens), self._second_max() - self._taken_sum))
 
-    def take(self, turns: int) -> None:
-        """No more than are ready."""
-        if turns:
-            self._turns -= turns
-            self._taken.append((self._at, turns))
-            self._taken_sum += turns
+    def take(self, tokens: int) -> None:
+        """Take at most as many as are ready."""
+        if tokens:
+            self._tokens -= tokens
+            self._taken.append((self._at, tokens))
+            self._taken_sum += tokens
 
-    def wait_s(self, turns: int) -> float:
-        """Until so many are ready; they can be no more than the bucket holds."""
+    def wait_s(self, tokens: int) -> float:
+        """The time until the rate gives this many, or as many as the bucket holds."""
         if not self.rate:
             return math.inf
-        turns = min(turns, int(self._depth))
-        until_s = self._at + (turns - self._turns) / self.rate
-        free = self._second_max() - self._taken_sum
-        for taken_at, number in self._taken:
-            if free >= turns:
-                break
-            free += number
-            until_s = max(until_s, taken_at + SECOND_S)
-        return max(0.0, until_s - self._at)
+        return max(0.0, (min(tokens, int(self._depth)) - self._tokens) / self.rate)
 
     @property
-    def handful(self) -> int:
-        """How many are worth a wake-up."""
-        return max(1, int(self.rate * HANDFUL_S))
+    def burst(self) -> int:
+        """How many mails are worth a wake-up."""
+        return max(1, int(self.rate * BURST_S))
 
     @property
     def _depth(self) -> float:
@@ -256,25 +250,25 @@ class Bucket:
         return share if self._at < since + SECOND_S else 0.0
 
     def _move_to(self, now_s: float) -> None:
-        if now_s < self._at:  # a clock set back gives nothing, and holds nobody up
+        if now_s < self._at:  # a clock set back gains no tokens and delays nobody
             self._taken = deque((min(when, now_s), number) for when, number in self._taken)
         gained = max(0.0, now_s - self._at) * self.rate
-        self._turns = min(self._turns + gained, self._depth)
+        self._tokens = min(self._tokens + gained, self._depth)
         self._at = now_s
         while self._taken and self._taken[0][0] <= now_s - SECOND_S:
             self._taken_sum -= self._taken.popleft()[1]
 
 
-class Bookings:
-    """When those that have no turn soon should come back: one after the other, at the rate."""
+class ReturnTimes:
+    """When mails deferred by a limit come back: one slice after the other, at the limit's rate."""
 
     def __init__(self) -> None:
         self._until_s = 0.0
 
-    def book(self, mails: int, rate: float, *, now_s: float, ahead_s_max: float) -> float:
-        """The time at which so many of one slice come back together."""
+    def reserve(self, mails: int, rate: float, *, now_s: float, ahead_s_max: float) -> float:
+        """The time at which these mails of one slice come back together."""
         latest = now_s + ahead_s_max
         start = min(max(self._until_s, now_s), latest)
-        took_s = mails / rate if rate else 0.0
-        self._until_s = min(start + took_s, latest)
+        duration_s = mails / rate if rate else 0.0
+        self._until_s = min(start + duration_s, latest)
         return start

@@ -1,15 +1,15 @@
 """Stage 3 of 7, fan out: turn the audience into batches of deliveries, a page at a time.
 
-Before: schedule.py left a message queuing; or it was resumed, retried or cancelled, and its batches
-must be gone over again.
+Before: schedule.py left a message queuing; or it was resumed, retried or cancelled, and the items
+of its batches must be put again.
 After: send.py finds a work item for every open batch; the message is processing.
-Dies half-way: the next step adopts the batches that were written whole but not yet counted, puts
-their items again, and goes on after the last address of the last batch. Whoever joined or left
-meanwhile changes nothing about what was written: nobody is in two batches, nobody is passed over.
+Dies half-way: the next step adopts the batches that were written but not yet counted, puts their
+items again, and continues after the last address of the last batch. People who subscribe or
+unsubscribe meanwhile change nothing in it: nobody is in two batches, and nobody is left out.
     before a batch's rows     nothing happened
-    before its ledger         adopted: the ledger is made from the header, which stays for good
+    before its ledger         adopted: the ledger is made from the header, which is never deleted
     before its item           adopted: the item is put, with the restart flag
-    before the count          adopted again: the second item finds the batch taken or finished
+    before the count          adopted again: the second item finds the batch claimed or finished
 Commit point: the batch's rows, all or nothing, with a header that only the first writer can insert.
 """
 
@@ -36,9 +36,10 @@ from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
 from postroom.records import archive, batches, leases, lists, messages, subscribers
 from postroom.records.leases import RenewalTracker
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.stored import Stored
 from postroom.records.subscribers import Recipient
-from postroom.storage.port import MAIL_QUEUE, Storage
+from postroom.storage.port import Storage
 
 PAGE_BATCHES = 80  # written between two counts on the message row
 
@@ -53,11 +54,11 @@ async def advance(
     renewals: RenewalTracker | None = None,
     scheduler: str = "",
 ) -> Stored[Message]:
-    """One bounded step of a queuing (or cancelled) message; its new row and etag.
+    """Take one bounded step of a queuing (or cancelled) message; return its new row and etag.
 
-    At most a page, and at most `room` batches of new people, are written.
-    The same ones if it has to wait for a sender that has a batch in hand. Conflict means that a
-    person or another scheduler changed the message: look again.
+    Writes at most a page, and at most `room` batches of new people. Row and etag stay the same
+    while it waits for a sender that has a batch in hand. Conflict means that a person or another
+    scheduler changed the message: read it again.
     """
     if message.batches_requeued < message.batches:
         step = await _requeue_group(storage, message, now, renewals)
@@ -87,7 +88,7 @@ async def _next_page(
 
 
 async def _list_is_there(storage: Storage, message: Message) -> bool:
-    """The list the message was written to, not a later one of the same name."""
+    """Whether the list of the message still exists; a new list of the same name does not count."""
     found = await lists.find(storage.tables, message.list_name)
     return found is not None and found.created_at == message.list_created_at
 
@@ -101,7 +102,7 @@ async def _adopt(storage: Storage, message: Message, now: datetime) -> Message:
 
 
 async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledger | None:
-    """The next batch, if it was written already, with its ledger made if that is missing."""
+    """The ledger of the next batch if that was already written; made if it is missing."""
     header = await batches.find_header(storage.tables, message.ref, message.batches)
     if header is None:
         return None
@@ -117,7 +118,7 @@ async def _write_batches(
         _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
         for at in range(0, len(people), BATCH_DELIVERIES_MAX)
     ]
-    # Commit point, of one batch after the other. Conflict: another scheduler is writing them.
+    # Commit point, one batch after the other. Conflict: another scheduler is writing them.
     headers = await batches.write_batches(storage.tables, message, audience)
     ledgers: list[Ledger] = []
     for header in headers:
@@ -135,13 +136,13 @@ async def _write_batches(
 async def _requeue_group(
     storage: Storage, message: Message, now: datetime, renewals: RenewalTracker | None
 ) -> Message:
-    """Put the items of one group of batches again, reviving who is to be revived."""
+    """Put the items of one group of batches again, and revive deliveries as people decided."""
     group = message.batches_requeued // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
     if any(_is_due_for(message, ledger) for ledger, _ in known):
         await _have_settled(storage, message, known, now, renewals)
-        return message  # wait: a sender would lose what it is sending
+        return message  # wait, or a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
     requeued = min((group + 1) * GROUP_BATCHES, message.batches)
@@ -155,10 +156,10 @@ def _is_due_for(message: Message, ledger: Ledger) -> bool:
 async def _follow(
     storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
 ) -> Stored[Ledger]:
-    """Do what people decided, unless a sender has the batch in hand.
+    """Apply the decision of a person, unless a sender has the batch in hand.
 
-    Once a ledger: the mark is in the same write, so that a later pass of the same decision (after a
-    pause, after a death) leaves those alone who failed or were held since.
+    Once for each ledger: the mark is in the same write, so that a later pass for the same decision
+    (after a pause or a death) leaves deliveries alone that failed or were held since.
     """
     if ledger.owner or not _is_due_for(message, ledger):
         return Stored(ledger, etag)
@@ -176,9 +177,9 @@ async def _follow(
 async def _revive(
     storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
 ) -> tuple[Ledger, str, Ledger]:
-    """Rows first, then the ledger: a ledger never queues somebody whose row is missing.
+    """Restore rows first, then the ledger: it never queues a delivery whose row is missing.
 
-    The ledger as it stands, its etag, and what it is to become.
+    Returns the ledger as it is stored, its etag, and what it has to become.
     """
     revive = message.revive
     letter = State.FAILED if revive is Revive.FAILED else State.HELD
@@ -201,7 +202,7 @@ async def _revive(
 
 
 async def _marked(storage: Storage, ledger: Ledger, etag: str) -> Stored[Ledger]:
-    """Before any row comes back: whoever finds the ledger final deletes the rows it can see."""
+    """Mark it before any row comes back: a sender that finds a final ledger deletes the rows."""
     if ledger.reviving:
         return Stored(ledger, etag)
     ledger = msgspec.structs.replace(ledger, reviving=True)
@@ -209,7 +210,7 @@ async def _marked(storage: Storage, ledger: Ledger, etag: str) -> Stored[Ledger]
 
 
 async def _restored(storage: Storage, message: Message, ledger: Ledger) -> list[int]:
-    """Positions of the failed whose rows could be brought back."""
+    """Restore the rows of failed deliveries; return the positions that could be restored."""
     failed = set(ledger.positions(State.FAILED))
     deliveries = [
         old.delivery
@@ -227,9 +228,9 @@ async def _have_settled(
     now: datetime,
     renewals: RenewalTracker | None,
 ) -> None:
-    """A batch whose sender died may have lost its item to a pause: put one if none waits.
+    """Put an item for a batch whose sender died, if none waits: a pause may have completed it.
 
-    The ledger is left as it is: its sender may only have stalled, and must find what it wrote.
+    The ledger stays as it is: its sender may only have stalled, and must find what it wrote.
     """
     if await storage.queues.peek(MAIL_QUEUE, limit=1):
         return
@@ -240,7 +241,7 @@ async def _have_settled(
 
 
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
-    """Somebody looked and found that they had arrived."""
+    """Record held deliveries as sent: a person found out that they had arrived."""
     held = ledger.positions(State.HELD)
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
     ended = DeliveryEnd(State.SENT, "counted as sent by a person", now)

@@ -1,9 +1,9 @@
-"""Stage 6 of 7, report: the books of a message, added up from its ledgers.
+"""Stage 6 of 7, report: add up the books of a message from its ledgers.
 
-Before: send.py moved letters in the ledgers; fan_out.py counted the batches.
-After: the message row has the books of this moment; a message gone over with nobody queued and
-nobody being sent is completed, and archive.py takes it from there.
-Dies half-way: nothing was added up into anything; the next report counts again.
+Before: send.py changed states in the ledgers; fan_out.py counted the batches.
+After: the message row has the current books. A fully queued message with no delivery queued
+or sending is completed, and archive.py continues with it.
+Dies half-way: nothing was added to any total; the next report counts again.
 Commit point: the message row.
 """
 
@@ -21,10 +21,10 @@ from postroom.storage.port import Tables
 
 
 async def books_of(tables: Tables, message: Message) -> Message:
-    """The message with its books as of now, with closed groups added up so that they are read once.
+    """The message with its current books; closed groups are added up once and not read again.
 
-    Only batches that fan-out has counted: so the books balance with the audience at any moment.
-    Closed books stay as they are.
+    Only batches that fan-out has counted are included, so the books always balance with the
+    audience. The books of a completed message do not change.
     """
     if message.completed_at:
         return message
@@ -49,7 +49,7 @@ async def books_of(tables: Tables, message: Message) -> Message:
 
 
 async def report(tables: Tables, message: Message, etag: str, now: datetime) -> Stored[Message]:
-    """Count, complete if everybody's fate is known, write. Conflict if the message changed."""
+    """Count, complete the message if nothing is open, write. Conflict if the message changed."""
     counted = await books_of(tables, message)
     is_counted = counted.is_fully_queued and counted.books.total == counted.audience
     if is_counted and not counted.books.open:

@@ -1,7 +1,7 @@
-"""Stage 2 of 7, schedule: find the messages that are due and set the first step going.
+"""Stage 2 of 7, schedule: find the messages that are due and start them.
 
 Before: compose.py left a message pending, with a due entry under its date.
-After: fan_out.py finds it queuing.
+After: the message is queuing, and fan_out.py continues with it.
 Dies half-way: before the write the message is still pending and found again; after it, queuing.
 Commit point: the message's status. A due entry only says where to look.
 """
@@ -22,13 +22,13 @@ from postroom.records.rows import Unreadable
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
-# An entry is put before the message it points to is ready, and a message may come back from the
-# archive: nothing younger is taken for a leftover.
+# An entry is put before its message is ready, and a message may come back from the archive, so that
+# no younger entry counts as a leftover.
 LEFTOVER_AFTER = timedelta(minutes=10)
 
 
 class DueMessage(msgspec.Struct, frozen=True):
-    """A message the scheduler has to do something about."""
+    """A message that needs a step of the scheduler."""
 
     message: Message
     etag: str
@@ -36,11 +36,11 @@ class DueMessage(msgspec.Struct, frozen=True):
 
 
 class Agenda(msgspec.Struct, frozen=True):
-    """What one look at the entries up to tomorrow tells."""
+    """The due entries up to tomorrow, as of one look."""
 
     due: list[DueEntry]
     next_at: float | None  # when the next one is due, in seconds since the epoch
-    glanced: dict[str, Stored[Message]]  # messages of due entries that were read along
+    glanced: dict[str, Stored[Message]]  # messages of due entries that were read with them
 
 
 async def look(tables: Tables, now: datetime) -> Agenda:
@@ -56,7 +56,7 @@ async def look(tables: Tables, now: datetime) -> Agenda:
 
 
 class Leftovers:
-    """Entries that lead nowhere, and since when, by our own looks: no clock can make one old."""
+    """Due entries without a message, and since when, by our own monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,7 +68,7 @@ class Leftovers:
         return now_s - since_s > LEFTOVER_AFTER.total_seconds()
 
     def keep(self, entries: Iterable[DueEntry]) -> None:
-        """Forget all others."""
+        """Forget all entries but these."""
         there = {(entry.ref, entry.etag) for entry in entries}
         self._since_s = {key: at for key, at in self._since_s.items() if key in there}
 
@@ -76,7 +76,7 @@ class Leftovers:
 async def due_message(
     tables: Tables, entry: DueEntry, agenda: Agenda, leftovers: Leftovers
 ) -> DueMessage | None:
-    """The message of an entry, unless it waits for a person, is elsewhere or is gone."""
+    """The message of an entry, unless it waits for a person, was moved or no longer exists."""
     found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found.value, entry):
         await _clear_away(tables, entry, leftovers)
@@ -95,10 +95,10 @@ async def start(
     scheduler: str = "",
     is_test: bool = False,
 ) -> None:
-    """Pending to queuing. Conflict if somebody edited, cancelled or started it meanwhile.
+    """Change pending to queuing. Conflict if it was edited, cancelled or started meanwhile.
 
-    Before that, the list's log of departures says when it began (records/departures.py). Dying in
-    between, both are done again.
+    The start is first noted in the list's log of departures (records/departures.py). After a death
+    in between, both are done again.
     """
     await subscribers.mark_message_start(tables, message.list_name, now)
     expected = await _expected(tables, message.list_name)
@@ -114,7 +114,7 @@ async def start(
 
 
 async def _expected(tables: Tables, list_name: str) -> int:
-    """For people to see, and so no reason to stop."""
+    """The expected audience. It is only shown to people, so an unreadable count stops nothing."""
     try:
         return (await counts.read(tables, list_name)).verified
     except Unreadable:
@@ -126,7 +126,7 @@ def _moved(message: Message, entry: DueEntry) -> bool:
 
 
 async def _clear_away(tables: Tables, entry: DueEntry, leftovers: Leftovers) -> None:
-    """An entry left behind by a message that is elsewhere, deleted, unscheduled or rescheduled."""
+    """Delete an old entry of a message that was archived, deleted, unscheduled or rescheduled."""
     if leftovers.is_old(entry):
         with contextlib.suppress(Conflict):
             await messages.delete_due_entry(tables, entry)

@@ -33,9 +33,9 @@ from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid
 from postroom.domain.work_item import ConfirmItem
 from postroom.records import lists, subscribers
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.retry import TRIES_MAX, retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import SUBSCRIBE_QUEUE
 
 ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
 FINISHED_WITHIN = timedelta(days=1)  # people click again sooner
@@ -68,7 +68,7 @@ async def sign_up(act: Act, list_name: str, address: Address, attributes: dict[s
             return
         if not is_put:
             item = ConfirmItem(known.guid, list_name)
-            await act.storage.queues.put(SUBSCRIBE_QUEUE, item.body())
+            await act.storage.queues.put(SINGLE_MAIL_QUEUE, item.body())
             put_for = known.guid
         attempts = known.confirmation if is_put else None  # of this item, or of an earlier one
         asked = msgspec.structs.replace(known, asked_at=act.now, confirmation=attempts)

@@ -1,11 +1,11 @@
-"""Stage ∞, sweep: what time brings, and what accidents left lying about.
+"""Stage ∞, sweep: delete what has expired, and repair what accidents left behind.
 
 Before: anything.
-After: open batches that nobody has touched for long have a work item again; the archive is no older
-than it should be; deleted lists are gone to the last row; who signed up and never confirmed is
-forgotten; the counts of every list are folded.
-Dies half-way: every broom stroke is bounded and can be repeated.
-Commit point: each deletion by itself; the entry by which a thing is found goes last.
+After: open batches that were not touched for long have a work item again; nothing in the archive is
+older than allowed; deleted lists have no rows left; sign-ups that were never confirmed are deleted;
+the counts of every list are folded.
+Dies half-way: every chore is bounded and can be repeated.
+Commit point: each deletion on its own; the entry by which a thing is found is deleted last.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from postroom.records import (
     subscribers,
 )
 from postroom.records.leases import RenewalTracker
+from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.stored import Stored
-from postroom.storage.port import BATCH_CHANGES_MAX, MAIL_QUEUE, Conflict, Storage, Tables
+from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Storage, Tables
 
 log = structlog.get_logger("sweep")
-FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: its item must be lost
+FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: the item must be lost
 EXPIRED_BATCHES_A_SWEEP = 300
 LIST_BATCHES_A_SWEEP = 100
-SIGN_UPS_A_SWEEP = 500  # a list, in a minute: more than any form takes
+SIGN_UPS_A_SWEEP = 500  # of a list, in a minute: more than any form accepts
 _IN_TIME = Trace(source="not confirmed in time")
 
 
 async def put_forgotten_items(
     storage: Storage, now: datetime, renewals: RenewalTracker | None = None
 ) -> int:
-    """Put an item for every open batch that has been due but untouched for long; how many.
+    """Put an item for every open batch that is long due and untouched; return how many.
 
-    While items wait to be taken, a batch may just wait for its turn: nothing is put then, or every
-    sweep of a long mailing would put another item for every batch.
+    Nothing is put while other items wait to be claimed: then a batch may simply be waiting, and
+    every sweep of a long mailing would put another item for every batch.
     """
     put = 0
     is_idle = not await storage.queues.peek(MAIL_QUEUE, limit=1)
@@ -65,7 +66,7 @@ async def put_forgotten_items(
 
 
 async def _put_due_again(tables: Tables, message: Message, now: datetime) -> None:
-    """Without its due entry nobody would ever look at a message again."""
+    """Restore a missing due entry, without which the message would never be read again."""
     is_waiting = message.due_at is not None and message.status is not Status.DRAFT
     if is_waiting and not await messages.has_due(tables, message):
         await messages.put_due(tables, message, now)
@@ -91,16 +92,16 @@ def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
         return False
     now_s, long_s = now.timestamp(), FORGOTTEN_AFTER.total_seconds()
     if ledger.touched_at > now_s + long_s:
-        return True  # by a clock that was ahead: nobody can tell, and an item too many is harmless
+        return True  # by a clock that was ahead: an item too many is harmless
     return max(ledger.touched_at, ledger.next_retry_at()) + long_s < now_s
 
 
 async def _may_put(
     tables: Tables, ledger: Ledger, etag: str, now: datetime, renewals: RenewalTracker | None
 ) -> bool:
-    """Note it, so that it is not done again at every sweep; False if somebody is at it.
+    """Mark the ledger, so that the next sweep puts no other item; False if a sender has it.
 
-    A batch that a sender owns is left as it is: whoever settles it must find it so.
+    A batch that a dead sender owns stays as it is, for the sender that settles it.
     """
     if ledger.owner:
         return not await leases.is_alive(tables, ledger.owner, now, renewals)
@@ -112,16 +113,16 @@ async def _may_put(
 
 
 async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> int:
-    """Delete what is past its age in the archive, oldest first, bodies and all.
+    """Delete archived messages that are too old, oldest first, with their bodies.
 
-    So many batches at a time; the archived row keeps how far it got. How many batches.
+    A bounded number of batches at a time; the archived row keeps the progress. Returns how many.
     """
     before = now - timedelta(days=keep_days)
     room = EXPIRED_BATCHES_A_SWEEP
     async for date, ref in messages.archived_before(storage.tables, before):
         try:
             room -= await _expire(storage, date, ref, before, room)
-        except Unreadable as error:  # of a newer version, which will delete it
+        except Unreadable as error:  # written by a newer version, which will delete it
             log.error("not_expired", ref=ref, error=str(error)[:200])
         if room <= 0:
             break
@@ -129,7 +130,7 @@ async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> 
 
 
 async def _expire(storage: Storage, date: str, ref: str, before: datetime, room: int) -> int:
-    """How many batches were deleted; a message that was revived since is younger than its entry."""
+    """Return how many batches were deleted; a revived message is younger than its entry."""
     tables = storage.tables
     found = await messages.find_archived(tables, ref)
     is_old = found is not None and (found.value.completed_at or before) <= before
@@ -138,7 +139,7 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
         return 1
     try:
         message, etag = await _marked(tables, *found)
-    except Conflict:  # somebody revives it at this moment
+    except Conflict:  # it is being revived
         return 1
     last = min(message.expired_batches + room, message.batches)
     for batch in range(message.expired_batches, last):
@@ -154,7 +155,7 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
 
 
 async def _marked(tables: Tables, message: Message, etag: str) -> Stored[Message]:
-    """From this write on nobody can revive it; Conflict if somebody was faster."""
+    """From this write on it cannot be revived; Conflict if it just was."""
     if message.is_expiring:
         return Stored(message, etag)
     marked = msgspec.structs.replace(message, is_expiring=True)
@@ -170,7 +171,7 @@ async def _expire_message(storage: Storage, message: Message) -> None:
 
 
 async def finish_deletions(tables: Tables) -> int:
-    """Delete what is left of deleted lists; how many rows."""
+    """Delete what is left of deleted lists; return how many rows."""
     deleted = 0
     async for name in lists.being_deleted(tables):
         deleted += await delete_rows_of(tables, name, at_most=LIST_BATCHES_A_SWEEP)
@@ -178,7 +179,7 @@ async def finish_deletions(tables: Tables) -> int:
 
 
 async def delete_rows_of(tables: Tables, name: str, *, at_most: int) -> int:
-    """Delete a deleted list's rows, at most so many batches of them; how many rows."""
+    """Delete rows of a deleted list, `at_most` batches of them; return how many rows."""
     deleted = 0
     for _ in range(at_most):
         rows = await subscribers.rows_of_list(tables, name, limit=BATCH_CHANGES_MAX)
@@ -191,11 +192,11 @@ async def delete_rows_of(tables: Tables, name: str, *, at_most: int) -> int:
 
 
 async def expire_sign_ups(tables: Tables, now: datetime, *, keep_days: int) -> int:
-    """Forget who signed up so long ago and never confirmed; how many."""
+    """Delete sign-ups that were not confirmed within `keep_days`; return how many."""
     before = now - timedelta(days=keep_days)
     expired = 0
     async for mailing_list in lists.every_list(tables):
-        with contextlib.suppress(Conflict):  # another scheduler is at it: the rest is found again
+        with contextlib.suppress(Conflict):  # another scheduler does it: the rest is found again
             expired += await _expire_sign_ups_of(tables, mailing_list.name, before, now)
     if expired:
         log.info("sign_ups_expired", people=expired)
@@ -209,14 +210,14 @@ async def _expire_sign_ups_of(tables: Tables, name: str, before: datetime, now: 
         found = await subscribers.find(tables, name, entry.key)
         if found and found.value.expires and sign_ups.asked_at(found.value) < before:
             await subscribers.expire(tables, *found, entry, _IN_TIME.consent(Event.EXPIRED, now))
-        else:  # confirmed, gone, or asked again since, which has an entry of its own
+        else:  # confirmed, unsubscribed, or asked again since, which has its own entry
             idle.append(entry)
     await sign_ups.forget(tables, name, idle)
     return len(entries) - len(idle)
 
 
 async def fold_counts(tables: Tables) -> int:
-    """Fold the counts of every list; how many changes."""
+    """Fold the counts of every list; return how many changes."""
     folded = 0
     async for mailing_list in lists.every_list(tables):
         try:

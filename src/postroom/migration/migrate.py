@@ -42,9 +42,10 @@ from postroom.migration.row_pairs import Position, blob_names, is_empty, row_pai
 from postroom.migration.state import Migration, MigrationStatus, TakenOver
 from postroom.migration.table_writer import TableWriter, TaskPool, call_with_retries
 from postroom.records import leases
+from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import QUEUES, SUBSCRIBE_QUEUE, TABLES, Storage, Tables
+from postroom.storage.port import Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
@@ -333,7 +334,7 @@ async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str,
             context.target.queues,
             queue,
             context.clock,
-            wait_s=HIDDEN_S_MAX if queue == SUBSCRIBE_QUEUE else wait_s,
+            wait_s=HIDDEN_S_MAX if queue == SINGLE_MAIL_QUEUE else wait_s,
             may_go_on=partial(may_go_on, queue),
             check=mark.check,
         )

@@ -20,15 +20,8 @@ from postroom.domain.dead_letter import (
     names_of,
     parse_dead_letter,
 )
-from postroom.storage.port import (
-    CLAIM_ITEMS_MAX,
-    DEAD_LETTERS,
-    MAIL_QUEUE,
-    SUBSCRIBE_QUEUE,
-    Claim,
-    ClaimLost,
-    Queues,
-)
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues
 
 log = structlog.get_logger("records")
 CLAIM_S = 60.0  # for one round of at most 32
@@ -38,20 +31,20 @@ async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> N
     """Move an item to the dead letters. ClaimLost if another sender has it: then it is in both."""
     log.error("item_buried", reason=reason.value, taken=claim.taken, **names_of(claim.body))
     letter = dead_letter(claim.queue, claim.body, reason, now)
-    await queues.put(DEAD_LETTERS, msgspec.json.encode(letter).decode())
+    await queues.put(DEAD_LETTER_QUEUE, msgspec.json.encode(letter).decode())
     await queues.complete(claim)
 
 
 async def look(queues: Queues) -> list[DeadLetter]:
     """The oldest 32 dead letters."""
-    items = await queues.peek(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX)
+    items = await queues.peek(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX)
     return [parse_dead_letter(item.body) for item in items]
 
 
 async def clear(queues: Queues) -> int:
     """Delete all dead letters; how many."""
     cleared = 0
-    while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
+    while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
             with contextlib.suppress(ClaimLost):  # another command has it
                 await queues.complete(claim)
@@ -63,10 +56,10 @@ async def put_back(queues: Queues) -> tuple[int, int]:
     """Put all items that a sender understands back on their queues; how many, and how many stay."""
     back = 0
     kept: dict[str, Claim] = {}  # by item: one that appears again meanwhile is counted once
-    while claims := await queues.claim(DEAD_LETTERS, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
+    while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
             letter = parse_dead_letter(claim.body)
-            if not letter.can_be_put_back or letter.queue not in (MAIL_QUEUE, SUBSCRIBE_QUEUE):
+            if not letter.can_be_put_back or letter.queue not in (MAIL_QUEUE, SINGLE_MAIL_QUEUE):
                 kept[claim.item] = claim
                 continue
             await queues.put(letter.queue, letter.body)

@@ -14,18 +14,12 @@ from postroom.domain.consent import Consent
 from postroom.domain.subscriber import Subscriber
 from postroom.records import consents, counts, sign_ups
 from postroom.records.rows import to_properties
+from postroom.records.stored import Stored
 from postroom.records.subscribers import TABLE, subscriber_of
 from postroom.storage.port import BATCH_CHANGES_MAX, Change, KeysWithin, Replace, Tables
 
 EDITS_MAX = (BATCH_CHANGES_MAX - 1) // 3  # a row, an event and a sign-up each, and the counts
 _EMAIL, _END = "email:", "~~~~"
-
-
-class KnownSubscriber(NamedTuple):
-    """A subscriber as stored."""
-
-    one: Subscriber
-    etag: str
 
 
 class SubscriberEdit(NamedTuple):
@@ -50,12 +44,12 @@ async def replace_together(
 
 async def unverified_page(
     tables: Tables, list_name: str, after: str | None, *, limit: int
-) -> tuple[list[KnownSubscriber], str | None]:
+) -> tuple[list[Stored[Subscriber]], str | None]:
     """People who have not confirmed, in key order, and where the next page begins, if there is one.
 
     A page may be short, even empty, and not be the last: it skips people who unsubscribed.
     """
     keys = KeysWithin(list_name, _EMAIL, _EMAIL + _END)
     page = await tables.scan(TABLE, keys, where={"Verified": False}, limit=limit, after=after)
-    found = [KnownSubscriber(subscriber_of(row), row.etag) for row in page.rows]
-    return [each for each in found if not each.one.gone], page.next
+    found = [Stored(subscriber_of(row), row.etag) for row in page.rows]
+    return [each for each in found if not each.value.gone], page.next

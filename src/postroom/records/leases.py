@@ -4,8 +4,8 @@ Built on tables alone, so they are the same on every engine. A holder that stall
 may wake up and write: the fence, and the etags of the rows it writes, make that harmless.
 
 The expiry is wall-clock time, and clocks drift and are set. So nothing relies on it alone: a holder
-times its own lease with the monotonic clock (Right), and a lease that was not renewed for its whole
-duration counts as expired, whatever its expiry says (RenewalTracker).
+times its own lease with the monotonic clock (sending/lease.py), and a lease that was not renewed
+for its whole duration counts as expired, whatever its expiry says (RenewalTracker).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from postroom.domain.trouble import Trouble
 from postroom.records.rows import from_properties, readable_rows, to_properties
 from postroom.storage.port import Conflict, KeysWithin, Tables, Troubles, Unavailable
 
+SCHEDULER = "scheduler"  # the name of its lease
 LONGEST = timedelta(hours=1)
 NO_TROUBLES = Troubles()
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -186,24 +187,3 @@ class RenewalTracker:
     def _forget_long_unseen(self, now_s: float) -> None:
         oldest_s = now_s - LONGEST.total_seconds()
         self._seen = {name: seen for name, seen in self._seen.items() if seen[1] >= oldest_s}
-
-
-class Right:
-    """This sender's permission to hand emails over: its lease, renewed while it works."""
-
-    def __init__(self, clock: Clock, owner: str) -> None:
-        self.owner = owner
-        self.stopping = False
-        self._clock = clock
-        self._until_s: float | None = None
-
-    def renewed(self, asked_s: float, lasts_s: float) -> None:
-        """Count from when the renewal was requested, by the monotonic clock."""
-        self._until_s = asked_s + lasts_s
-
-    def holds(self) -> bool:
-        return (
-            not self.stopping
-            and self._until_s is not None
-            and self._clock.monotonic() < self._until_s
-        )

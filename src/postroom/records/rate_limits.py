@@ -1,10 +1,10 @@
 """Rate limits as rows: `service` / `limit` / `transport` or `domain:<domain>`.
 
 A row has the limit, which people set, and the shares of the senders that have emails for it. Both
-change under the row's etag, so that no change is lost. One scan reads all limits,
-one batch renews a sender's share in all of them.
-Dies half-way: a batch is all or nothing. The share of a sender that died stays until the others
-have seen it unchanged for a lease.
+change under the row's etag, so that no change is lost. One scan reads all limits, one batch renews
+a sender's share in all of them.
+Dies half-way: a batch is all or nothing. The share of a dead sender stays until the others have
+seen it unchanged for a lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from postroom.records.rows import Unreadable, all_rows, from_properties, to_prop
 from postroom.storage.port import Conflict, KeysWithin, Replace, Row, Tables
 
 log = structlog.get_logger("limits")
-LIMITS_MAX = 50  # all of them are read together, and renewed by one batch
+LIMITS_MAX = 50  # they are read together and renewed by one batch
 TRIES_MAX = 20  # of a person's change against the senders' renewals
 _TABLE, _PARTITION, _DOMAIN = "service", "limit", "domain:"
 
@@ -31,7 +31,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
     shares: dict[str, Share] = {}
     etag: str = ""  # of its row
-    is_readable: bool = True  # no sender goes on without knowing what it says
+    is_readable: bool = True  # no sender begins an item without knowing it
 
     def limit(self, name: str) -> RateLimit:
         return RateLimit(name, self.mails_per_s, self.connections)
@@ -56,13 +56,13 @@ def _limit_row(row: Row) -> LimitRow:
 
 
 async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:
-    """All or none; Conflict if any of the rows changed since it was read."""
+    """Write all or none; Conflict if any of the rows changed since it was read."""
     changes = [Replace(_key(name), _properties(row), row.etag) for name, row in rows.items()]
     await tables.batch(_TABLE, _PARTITION, changes)
 
 
 async def set_limit(tables: Tables, limit: RateLimit) -> None:
-    """Senders follow within seconds; their shares stay until they divide it anew."""
+    """Set a limit; senders follow within seconds and divide it again."""
     for _try in range(TRIES_MAX):
         limits = await all_limits(tables)
         known = limits.get(limit.name)
@@ -86,7 +86,7 @@ async def _write(tables: Tables, limit: RateLimit, known: LimitRow | None) -> No
 
 
 async def clear_limit(tables: Tables, name: str) -> bool:
-    """Whether there was one."""
+    """Clear a limit; return whether there was one."""
     is_there = await tables.get(_TABLE, _PARTITION, _key(name)) is not None
     await tables.delete(_TABLE, _PARTITION, _key(name))
     return is_there

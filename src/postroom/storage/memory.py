@@ -1,6 +1,6 @@
-"""The model of storage: what the other engines are compared with, and the disk of the simulation.
+"""The storage model that the other engines are compared with, and the disk of the simulation.
 
-No call ever awaits, so each is atomic, and etags, ids and receipts come from counters, so the same
+No call ever awaits, so each is atomic. Etags, ids and receipts come from counters, so the same
 calls always give the same answers.
 """
 
@@ -20,7 +20,6 @@ from postroom.storage.port import (
     Change,
     Claim,
     ClaimLost,
-    Conflict,
     Delete,
     Insert,
     Item,
@@ -30,33 +29,40 @@ from postroom.storage.port import (
     Properties,
     Replace,
     Row,
+    StorageNames,
     Upsert,
     Value,
 )
 from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
 
-# Values are kept as they come back from JSON: a copy, with enums as their plain values.
-_as_kept = msgspec.json.Decoder(dict[str, Value]).decode
-_BEGINNING = "?"  # a continuation from the very first row; no key has a question mark
+# Values are stored as they come back from JSON: a copy, with enums as their plain values.
+_as_stored = msgspec.json.Decoder(dict[str, Value]).decode
+_BEGINNING = "?"  # a continuation at the first row; no key contains a question mark
 
 
 class MemoryStorage:
     """Everything in dicts.
 
-    `page_rows` bounds the rows looked at for one page, so that pages come short; with
-    `empty_first_page` the first page of every scan has no rows and a next, as Azure may answer.
+    `page_rows` limits the rows examined for one page, which makes pages short. With
+    `empty_first_page` the first page of every scan is empty and has a next, as Azure may answer.
     """
 
     def __init__(
-        self, clock: Clock, *, page_rows: int | None = None, empty_first_page: bool = False
+        self,
+        clock: Clock,
+        names: StorageNames,
+        *,
+        page_rows: int | None = None,
+        empty_first_page: bool = False,
     ) -> None:
-        self.tables = MemoryTables(page_rows or port.SCAN_ROWS_MAX, empty_first_page)
-        self.queues = MemoryQueues(clock)
+        page_max = page_rows or port.SCAN_ROWS_MAX
+        self.tables = MemoryTables(names.tables, page_max, empty_first_page)
+        self.queues = MemoryQueues(names.queues, clock)
         self.blobs = MemoryBlobs(page_rows or port.BLOB_NAMES_MAX)
         self.troubles = port.Troubles()
 
     async def close(self) -> None:
-        """Nothing to do: what is in memory goes with the process."""
+        """Nothing to do: memory is freed with the process."""
 
 
 class _Table:
@@ -75,7 +81,7 @@ class _Table:
             del self.order[bisect_left(self.order, place)]
 
     def range(self, keys: Keys, after: str | None) -> Iterator[Row]:
-        """Rows of the range in order, beginning behind the row that `after` names."""
+        """The rows of the range in order, starting after the row that `after` names."""
         low = (keys.partition, keys.start) if isinstance(keys, KeysWithin) else (keys.start, "")
         first = bisect_left(self.order, low)
         if after is not None and after != _BEGINNING:
@@ -87,16 +93,20 @@ class _Table:
 
 
 class MemoryTables:
-    def __init__(self, page_rows: int, empty_first_page: bool) -> None:
-        self._tables = {name: _Table() for name in port.TABLES}
+    def __init__(
+        self,
+        names: Sequence[str],
+        page_rows: int = port.SCAN_ROWS_MAX,
+        empty_first_page: bool = False,
+    ) -> None:
+        self._tables = {name: _Table() for name in names}
         self._etags = count(1)
         self._page_rows = page_rows
         self._empty_first_page = empty_first_page
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
-        validation.check_table(table)
-        validation.check_key(partition)
-        validation.check_key(key)
+        validation.check_table(table, self._tables)
+        validation.check_row(partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
@@ -132,27 +142,29 @@ class MemoryTables:
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        validation.check_scan(table, keys, limit)
-        wanted = _as_kept(validation.encode_properties(where or {}))
+        validation.check_table(table, self._tables)
+        validation.check_scan(keys, limit)
+        wanted = _as_stored(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
             return Page([], _BEGINNING)
         rows: list[Row] = []
-        looked_at = ""
+        examined = ""
         for seen, row in enumerate(self._tables[table].range(keys, after)):
             if len(rows) == limit or seen == self._page_rows:
-                return Page(rows, looked_at)
-            looked_at = validation.continuation(row)
-            if _matches(row.properties, wanted):
+                return Page(rows, examined)
+            examined = validation.continuation(row)
+            if validation.matches(row.properties, wanted):
                 rows.append(_copy(row))
         return Page(rows, None)
 
     def _apply(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        validation.check_table(table)
+        validation.check_table(table, self._tables)
         validation.check_changes(partition, changes)
         encoded = validation.encode_changes(changes)
         stored = self._tables[table]
         for change in changes:
-            _check_expected(stored.rows.get((partition, change.key)), change)
+            row = stored.rows.get((partition, change.key))
+            validation.check_expected(change, row.etag if row else None)
         return [
             self._write(stored, partition, change, properties)
             for change, properties in zip(changes, encoded, strict=True)
@@ -163,7 +175,7 @@ class MemoryTables:
             stored.remove((partition, change.key))
             return ""
         etag = str(next(self._etags))
-        stored.write(Row(partition, change.key, _as_kept(properties), etag))
+        stored.write(Row(partition, change.key, _as_stored(properties), etag))
         return etag
 
 
@@ -194,15 +206,15 @@ class _Queue:
 
 
 class MemoryQueues:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, names: Sequence[str], clock: Clock) -> None:
         self._clock = clock
         self._time: QueueTime | None = None
-        self._queues = {name: _Queue() for name in port.QUEUES}
+        self._queues = {name: _Queue() for name in names}
         self._ids = count(1)
         self._receipts = count(1)
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._queues)
         validation.check_delay(delay_s)
         for body in bodies:
             validation.check_item(body)
@@ -210,7 +222,8 @@ class MemoryQueues:
             self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        validation.check_items(queue, limit)
+        validation.check_queue(queue, self._queues)
+        validation.check_items(limit)
         validation.check_lease(lease_s)
         stored = self._queues[queue]
         claims = []
@@ -234,11 +247,12 @@ class MemoryQueues:
         self._hide(claim.queue, item_id, item, delay_s)
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._queues)
         return len(self._queues[queue].items)
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
-        validation.check_items(queue, limit)
+        validation.check_queue(queue, self._queues)
+        validation.check_items(limit)
         stored = self._queues[queue]
         visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
         return [Item(item.body, item.taken) for item in visible]
@@ -248,14 +262,14 @@ class MemoryQueues:
         return now_us + round(seconds * SECOND_US)
 
     def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> Claim:
-        """Put the item back under a new receipt, invisible for some seconds."""
+        """Put the item back under a new receipt, invisible for `seconds`."""
         item.visible_at_us = self._from_now(seconds)
         item.receipt = next(self._receipts)
         self._queues[queue].add(item_id, item)
         return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
     def _take_back(self, claim: Claim) -> tuple[int, _Item]:
-        validation.check_queue(claim.queue)
+        validation.check_queue(claim.queue, self._queues)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))
         if item is None or str(item.receipt) != claim.receipt:
@@ -290,27 +304,6 @@ class MemoryBlobs:
         )
         page = found[: self._page_names]
         return page, page[-1] if len(found) > len(page) else None
-
-
-def _check_expected(row: Row | None, change: Change) -> None:
-    """Conflict unless the row stands as the change expects it."""
-    match change:
-        case Upsert():
-            expected = True
-        case Insert():
-            expected = row is None
-        case Replace() | Delete():
-            expected = row is not None and change.etag in (None, row.etag)
-    if not expected:
-        raise Conflict(f"{type(change).__name__.lower()}: the row does not stand as expected")
-
-
-def _matches(properties: dict[str, Value], where: dict[str, Value]) -> bool:
-    """Types count: True is not 1, and 1 is not 1.0."""
-    return all(
-        name in properties and properties[name] == value and type(properties[name]) is type(value)
-        for name, value in where.items()
-    )
 
 
 def _copy(row: Row) -> Row:

@@ -11,14 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-TABLES = ("mailinglist", "message", "messagearchive", "service", "outbox")
-MAIL_QUEUE = "azuremailqueue"
-SUBSCRIBE_QUEUE = "azuremailsubscribequeue"
-DEAD_LETTERS = "azuremaildeadletter"
-QUEUES = (MAIL_QUEUE, SUBSCRIBE_QUEUE, DEAD_LETTERS)
-
-# The limits of Azure Storage, kept on every engine (limits.py) so that nobody meets them first
-# when moving.
+# The limits of Azure Storage. Every engine enforces them (limits.py), so that moving to Azure
+# never fails on data that another engine accepted.
 BATCH_CHANGES_MAX = 100
 CLAIM_ITEMS_MAX = 32
 KEY_CHARS_MAX = 512
@@ -26,28 +20,35 @@ PROPERTY_CHARS_MAX = 32 * 1024
 ROW_BYTES_MAX = 1024 * 1024
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 ITEM_BYTES_MAX = 48 * 1024  # 64 KiB on the wire, as base64
-SCAN_ROWS_MAX = 1000  # a page
+SCAN_ROWS_MAX = 1000  # per page
 ITEM_DELAY_S_MAX = 7 * 24 * 3600.0
-PROPERTIES_MAX = 252  # a row
+PROPERTIES_MAX = 252  # per row
 PROPERTY_INT_MAX = 2**63 - 1
-BLOB_NAME_CHARS_MAX = 1024
-BLOB_BYTES_MAX = 64 * 1024 * 1024  # ours: a blob is held in memory whole
-BLOB_NAMES_MAX = 1000  # a page
+BLOB_BYTES_MAX = 64 * 1024 * 1024  # our own limit: a blob is held in memory as a whole
+BLOB_NAMES_MAX = 1000  # per page
 
 Value = str | int | float | bool
 Properties = Mapping[str, Value]
 
 
+class StorageNames(msgspec.Struct, frozen=True):
+    """What the application calls its tables, queues and container; an engine has no others."""
+
+    tables: tuple[str, ...]
+    queues: tuple[str, ...]
+    container: str
+
+
 class StorageError(Exception):
-    """What storage may answer instead of doing as told. The list below is closed."""
+    """A call did not succeed. The subclasses below are all there are."""
 
 
 class Conflict(StorageError):
-    """A row exists already, is absent, or is not the version that was expected; nothing changed."""
+    """The row already exists, is absent, or has another version than expected; nothing changed."""
 
 
 class ClaimLost(StorageError):
-    """The claim is stale: its lease lapsed and the item was taken again, or is gone."""
+    """The lease of the claim expired, and the item was claimed again or completed."""
 
 
 class Unavailable(StorageError):
@@ -55,14 +56,14 @@ class Unavailable(StorageError):
 
 
 class StorageGone(Unavailable):
-    """The storage that was opened is not there any more, and only a person can help.
+    """The storage that was opened is no longer there, and only a person can help.
 
-    What was being written may be somewhere, but nobody will find it.
+    Data that was being written may still exist somewhere, but no process will find it.
     """
 
 
 class StorageFull(StorageError):
-    """No room left: nothing changed, and only a person can help."""
+    """There is no space left; nothing changed, and only a person can help."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class Insert(msgspec.Struct, frozen=True):
 
 
 class Upsert(msgspec.Struct, frozen=True):
-    """Write whatever stands there."""
+    """Write the row, whether or not it exists."""
 
     key: str
     properties: Properties
@@ -95,7 +96,7 @@ class Replace(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Conflict if the row is absent, or (with an etag) another version."""
+    """Conflict if the row is absent or, with an etag, has another version."""
 
     key: str
     etag: str | None = None
@@ -106,7 +107,7 @@ Batch = tuple[str, Sequence[Change]]  # partition, changes
 
 
 class KeysWithin(msgspec.Struct, frozen=True):
-    """Rows of one partition, from `start` up to but without `stop` ("" = to the end)."""
+    """Rows of one partition from `start` (inclusive) to `stop` (exclusive; "": to the end)."""
 
     partition: str
     start: str = ""
@@ -114,7 +115,7 @@ class KeysWithin(msgspec.Struct, frozen=True):
 
 
 class KeysAcross(msgspec.Struct, frozen=True):
-    """All rows of the partitions from `start` up to but without `stop` ("" = to the end)."""
+    """All rows of the partitions from `start` (inclusive) to `stop` (exclusive; "": to the end)."""
 
     start: str = ""
     stop: str = ""
@@ -124,7 +125,7 @@ Keys = KeysWithin | KeysAcross
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Rows in key order; `next` goes on. A page may be short, even empty, and still have a next."""
+    """Rows in key order. A page may be short, even empty, and still have a `next` page."""
 
     rows: list[Row]
     next: str | None
@@ -148,15 +149,15 @@ class Tables(Protocol):
         ...
 
     async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        """Without an etag an absent row is fine; with one, anything but that version conflicts."""
+        """With an etag, Conflict unless it matches; without, an absent row is fine."""
         ...
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        """All or nothing, 1 to 100 changes, each key once. The new etags ("" for a deletion)."""
+        """Apply 1 to 100 changes, each key once, all or nothing; the new etags ("" if deleted)."""
         ...
 
     async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        """One batch after the other: a refusal, or a death, leaves out it and all behind it."""
+        """Apply batches in order; an error or a crash skips that batch and all after it."""
         ...
 
     async def scan(
@@ -168,17 +169,17 @@ class Tables(Protocol):
         limit: int = SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        """Up to `limit` rows whose properties equal all of `where`, going on after `after`."""
+        """At most `limit` rows that match all of `where`; `after` is the last page's `next`."""
         ...
 
 
 class Item(msgspec.Struct, frozen=True):
     body: str
-    taken: int
+    taken: int  # how often it was claimed
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """An item held for a while; `taken` counts how often it was claimed, this time included."""
+    """An item claimed for a while; `taken` counts its claims, including this one."""
 
     queue: str
     item: str
@@ -189,37 +190,37 @@ class Claim(msgspec.Struct, frozen=True):
 
 class Queues(Protocol):
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        """One item a body, in order. Not all or nothing: dying half-way may leave some out."""
+        """Put one item per body, in order; a crash half-way may leave some out."""
         ...
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        """Up to `limit` (≤ 32) visible items, oldest first as far as the engine can tell."""
+        """Claim at most `limit` (≤ 32) visible items, roughly the oldest first."""
         ...
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
-        """The same claim with a new lease from now; the old value is stale from here on."""
+        """Renew the lease from now; only the claim that comes back is valid afterwards."""
         ...
 
     async def complete(self, claim: Claim) -> None:
-        """The item is gone for good."""
+        """Delete the item; ClaimLost if the claim is stale."""
         ...
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
-        """Give the item back, to be visible after the delay; the claim is stale from here on."""
+        """Make the item visible again after the delay; the claim is stale afterwards."""
         ...
 
     async def length(self, queue: str) -> int:
-        """How many items there are, claimed and delayed ones included; approximate on Azure."""
+        """The number of items, including claimed and delayed ones; approximate on Azure."""
         ...
 
     async def peek(self, queue: str, *, limit: int = 32) -> list[Item]:
-        """Items that could be claimed now, without claiming them."""
+        """Items that could be claimed now; nothing is claimed."""
         ...
 
 
 class Blobs(Protocol):
     async def put(self, name: str, content: bytes) -> None:
-        """Whole or absent; an existing blob is replaced."""
+        """Write the whole blob or nothing, replacing an existing one."""
         ...
 
     async def get(self, name: str) -> bytes | None: ...
@@ -231,20 +232,20 @@ class Blobs(Protocol):
     async def list(
         self, prefix: str = "", *, after: str | None = None
     ) -> tuple[list[str], str | None]:
-        """A page of names in order, and how to go on (None at the end)."""
+        """A page of names in order, and the `after` of the next page (None at the end)."""
         ...
 
 
 class Troubles(msgspec.Struct, frozen=True):
-    """How often an engine far away was too busy or silent, since the start."""
+    """How often a remote engine failed to answer since the process started."""
 
-    refused: int = 0  # too busy, or not to be reached
-    in_doubt: int = 0  # no answer, or none that tells
+    refused: int = 0  # too busy or unreachable: nothing was done
+    in_doubt: int = 0  # no clear answer: it may have been done
     last_at: float = 0.0  # seconds since the epoch
 
 
 class Storage(Protocol):
-    """One engine, opened."""
+    """An open storage."""
 
     @property
     def tables(self) -> Tables: ...

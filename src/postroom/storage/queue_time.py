@@ -1,10 +1,10 @@
-"""The time by which the items of a queue are hidden: it follows the wall clock, but never back.
+"""The clock of the queues: it follows the wall clock but never goes back.
 
-An item put aside for a minute must come back after a minute, also if somebody sets the clock back
-by hours meanwhile. So a queue's time is that of the monotonic clock and an offset, and only a wall
-clock that is ahead raises the offset. All processes must use the same one, so it is stored with the
-items; `seen_us` carries the time over a restart of the machine, where the monotonic clock begins
-again. Azure's queues have a clock of their own.
+An item hidden for a minute must reappear after a minute, even if the wall clock is set back by
+hours in between. So the time of a queue is the monotonic clock plus an offset, and only a wall
+clock that is ahead raises the offset. All processes share the offset, so it is stored with the
+items. `seen_us` carries the time across a restart of the machine, which resets the monotonic clock.
+Azure's queues have their own clock.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from postroom.clock import Clock
 
-STEP_US = 1_000_000  # a wall clock that is ahead by less than this was not set forward
+STEP_US = 1_000_000  # a wall clock ahead by less than this was not set forward
 SEEN_EVERY_US = 60_000_000
 SECOND_US = 1_000_000
 
 
 class QueueTime(NamedTuple):
-    """What is stored."""
+    """The stored offset."""
 
     boot: str
     offset_us: int
-    seen_us: int  # within SEEN_EVERY_US
+    seen_us: int  # exact to SEEN_EVERY_US
 
 
 class Clocks(NamedTuple):
@@ -40,7 +40,7 @@ def read_clocks(clock: Clock, boot: str) -> Clocks:
 
 
 def queue_time(stored: QueueTime | None, clocks: Clocks) -> tuple[int, QueueTime]:
-    """The time now, and what is to be stored; equal to `stored` if that will do."""
+    """The time now, and what to store; equal to `stored` if nothing needs to change."""
     offset_us = clocks.wall_us - clocks.monotonic_us
     if stored is None:
         return clocks.wall_us, QueueTime(clocks.boot, offset_us, clocks.wall_us)

@@ -1,13 +1,14 @@
-"""What every engine refuses with a ValueError before it does anything, cheaply.
+"""Checks that are the same on every engine.
 
-An engine calls these first, so that no caller meets a limit only when moving to another engine.
+An engine checks its arguments first; limits raise ValueError. All engines enforce the same ones, so
+that data accepted by one can be moved to any other.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -23,16 +24,18 @@ from postroom.storage.port import (
     PROPERTIES_MAX,
     PROPERTY_CHARS_MAX,
     PROPERTY_INT_MAX,
-    QUEUES,
     ROW_BYTES_MAX,
     SCAN_ROWS_MAX,
-    TABLES,
     Change,
+    Conflict,
     Delete,
+    Insert,
     Keys,
     KeysWithin,
     Properties,
+    Replace,
     Row,
+    Upsert,
     Value,
 )
 
@@ -41,22 +44,27 @@ _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _PROPERTY_NAMES_TAKEN = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _BLOB_NAME = re.compile(r"[ -\[\]-~]{0,1023}[ -\-0-\[\]-~]")  # ends in neither dot nor slash
 _KEYS_BYTES_MAX = 2 * 2 * KEY_CHARS_MAX  # both keys of a row, as UTF-16
-_CHANGE_BYTES = 1024  # what a change costs in a batch request beside its properties
+_CHANGE_BYTES = 1024  # what a change takes in a batch request besides its properties
 
 
-def check_table(table: str) -> None:
-    if table not in TABLES:
+def check_table(table: str, tables: Container[str]) -> None:
+    if table not in tables:
         raise ValueError(f"not a table: {table!r}")
 
 
+def check_row(partition: str, key: str) -> None:
+    check_key(partition)
+    check_key(key)
+
+
 def check_key(key: str) -> None:
-    """Keys are printable ASCII without / \\ # ? and at most 512 characters: what Azure takes."""
+    """Keys are at most 512 characters of printable ASCII without / \\ # ?, as Azure requires."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"not a storage key: {key!r}")
 
 
 def check_changes(partition: str, changes: Sequence[Change]) -> None:
-    """A batch is one partition, 1 to 100 changes, each key once."""
+    """A batch has 1 to 100 changes in one partition, each key once."""
     if not 1 <= len(changes) <= BATCH_CHANGES_MAX:
         raise ValueError(f"a batch has 1 to {BATCH_CHANGES_MAX} changes, not {len(changes)}")
     if len({change.key for change in changes}) != len(changes):
@@ -66,8 +74,32 @@ def check_changes(partition: str, changes: Sequence[Change]) -> None:
         check_key(change.key)
 
 
+def check_expected(change: Change, etag: str | None) -> None:
+    """Conflict unless the row has the etag that the change expects; None: there is no row."""
+    match change:
+        case Upsert():
+            return
+        case Insert():
+            is_expected = etag is None
+        case Replace() | Delete():
+            is_expected = etag is not None and change.etag in (None, etag)
+    if not is_expected:
+        raise Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
+
+
+def matches(properties: Properties, where: Properties) -> bool:
+    """Compares types as well: True is not 1, and 1 is not 1.0."""
+    return all(
+        name in properties
+        and properties[name] == value
+        and isinstance(value, type(properties[name]))
+        and isinstance(value, bool) == isinstance(properties[name], bool)
+        for name, value in where.items()
+    )
+
+
 def encode_changes(changes: Sequence[Change]) -> list[bytes]:
-    """The properties of each change as JSON (empty for a deletion), together within 4 MiB."""
+    """The properties of each change as JSON (empty for a deletion), 4 MiB in total at most."""
     encoded = [
         b"" if isinstance(change, Delete) else encode_properties(change.properties)
         for change in changes
@@ -79,9 +111,9 @@ def encode_changes(changes: Sequence[Change]) -> list[bytes]:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """The properties as JSON; ValueError for what some engine could not keep exactly.
+    """The properties as JSON; ValueError for a value that some engine cannot store exactly.
 
-    A StrEnum or IntEnum is kept as the plain value.
+    A StrEnum or IntEnum is stored as its plain value.
     """
     _check_names(tuple(properties))
     for value in properties.values():
@@ -90,7 +122,7 @@ def encode_properties(properties: Properties) -> bytes:
     try:
         encoded = _encode(properties)
     except UnicodeEncodeError as error:
-        raise ValueError("a property has half a surrogate pair, which is no text") from error
+        raise ValueError("a property has an unpaired surrogate and is not valid text") from error
     if len(encoded) > PROPERTY_CHARS_MAX:  # JSON is never shorter than the text in it
         _check_sizes(properties)
     return encoded
@@ -110,17 +142,17 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 def _check_value(value: Value) -> None:
     if type(value) is int and 0 <= value <= PROPERTY_INT_MAX:
-        return  # nearly all of them
+        return  # the common case
     if not isinstance(value, str | int | float):
         raise ValueError(f"a property is a str, int, float or bool, not {type(value).__name__}")
     if isinstance(value, int) and not -PROPERTY_INT_MAX - 1 <= value <= PROPERTY_INT_MAX:
-        raise ValueError("an int property does not fit into 64 bits")
+        raise ValueError("an int property does not fit in 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a float property is not a finite number")
 
 
 def _check_sizes(properties: Properties) -> None:
-    """As Azure counts: UTF-16 for text, and a few bytes for every property."""
+    """Sizes as Azure counts them: UTF-16 for text, and a few bytes for every property."""
     total = 4 + _KEYS_BYTES_MAX
     for name, value in properties.items():
         size = len(value.encode("utf-16-le")) if isinstance(value, str) else 8
@@ -131,18 +163,17 @@ def _check_sizes(properties: Properties) -> None:
         raise ValueError(f"a row has at most {ROW_BYTES_MAX} bytes, not {total}")
 
 
-def check_scan(table: str, keys: Keys, limit: int) -> None:
-    check_table(table)
+def check_scan(keys: Keys, limit: int) -> None:
     if not 1 <= limit <= SCAN_ROWS_MAX:
-        raise ValueError(f"a scan asks for 1 to {SCAN_ROWS_MAX} rows, not {limit}")
+        raise ValueError(f"a scan returns 1 to {SCAN_ROWS_MAX} rows, not {limit}")
     if isinstance(keys, KeysWithin):
         check_key(keys.partition)
     check_key(keys.start)
     check_key(keys.stop)
 
 
-def check_queue(queue: str) -> None:
-    if queue not in QUEUES:
+def check_queue(queue: str, queues: Container[str]) -> None:
+    if queue not in queues:
         raise ValueError(f"not a queue: {queue!r}")
 
 
@@ -150,15 +181,14 @@ def check_item(body: str) -> None:
     try:
         size = len(body.encode())
     except UnicodeEncodeError as error:
-        raise ValueError("an item has half a surrogate pair, which is no text") from error
+        raise ValueError("an item has an unpaired surrogate and is not valid text") from error
     if size > ITEM_BYTES_MAX:
         raise ValueError(f"an item has at most {ITEM_BYTES_MAX} bytes, not {size}")
 
 
-def check_items(queue: str, limit: int) -> None:
-    check_queue(queue)
+def check_items(limit: int) -> None:
     if not 1 <= limit <= CLAIM_ITEMS_MAX:
-        raise ValueError(f"a call takes 1 to {CLAIM_ITEMS_MAX} items, not {limit}")
+        raise ValueError(f"a call returns 1 to {CLAIM_ITEMS_MAX} items, not {limit}")
 
 
 def check_delay(delay_s: float) -> None:
@@ -172,7 +202,7 @@ def check_lease(lease_s: float) -> None:
 
 
 def check_blob(name: str, content: bytes = b"") -> None:
-    """Names are printable ASCII without backslash and do not end in a dot or a slash."""
+    """Names are printable ASCII without a backslash and do not end in a dot or a slash."""
     if not _BLOB_NAME.fullmatch(name):
         raise ValueError(f"not a blob name: {name!r}")
     if len(content) > BLOB_BYTES_MAX:
@@ -180,15 +210,14 @@ def check_blob(name: str, content: bytes = b"") -> None:
 
 
 def continuation(row: Row) -> str:
-    """How a scan goes on behind this row, for engines without a mark of their own."""
+    """The continuation of a scan after this row, for engines without one of their own."""
     return f"{row.partition}/{row.key}"
 
 
 def place_of(after: str, keys: Keys) -> tuple[str, str]:
-    """The partition and key that a continuation names; it may have been through a browser."""
+    """The partition and key in a continuation; a browser may have changed it."""
     partition, slash, key = after.partition("/")
     if not slash or (isinstance(keys, KeysWithin) and partition != keys.partition):
         raise ValueError("not a continuation of this scan")
-    check_key(partition)
-    check_key(key)
+    check_row(partition, key)
     return partition, key

@@ -1,4 +1,4 @@
-"""Any transport, with somebody told of the outcomes of every slice: what the metrics count."""
+"""Any transport, with a function called for the outcomes of every slice; it feeds the metrics."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class ObservedTransport:
 
 class ObservedLane:
     def __init__(self, lane: Lane, note: Note) -> None:
+        self.id = lane.id
         self._lane = lane
         self._note = note
 

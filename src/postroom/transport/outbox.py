@@ -1,4 +1,4 @@
-"""The outbox: mails kept in storage, to be read in the browser. For trying things out.
+"""The outbox: mails are kept in storage and read in the browser. For trying things out.
 
 outbox / mails / <time>-<hash>    the envelope, newest first; the content is a blob of that name
 """
@@ -12,13 +12,15 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.storage.port import Storage, StorageError, Value
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, Mail, new_lane_id
 
-TABLE, PARTITION = "outbox", "mails"
+TABLE = "outbox"
+PARTITION = "mails"
 
 
 class OutboxLane:
     def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.id = new_lane_id()
         self._storage = storage
         self._clock = clock
 
@@ -34,7 +36,7 @@ class OutboxLane:
         return outcome
 
     async def _store(self, mail: Mail) -> Outcome:
-        """Content first: a row without its blob would be a mail that cannot be read."""
+        """Write the content first: a row without its blob would be a mail that cannot be read."""
         content = mail.source(eight_bit=True)
         name = f"{self._stamp()}-{hashlib.sha256(content).hexdigest()[:16]}"
         row: dict[str, Value] = {
@@ -57,7 +59,7 @@ class OutboxLane:
         return
 
     def _stamp(self) -> str:
-        """Falling, so that the newest mail is the first row."""
+        """Counts down, so that the newest mail is the first row."""
         return f"{10**13 - int(self._clock.now().timestamp() * 1000):013d}"
 
 

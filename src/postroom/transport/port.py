@@ -1,43 +1,80 @@
-"""The transport port: a lane takes a slice of mails and answers with one outcome for each."""
+"""The transport port: a lane takes a slice of mails and returns one outcome for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from postroom.domain.outcome import Outcome
 
+new_lane_id = itertools.count().__next__  # for lanes that wrap no other lane
+
 
 class Mail(Protocol):
-    """One mail for one recipient, ready to go."""
+    """One mail for one recipient, ready to send."""
 
     @property
     def position(self) -> int:
-        """Its place in the batch: how the watch and the ledger call it."""
+        """Its position in the batch, as the watch and the ledger number it."""
         ...
 
     @property
     def sender(self) -> str:
-        """Envelope sender."""
+        """The envelope sender."""
         ...
 
     @property
     def recipient(self) -> str:
-        """Envelope recipient, in the spelling typed by its owner."""
+        """Envelope recipient, in the spelling the subscriber typed."""
         ...
 
     @property
     def needs_utf8(self) -> bool:
-        """A non-ASCII local part: goes only through a server that offers SMTPUTF8 (RFC 6531)."""
+        """Has a non-ASCII local part: needs a server that offers SMTPUTF8 (RFC 6531)."""
         ...
 
     def source(self, *, eight_bit: bool) -> bytes:
-        """The whole mail with CRLF line ends, not dot-stuffed; pure ASCII unless `eight_bit`."""
+        """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
         ...
 
 
-class NoWatch:
-    """For a mail that needs no journal: a second copy harms nobody."""
+class HandOverRecord(Protocol):
+    """Records what happens to a slice while it goes out: the ack journal."""
+
+    def handing_over(self, positions: Sequence[int]) -> None:
+        """Called just before the content of these mails is written to the connection."""
+        ...
+
+    def returned(self, positions: Sequence[int]) -> None:
+        """Called when the server said that it has not taken these; they may be sent again."""
+        ...
+
+    def answered(self, position: int, outcome: Outcome) -> None:
+        """Called as soon as the outcome of one mail is known."""
+        ...
+
+
+class HandOverWatch(HandOverRecord, Protocol):
+    """Follows a slice while it goes out: the permission to send, and the ack journal."""
+
+    def may_hand_over(self) -> bool:
+        """Asked before every hand-over; once it is False, the rest of the slice is Untried."""
+        ...
+
+
+class GuardedWatch:
+    """A record with its own permission to hand over."""
+
+    def __init__(self, record: HandOverRecord, may_hand_over: Callable[[], bool]) -> None:
+        self.may_hand_over = may_hand_over
+        self.handing_over = record.handing_over
+        self.returned = record.returned
+        self.answered = record.answered
+
+
+class Permit:
+    """The watch of single mails: they need no journal, because a second copy is harmless."""
 
     def may_hand_over(self) -> bool:
         return True
@@ -51,40 +88,21 @@ class NoWatch:
     def answered(self, position: int, outcome: Outcome) -> None:
         return
 
-
-class Permit(NoWatch):
-    """For such mails as well: whether they may go, and when they would have a turn."""
-
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
-        """By place, how long the turns are off that are not worth waiting for in a lane."""
+        """By place, how long mails have to wait that should not wait in a lane."""
         return {}
 
 
-class HandOverWatch(Protocol):
-    """Who looks on while a slice goes out: the right to send, and the ack journal."""
-
-    def may_hand_over(self) -> bool:
-        """Asked before every hand-over; once it says no, the rest of the slice is Untried."""
-        ...
-
-    def handing_over(self, positions: Sequence[int]) -> None:
-        """Called just before the content of these mails is written to the line."""
-        ...
-
-    def returned(self, positions: Sequence[int]) -> None:
-        """Called when the server said that it has not taken these; they may go out again."""
-        ...
-
-    def answered(self, position: int, outcome: Outcome) -> None:
-        """Called as soon as the outcome of one mail is known."""
-        ...
-
-
 class Lane(Protocol):
-    """One way out with its own connection; carries one slice at a time."""
+    """Sends one slice at a time over its own connection."""
+
+    @property
+    def id(self) -> int:
+        """Tells the lanes of a process apart; a lane that wraps another one has the same id."""
+        ...
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
-        """One outcome a mail, in the order given. Never raises for what a server says or does."""
+        """One outcome per mail, in order. Never raises for what a server says or does."""
         ...
 
     async def close(self) -> None: ...

@@ -20,9 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
+from postroom.records import probes
 from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api
-from postroom.web.admin import asking, import_runs
+from postroom.web.admin import asking
 from postroom.web.api.problems import STORAGE_GONE
 from postroom.web.context import WebContext, context_of
 from postroom.web.form_recovery import RecoveredForm, recovered_form
@@ -156,12 +157,11 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
 
 @contextlib.asynccontextmanager
 async def in_service(app: FastAPI) -> AsyncIterator[None]:
-    """While the server runs; imports and the like stop with it, before storage is closed."""
+    """While the server runs; runs that ask people to confirm stop before storage is closed."""
     telling = asyncio.create_task(throttles_in(app).keep_telling())
     yield
     telling.cancel()
     await asyncio.wait([telling])
-    await import_runs.runs_in(app).stop_all()
     await asking.runs_in(app).stop_all()
 
 
@@ -176,7 +176,7 @@ async def ready(request: Request) -> Response:
         return JSONResponse({"status": "stopping"}, status_code=503)
     try:
         async with asyncio.timeout(READY_S_MAX):
-            await context_of(request).storage.tables.get("service", "secret", "installation")
+            await probes.read(context_of(request).storage.tables)
     except StorageGone:
         return JSONResponse({"status": str(STORAGE_GONE)}, status_code=503)
     except (TimeoutError, StorageError):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 from starlette.applications import Starlette
@@ -42,7 +41,6 @@ class WebContext:
     has_outbox: bool = False  # test mode: mails go to the outbox, the test mailbox of the pages
     has_kept_mails: bool = False  # when the web started: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
-    data: Path = Path("data")  # what belongs to this machine alone: files on their way in
 
     @property
     def is_https(self) -> bool:

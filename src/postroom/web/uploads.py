@@ -1,12 +1,9 @@
-"""Files on their way in: a multipart body goes to disk as it comes, and is never held whole."""
+"""Uploads: the file in a multipart body is handed on in pieces, and never held whole."""
 
 from __future__ import annotations
 
-import asyncio
-import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -15,9 +12,8 @@ from starlette.requests import Request
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 
-FLUSHED_BYTES = 1024 * 1024  # written by a thread: a disk may take its time
 FIELDS_MAX = 20
-FIELD_BYTES_MAX = 4096  # of what stands beside the file
+FIELD_BYTES_MAX = 4096  # of each field beside the file
 MULTIPART = b"multipart/form-data"
 
 
@@ -26,56 +22,46 @@ class Upload:
     """One file and the fields beside it."""
 
     fields: dict[str, str] = field(default_factory=dict)
-    files: int = 0  # that came under the file's name; the first is the one that is written
+    files: int = 0  # under the file's name; only the first is written
     file_name: str = ""
     size: int = 0
 
 
-async def receive_file(request: Request, name: str, path: Path) -> Upload:
-    """Write the file of this field to `path`, which is whole or not there.
+async def receive_file(
+    request: Request, name: str, piece_bytes: int, write: Callable[[bytes], Awaitable[None]]
+) -> Upload:
+    """Hand the file of this field to `write`, about `piece_bytes` at a time.
 
-    BadInput if the body is no form; without a file in it, `file_name` is empty and nothing is
-    written. Readable by its owner alone: it holds addresses.
+    BadInput if the body is not a form; without a file in it, `file_name` is empty and nothing is
+    written.
     """
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != MULTIPART or not options.get(b"boundary"):
-        raise BadInput(_("This is not a form with a file in it: open the page and try again."))
-    unfinished = path.with_suffix(".part")
-    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            upload = await _receive(request, _Parts(options[b"boundary"], name), file)
-        if upload.file_name:
-            unfinished.rename(path)
-        return upload
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-async def _receive(request: Request, parts: _Parts, file: BinaryIO) -> Upload:
+        raise BadInput(_("The form has no file in it: open the page again and choose one."))
+    parts = _Parts(options[b"boundary"], name)
     try:
         async for chunk in request.stream():
-            parts.take(chunk)
-            if len(parts.waiting) >= FLUSHED_BYTES:
-                await asyncio.to_thread(file.write, parts.flushed())
-        parts.finish()
+            parts.parser.write(chunk)
+            if len(parts.waiting) >= piece_bytes:
+                await write(parts.flushed())
+        parts.parser.finalize()
     except FormParserError:
-        raise BadInput(_("The form came through damaged: try again.")) from None
-    await asyncio.to_thread(file.write, parts.flushed())
+        raise BadInput(_("The form arrived damaged: try again.")) from None
+    await write(parts.flushed())
     return parts.upload
 
 
 class _Parts:
-    """Takes a body to pieces: fields into a dictionary, the file into a buffer to be flushed."""
+    """Parses a body: fields into a dictionary, the file into a buffer to be flushed."""
 
     def __init__(self, boundary: bytes, file_field: str) -> None:
         self.upload = Upload()
         self.waiting = bytearray()  # of the file, to be written
         self._file_field = file_field
         self._header = ["", ""]
-        self._name: str | None = None  # of the field that comes in; None while the file does
+        self._name: str | None = None  # of the current field; None within the file
         self._value = bytearray()
-        self._parser = MultipartParser(
+        self.parser = MultipartParser(
             boundary,
             {
                 "on_part_begin": self._begin,
@@ -86,12 +72,6 @@ class _Parts:
                 "on_part_end": self._end,
             },
         )
-
-    def take(self, chunk: bytes) -> None:
-        self._parser.write(chunk)
-
-    def finish(self) -> None:
-        self._parser.finalize()
 
     def flushed(self) -> bytes:
         flushed, self.waiting = bytes(self.waiting), bytearray()
@@ -108,16 +88,12 @@ class _Parts:
         if title.lower() != "content-disposition":
             return
         _, options = parse_options_header(text.encode())
-        told = {key: value.decode("utf-8", "replace") for key, value in options.items()}
-        self._name = told.get(b"name", "")
-        if b"filename" in told and self._name == self._file_field:
-            self._begin_file(told[b"filename"])
-
-    def _begin_file(self, file_name: str) -> None:
-        self._name = None
-        self.upload.files += 1
-        if self.upload.files == 1:
-            self.upload.file_name = file_name
+        values = {key: value.decode("utf-8", "replace") for key, value in options.items()}
+        self._name = values.get(b"name", "")
+        if b"filename" in values and self._name == self._file_field:
+            self._name = None
+            self.upload.files += 1
+            self.upload.file_name = self.upload.file_name or values[b"filename"]
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._name is None and self.upload.files > 1:

@@ -1,6 +1,6 @@
-"""Which storage account, where its three services are, and what proves that we may use it.
+"""Which storage account to use: the URLs of its three services, and our credentials.
 
-Nothing is imported and nothing opened here, so that settings can be checked in any command.
+This module opens nothing and imports nothing of Azure, so any command can check settings with it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PREFIX = re.compile(r"([a-z][a-z0-9]{0,19})?")
 
 
 class BadAccount(ValueError):
-    """The setting does not name an account; the message says what it could be."""
+    """The setting does not name an account; the message says what it may look like."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where the services answer. With neither key nor signature an identity must vouch for us."""
+    """The URLs of the services. Without key and signature, a managed identity is used."""
 
     name: str
     blob_url: str
@@ -40,12 +40,11 @@ class Account:
     table_url: str
     key: str = field(default="", repr=False)
     signature: str = field(default="", repr=False)  # a shared access signature, as a query string
-    # The emulator is the service but for a few things; each place that minds asks this.
-    is_emulator: bool = False
+    is_emulator: bool = False  # it differs from the service in a few details
 
 
 def parse_account(address: str) -> Account:
-    """What stands behind `azure:`: a connection string, an account's URL, or `emulator`."""
+    """Parse what follows `azure:`: a connection string, the URL of an account, or `emulator`."""
     if address == EMULATOR or address.startswith(f"{EMULATOR}?"):
         return _emulator(address.removeprefix(EMULATOR).removeprefix("?"))
     if address.startswith(("https://", "http://")):
@@ -59,14 +58,14 @@ def parse_account(address: str) -> Account:
 
 
 def check_prefix(prefix: str) -> str:
-    """Tables take only letters and digits, queues and containers only small ones."""
+    """Table names are letters and digits; queue and container names are lower case."""
     if not _PREFIX.fullmatch(prefix):
         raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
     return prefix
 
 
 def _emulator(options: str) -> Account:
-    """`?blob=…&queue=…&table=…` are ports on this machine."""
+    """The emulator on this machine; the options `blob=…&queue=…&table=…` are its ports."""
     ports = dict(_EMULATOR_PORTS)
     for service, port in parse_qsl(options, keep_blank_values=True):
         if service not in ports or not port.isdigit() or not 0 < int(port) < 65536:
@@ -92,7 +91,7 @@ def _by_connection_string(address: str) -> Account:
     name = fields.get("accountname", "")
     urls = {each: fields.get(f"{each}endpoint", "").rstrip("/") for each in _SERVICES}
     if not all(urls.values()) and not _NAME.fullmatch(name):
-        raise BadAccount("the connection string has no AccountName, nor all three endpoints")
+        raise BadAccount("the connection string has neither an AccountName nor all three endpoints")
     protocol = fields.get("defaultendpointsprotocol", "https")
     suffix = fields.get("endpointsuffix", _PUBLIC_CLOUD)
     for each in _SERVICES:
@@ -104,7 +103,7 @@ def _by_connection_string(address: str) -> Account:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """The parts of a connection string by small name; values may hold an equals sign."""
+    """The fields of a connection string by lower-case name; values may contain "="."""
     pairs = [part.partition("=") for part in text.strip().split(";") if part.strip()]
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -115,7 +114,7 @@ def _checked_key(key: str) -> str:
             return key
     except binascii.Error:
         pass
-    raise BadAccount("the connection string has no AccountKey, nor a SharedAccessSignature")
+    raise BadAccount("the connection string has neither an AccountKey nor a SharedAccessSignature")
 
 
 def _account(

@@ -1,6 +1,6 @@
-"""Blobs on Azure, by the SDK.
+"""Blobs on Azure, through the SDK.
 
-A large blob travels in blocks, and is there once the list of its blocks is written: whole or not.
+A large blob is uploaded in blocks and becomes visible, as a whole, when its block list is written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from postroom.storage import port, validation
 from postroom.storage.azure.account import Account
 from postroom.storage.azure.sdk import Credential, SdkCaller, code_of, unexpected
 
-CONTAINER = "azuremailblobcontainer"
-BLOCK_BYTES = 1024 * 1024  # more at once would hold up the event loop
+BLOCK_BYTES = 1024 * 1024  # more at once would block the event loop
 
 T = TypeVar("T")
 
@@ -28,7 +27,7 @@ class AzureBlobs:
         account: Account,
         credential: Credential,
         caller: SdkCaller,
-        prefix: str,
+        container: str,
         page_names: int,
         options: dict[str, Any],
     ) -> None:
@@ -36,7 +35,7 @@ class AzureBlobs:
         self._page_names = page_names
         self._client = ContainerClient(
             account.blob_url,
-            prefix + CONTAINER,
+            container,
             credential,
             max_single_put_size=BLOCK_BYTES,
             max_block_size=BLOCK_BYTES,
@@ -44,10 +43,9 @@ class AzureBlobs:
             **options,
         )
 
-    async def make(self) -> None:
-        """The container, unless it is there."""
+    async def create_missing(self) -> None:
         try:
-            await self._caller.read(self._client.create_container)  # made twice is made
+            await self._caller.read(self._client.create_container)  # safe to retry, like a read
         except ResourceExistsError:
             return
         except HttpResponseError as error:
@@ -55,9 +53,9 @@ class AzureBlobs:
 
     async def put(self, name: str, content: bytes) -> None:
         validation.check_blob(name, content)
-        mine = bytes(content)
-        await self._made(
-            self._caller.write(lambda: self._client.upload_blob(name, mine, overwrite=True))
+        copy = bytes(content)
+        await self._answer(
+            self._caller.write(lambda: self._client.upload_blob(name, copy, overwrite=True))
         )
 
     async def get(self, name: str) -> bytes | None:
@@ -67,14 +65,14 @@ class AzureBlobs:
             return await (await self._client.download_blob(name)).readall()
 
         try:
-            return await self._made(self._caller.read(download))
+            return await self._answer(self._caller.read(download))
         except _Absent:
             return None
 
     async def delete(self, name: str) -> None:
         validation.check_blob(name)
         try:
-            await self._made(self._caller.write(lambda: self._client.delete_blob(name)))
+            await self._answer(self._caller.write(lambda: self._client.delete_blob(name)))
         except _Absent:
             return
 
@@ -88,10 +86,10 @@ class AzureBlobs:
             names = [name async for name in await anext(pages)]
             return names, getattr(pages, "continuation_token", None) or None
 
-        return await self._made(self._caller.read(page))
+        return await self._answer(self._caller.read(page))
 
-    async def _made(self, call: Awaitable[T]) -> T:
-        """The call's answer; _Absent if there is no such blob."""
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """The answer of the call; _Absent if there is no such blob."""
         try:
             return await call
         except ResourceNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Rows as Azure Tables writes them: entities, entity-group batches, filters, continuations.
+"""Rows in the format of Azure Tables: entities, entity-group batches, filters, continuations.
 
-Pure text in, text out. Keys go into request bodies and query strings only, never into the path
-of a request: there the service decodes them twice, and a key with a percent sign would be another.
-The port's keys are such that none needs escaping of our own (limits.py), so order is kept as it is.
+All functions are pure. Keys go into request bodies and query strings only, never into the path of
+a request: there the service decodes them twice, which would change a key with a percent sign. The
+port's keys (limits.py) need no escaping of our own, so their order is preserved.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _MARK = re.compile(r"([\w!+/=.-]{0,4096})~([\w!+/=.-]{0,4096})", re.ASCII)
 _PART_ETAG = re.compile(rb"\r\nETag: ([^\r]+)", re.IGNORECASE)
 _CODE = re.compile(rb'"code":\s*"(\w+)"|<(?:m:)?code>(\w+)<', re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_CONDITIONS_SERVED_MAX = 10  # the service takes 15 comparisons, bounds included
-_TEXT_SERVED_CHARS_MAX = 256  # a filter travels in the URL
+_CONDITIONS_SERVED_MAX = 10  # the service allows 15 comparisons, including bounds
+_TEXT_SERVED_CHARS_MAX = 256  # a filter is part of the URL
 
-# What a key may hold, as it stands between the apostrophes of a URL; faster than quote().
+# The characters of a key as they are written between apostrophes in a URL; faster than quote().
 _IN_URL = {code: quote(chr(code), safe="") for code in range(0x20, 0x7F)} | {ord("'"): "%27%27"}
 
-# Azurite finds an entity by a pattern that ends at these; JSON may spell them out.
+# Azurite parses entities with a pattern that stops at these characters; JSON may escape them.
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 
 _encode = msgspec.json.Encoder().encode
@@ -60,7 +60,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 def as_entity(partition: str, key: str, properties: Properties) -> bytes:
-    """The row as JSON. An int is an Int64, which travels as text; a float is always a Double."""
+    """The row as JSON. An int is an Int64, which is sent as text; a float is always a Double."""
     entity: dict[str, Value] = {"PartitionKey": partition, "RowKey": key}
     for name, value in properties.items():
         if isinstance(value, str | bool):
@@ -78,15 +78,18 @@ def rows_in(answer: bytes) -> list[Row]:
     try:
         return [_as_row(entity) for entity in _decode_answer(answer).value]
     except msgspec.MsgspecError as error:
-        raise Unavailable("Azure Storage: an answer that is no page of rows.") from error
+        raise Unavailable("Azure Storage: the answer is not a page of rows.") from error
 
 
 def _as_row(entity: dict[str, Value]) -> Row:
     pop = entity.pop
-    etag, partition, key = str(pop("odata.etag")), str(pop("PartitionKey")), str(pop("RowKey"))
+    etag = str(pop("odata.etag"))
+    partition = str(pop("PartitionKey"))
+    key = str(pop("RowKey"))
     pop("Timestamp", None)
     for annotation in [name for name in entity if name.endswith(_TYPE)]:
-        name, kind = annotation.removesuffix(_TYPE), pop(annotation)
+        name = annotation.removesuffix(_TYPE)
+        kind = pop(annotation)
         if kind == "Edm.Int64":
             entity[name] = int(entity[name])
         elif kind == "Edm.Double":
@@ -142,7 +145,7 @@ def _operation(table_url: str, place: str, partition: str, change: Change) -> tu
 
 
 def check_etags(changes: Sequence[Change]) -> None:
-    """Conflict for what was never an etag: no row is that version, and the service would object."""
+    """Conflict for a text that is no etag: no row has that version, and the service rejects it."""
     for change in changes:
         etag = change.etag if isinstance(change, Replace | Delete) else None
         if etag is not None and not _ETAG.fullmatch(etag):
@@ -150,9 +153,9 @@ def check_etags(changes: Sequence[Change]) -> None:
 
 
 def check_keys_for_emulator(changes: Sequence[Change]) -> None:
-    """Azurite takes a comma behind an apostrophe for the end of the partition key.
+    """Azurite takes an apostrophe and a comma for the end of the partition key.
 
-    It would write to another row without a word; the service has no such trouble.
+    It would silently write to another row; the service itself is not affected.
     """
     for change in changes:
         if not isinstance(change, Insert) and "'," in f"'{change.key}":
@@ -160,8 +163,8 @@ def check_keys_for_emulator(changes: Sequence[Change]) -> None:
 
 
 def parts_of(answer: bytes) -> list[tuple[int, bytes]]:
-    """Status and text of every part of a batch's answer; of a failed batch there is one."""
-    parts = answer.split(b"HTTP/1.1 ")[1:]  # no key has a slash
+    """Status and text of every part of the answer to a batch; a failed batch has one part."""
+    parts = answer.split(b"HTTP/1.1 ")[1:]  # no key contains a slash
     return [(int(part[:3]), part) for part in parts]
 
 
@@ -169,7 +172,7 @@ def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> l
     """The new etags, "" for a deletion."""
     found = [_PART_ETAG.search(part) for _, part in parts]
     if len(found) != len(changes):
-        raise Unavailable("Azure Storage: a batch was answered only in part; it may be done.")
+        raise Unavailable("Azure Storage: a batch was only partly answered; it may have been done.")
     return [
         "" if isinstance(change, Delete) or etag is None else etag[1].decode()
         for etag, change in zip(found, changes, strict=True)
@@ -177,7 +180,7 @@ def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> l
 
 
 def code_in(answer: bytes) -> str:
-    """The service's name for what is wrong, as `EntityAlreadyExists`."""
+    """The service's error code, such as `EntityAlreadyExists`."""
     found = _CODE.search(answer)
     return (found[1] or found[2]).decode() if found else ""
 
@@ -186,7 +189,7 @@ def code_in(answer: bytes) -> str:
 
 
 def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> str:
-    """What the service can compare; `matches` looks at the rest."""
+    """The conditions that the service can check; `limits.matches` checks the others."""
     if isinstance(keys, KeysWithin):
         terms = [f"PartitionKey eq {_literal(keys.partition)}", *_bounds("RowKey", keys)]
     else:
@@ -200,30 +203,19 @@ def filter_of_row(partition: str, key: str) -> str:
     return f"PartitionKey eq {_literal(partition)} and RowKey eq {_literal(key)}"
 
 
-def matches(row: Row, where: Properties) -> bool:
-    """Types count: True is not 1, and 1 is not 1.0."""
-    return all(
-        name in row.properties
-        and row.properties[name] == value
-        and isinstance(value, type(row.properties[name]))
-        and isinstance(value, bool) == isinstance(row.properties[name], bool)
-        for name, value in where.items()
-    )
-
-
 def mark_of(next_partition: str | None, next_key: str | None) -> str | None:
-    """How a scan goes on, out of what the service calls its continuation; None at the end."""
+    """The `next` of a page, made from the continuation headers; None at the end."""
     if next_partition is None and next_key is None:
         return None
     return f"{next_partition or ''}~{next_key or ''}"
 
 
 def place_of(after: str) -> dict[str, str]:
-    """The query of a continuation; one that a browser changed is still bound by the filter."""
+    """The query options of a continuation; if a browser changed it, the filter still holds."""
     found = _MARK.fullmatch(after)
     if not found or after == "~":
         raise ValueError("not a continuation of this scan")
-    key = {"NextRowKey": found[2]} if found[2] else {}  # without one: from the partition's first
+    key = {"NextRowKey": found[2]} if found[2] else {}  # without: from the first key
     return {"NextPartitionKey": found[1], **key}
 
 
@@ -238,11 +230,11 @@ def _bounds(name: str, keys: Keys) -> list[str]:
 
 
 def _is_served(value: Value, is_emulator: bool) -> bool:
-    """A float has many spellings, and a URL takes neither long texts nor control characters."""
+    """Floats have many notations, and a URL allows neither long texts nor control characters."""
     if isinstance(value, str):
         return len(value) <= _TEXT_SERVED_CHARS_MAX and not _CONTROL.search(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return not is_emulator  # Azurite fails on comparing an Int64 with a row of another type
+        return not is_emulator  # Azurite fails to compare an Int64 with a row of another type
     return not isinstance(value, float)
 
 
@@ -255,5 +247,5 @@ def _literal(value: Value) -> str:
 
 
 def _quoted(key: str) -> str:
-    """A key within the URL of a batch's part."""
+    """A key inside the URL of one part of a batch."""
     return key.translate(_IN_URL)

@@ -1,6 +1,6 @@
-"""The line to Azure Tables: requests signed by hand and sent over a pool of connections.
+"""Requests to Azure Tables, signed by us and sent over a connection pool.
 
-The SDK's table client costs more processor time a row than a whole mail may
+The SDK's table client uses more CPU time per row than a whole mail may take
 (docs/decisions/0004-azure-tables-by-hand.md).
 """
 
@@ -29,19 +29,19 @@ from postroom.storage.azure.entities import MINIMAL, code_in
 from postroom.storage.azure.retry import as_trouble, check_answer, send_once
 from postroom.storage.port import Unavailable
 
-VERSION = "2020-12-06"  # the first that takes an identity's tokens for tables
+VERSION = "2020-12-06"  # the first that accepts tokens of an identity for tables
 SCOPE = "https://storage.azure.com/.default"
 TOKEN_RENEWED_BEFORE = timedelta(minutes=5)
 IDLE_CONNECTION_S = 30.0
-# Azurite hangs up after five idle seconds, and what is written just then is in doubt.
+# Azurite closes idle connections after five seconds; a request sent just then is in doubt.
 IDLE_CONNECTION_EMULATOR_S = 3.0
 CONNECTIONS_MAX = 100
-BODY_BYTES_AT_ONCE = 1024 * 1024  # more at once would hold up the event loop
+BODY_BYTES_AT_ONCE = 1024 * 1024  # more at once would block the event loop
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
     status: int
-    code: str  # the service's name for what is wrong; "" if nothing is
+    code: str  # the service's error code; "" if there is none
     body: bytes
     next_partition: str | None
     next_key: str | None
@@ -49,7 +49,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 class Signer(Protocol):
     async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The headers that prove who we are, for a resource (its path, as sent) at a time."""
+        """The authentication headers for a resource (its path, as sent) at this time."""
         ...
 
 
@@ -59,21 +59,21 @@ class SharedKey:
         self._key = base64.b64decode(key)
 
     async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The scheme Shared Key Lite, as the table service defines it."""
+        """The Shared Key Lite scheme of the table service."""
         text = f"{now}\n/{self._name}{resource}".encode()
         signature = base64.b64encode(hmac.digest(self._key, text, hashlib.sha256)).decode()
         return {"Authorization": f"SharedKeyLite {self._name}:{signature}"}
 
 
 class SharedAccess:
-    """The signature goes into the query; there is nothing to say in the headers."""
+    """A shared access signature is part of the query and needs no headers."""
 
     async def sign(self, resource: str, now: str) -> dict[str, str]:
         return {}
 
 
 class Identity:
-    """A managed identity, or whatever else azure-identity finds; its token is renewed in time."""
+    """A managed identity, or other credentials that azure-identity finds; renews its token."""
 
     def __init__(self, credential: AsyncTokenCredential, clock: Clock) -> None:
         self._credential = credential
@@ -92,16 +92,16 @@ class Identity:
         try:
             return await self._credential.get_token(SCOPE)
         except AzureError as error:
-            raise Unavailable(f"Azure gives this machine no identity: {error}") from error
+            raise Unavailable(f"This machine has no Azure identity: {error}") from error
 
 
 def open_session(account: Account) -> aiohttp.ClientSession:
-    """The connections that all three services share."""
+    """The connection pool that all three services share."""
     idle_s = IDLE_CONNECTION_EMULATOR_S if account.is_emulator else IDLE_CONNECTION_S
     connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=idle_s)
     return aiohttp.ClientSession(
         connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None),  # patience bounds every attempt
+        timeout=aiohttp.ClientTimeout(total=None),  # Patience limits every attempt
         middlewares=(send_once,),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=True,
@@ -123,7 +123,7 @@ class HttpClient:
     async def send(
         self, method: str, path: str, query: str = "", *, body: bytes = b"", kind: str = ""
     ) -> HttpResponse:
-        """One request, once. NotDone, InDoubt or Unavailable if it got no answer to work with."""
+        """Send one request once; NotDone, InDoubt or Unavailable if there is no usable answer."""
         query = "&".join(filter(None, (query, self._signature)))
         url = URL(f"{self.url}{path}{'?' if query else ''}{query}", encoded=True)
         now = format_datetime(self._clock.now(), usegmt=True)
@@ -141,7 +141,7 @@ class HttpClient:
             async with self._session.request(method, url, data=data, headers=headers) as response:
                 return _checked(response, await response.read())
         except aiohttp.ClientError as error:
-            raise as_trouble(error) from None  # it may name the URL, and so the signature
+            raise as_trouble(error) from None  # it may contain the URL with the signature
 
 
 def _checked(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:

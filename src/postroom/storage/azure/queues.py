@@ -1,11 +1,11 @@
-"""Queues on Azure, by the SDK: receipts, visibility and counts of takes are the service's own."""
+"""Queues on Azure, through the SDK: receipts, visibility and claim counts are the service's own."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from postroom.storage.azure.account import Account
 from postroom.storage.azure.sdk import Credential, SdkCaller, code_of, unexpected
 from postroom.storage.port import Claim, ClaimLost, Item
 
-NEVER_EXPIRES = -1  # the service's own default forgets items after seven days
+NEVER_EXPIRES = -1  # by default the service deletes items after seven days
 _STALE = frozenset({"MessageNotFound", "PopReceiptMismatch"})
 
 T = TypeVar("T")
@@ -30,27 +30,27 @@ class AzureQueues:
         account: Account,
         credential: Credential,
         caller: SdkCaller,
+        names: Sequence[str],
         prefix: str,
         options: dict[str, Any],
     ) -> None:
         self._caller = caller
         self._clients = {
             queue: QueueClient(account.queue_url, prefix + queue, credential, **options)
-            for queue in port.QUEUES
+            for queue in names
         }
 
-    async def make(self) -> None:
-        """Every queue that is not there yet."""
+    async def create_missing(self) -> None:
         for client in self._clients.values():
             try:
-                await self._caller.read(client.create_queue)  # made twice is made
+                await self._caller.read(client.create_queue)  # safe to retry, like a read
             except ResourceExistsError:
                 continue
             except HttpResponseError as error:
                 raise unexpected(error) from error
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._clients)
         validation.check_delay(delay_s)
         for body in bodies:
             validation.check_item(body)
@@ -63,8 +63,9 @@ class AzureQueues:
             await self._write(partial(send, _as_text(body)))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        """Claimed without an answer is taken for nothing: such items come back with their lease."""
-        validation.check_items(queue, limit)
+        """If the answer is lost, items were claimed for nothing and reappear after their lease."""
+        validation.check_queue(queue, self._clients)
+        validation.check_items(limit)
         validation.check_lease(lease_s)
         hidden_s = max(1, _whole_seconds(lease_s))
 
@@ -72,7 +73,7 @@ class AzureQueues:
             messages = self._clients[queue].receive_messages(
                 messages_per_page=limit, visibility_timeout=hidden_s
             )
-            async for page in messages.by_page():  # of an empty queue there is none
+            async for page in messages.by_page():  # an empty queue has none
                 return [_as_claim(queue, message) async for message in page]
             return []
 
@@ -84,7 +85,7 @@ class AzureQueues:
         return Claim(claim.queue, claim.item, receipt, claim.body, claim.taken)
 
     async def complete(self, claim: Claim) -> None:
-        validation.check_queue(claim.queue)
+        validation.check_queue(claim.queue, self._clients)
         client = self._clients[claim.queue]
         await self._write(lambda: client.delete_message(claim.item, claim.receipt))
 
@@ -93,18 +94,19 @@ class AzureQueues:
         await self._hide(claim, _whole_seconds(delay_s))
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._clients)
         found = await self._read(self._clients[queue].get_queue_properties)
         return int(found.approximate_message_count or 0)
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
-        validation.check_items(queue, limit)
+        validation.check_queue(queue, self._clients)
+        validation.check_items(limit)
         found = await self._read(lambda: self._clients[queue].peek_messages(limit))
         return [Item(_as_body(each.content), int(each.dequeue_count or 0)) for each in found]
 
     async def _hide(self, claim: Claim, seconds: int) -> str:
-        """Hide the item for some seconds; the new receipt."""
-        validation.check_queue(claim.queue)
+        """Hide the item for `seconds`; returns the new receipt."""
+        validation.check_queue(claim.queue, self._clients)
         client = self._clients[claim.queue]
         hidden = await self._write(
             lambda: client.update_message(claim.item, claim.receipt, visibility_timeout=seconds)
@@ -127,17 +129,18 @@ class AzureQueues:
 
 
 def _as_claim(queue: str, message: QueueMessage) -> Claim:
-    body, taken = _as_body(message.content), int(message.dequeue_count or 0)
+    body = _as_body(message.content)
+    taken = int(message.dequeue_count or 0)
     return Claim(queue, message.id, str(message.pop_receipt), body, taken)
 
 
 def _whole_seconds(seconds: float) -> int:
-    """The service counts in whole seconds: rather too long than too short."""
+    """The service counts whole seconds, so round up."""
     return math.ceil(seconds)
 
 
 def _as_text(body: str) -> str:
-    """Base64: an item is any text, and XML takes no control characters."""
+    """As base64: an item may be any text, but XML allows no control characters."""
     return base64.b64encode(body.encode()).decode()
 
 
@@ -145,4 +148,4 @@ def _as_body(text: str | None) -> str:
     try:
         return base64.b64decode(text or "", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        return text or ""  # put there by hand: whoever claims it will say that it is no work item
+        return text or ""  # put there by hand; the sender will report it as malformed

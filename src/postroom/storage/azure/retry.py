@@ -1,9 +1,9 @@
-"""How long a call to Azure goes on trying, and what is never tried twice.
+"""Retries of calls to Azure, and which calls are never retried.
 
-Refused before anything was done (throttled, not even connected): every call is tried again.
-In doubt (the line broke, no answer in time, an inner fault): only a call that reads is. A write
-that took effect and is written again would come back as a false Conflict, put an item twice or
-undo what somebody wrote since; its caller is told Unavailable and looks for itself.
+A request that was refused before anything was done (throttled, not even connected) is always
+retried. A request in doubt (connection lost, no answer in time, internal error) is retried only if
+it reads: a write that took effect and is repeated would come back as a false Conflict, put an item
+twice, or overwrite a newer value. Its caller gets Unavailable and checks for itself.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from postroom.clock import Clock
 from postroom.storage.port import Troubles, Unavailable
 
-TIMEOUT_S = 60.0  # of a call with all its tries, unless a person waits
+TIMEOUT_S = 60.0  # for a call with all its attempts, unless a person is waiting
 TRIES_MAX = 50
 PAUSE_FIRST_S = 0.1
-PAUSE_LONGEST_S = 8.0  # the service looks at a partition's load every few seconds
-READ_TRIES = 3  # a read that hangs is asked again after a third of the time there is
+PAUSE_LONGEST_S = 8.0  # the service reviews the load of a partition every few seconds
+READ_TRIES = 3  # the first attempt of a read gets a third of the timeout
 
 THROTTLED = 429
 SERVER_BUSY = "ServerBusy"
-# Inner faults and gateways: the request may have got through before.
+# Internal errors and gateways: the request may have taken effect.
 _IN_DOUBT = frozenset({408, 500, 502, 503, 504})
 
 log = structlog.get_logger("storage.azure")
@@ -37,15 +37,15 @@ T = TypeVar("T")
 
 
 class RequestNotApplied(Exception):
-    """Refused, or never sent: nothing changed."""
+    """The request was refused or never sent: nothing changed."""
 
     def __init__(self, why: str, *, pause_s: float = 0.0) -> None:
         super().__init__(why)
-        self.pause_s = pause_s  # what the service asks for
+        self.pause_s = pause_s  # requested by the service
 
 
 class RequestInDoubt(Exception):
-    """No answer, or one that leaves open whether anything changed."""
+    """There is no clear answer: something may have changed."""
 
 
 class ConnectionBroke(aiohttp.ClientError):
@@ -53,7 +53,7 @@ class ConnectionBroke(aiohttp.ClientError):
 
 
 class RetryPolicy:
-    """One for all three services of an account. `timeout_s` bounds a call with all its tries."""
+    """Shared by the three services of an account; `timeout_s` limits a call with all attempts."""
 
     def __init__(
         self, clock: Clock, timeout_s: float, *, chance: random.Random | None = None
@@ -64,7 +64,7 @@ class RetryPolicy:
         self._chance = chance or random.Random()
 
     async def call(self, attempt: Callable[[], Awaitable[T]], *, reads: bool) -> T:
-        """The attempt's answer, or Unavailable. An attempt raises NotDone, InDoubt or an answer."""
+        """Retry `attempt` while it raises NotDone (or, for reads, InDoubt); at last Unavailable."""
         until_s = self._clock.monotonic() + self._timeout_s
         for turn in range(TRIES_MAX):
             left_s = until_s - self._clock.monotonic()
@@ -73,10 +73,12 @@ class RetryPolicy:
                     return await attempt()
             except RequestNotApplied as trouble:
                 self._note(refused=self.troubles.refused + 1)
-                why, pause_s = str(trouble), max(self._pause_s(turn), trouble.pause_s)
+                why = str(trouble)
+                pause_s = max(self._pause_s(turn), trouble.pause_s)
             except (RequestInDoubt, TimeoutError) as trouble:
                 self._note(in_doubt=self.troubles.in_doubt + 1)
-                why, pause_s = str(trouble) or "no answer in time", self._pause_s(turn)
+                why = str(trouble) or "no answer in time"
+                pause_s = self._pause_s(turn)
                 if not reads:
                     raise Unavailable(f"Azure Storage: {why}; it may have been done.") from trouble
             log.info("azure_again", why=why, pause_s=round(pause_s, 3))
@@ -90,31 +92,31 @@ class RetryPolicy:
         self.troubles = msgspec.structs.replace(self.troubles, last_at=now_s, **counts)
 
     def _pause_s(self, turn: int) -> float:
-        """Doubling, and different for each caller, so that they do not come back together."""
+        """Doubles each time, with jitter so that callers do not retry together."""
         longest = min(PAUSE_LONGEST_S, PAUSE_FIRST_S * 2**turn)
         return self._chance.uniform(longest / 2, longest)
 
 
 def check_answer(status: int, code: str, retry_after: str | None = None) -> None:
-    """Whatever means that the request was not looked at, or maybe not to its end."""
+    """Raise if the answer means that the request was not, or maybe not, carried out."""
     if status == THROTTLED or (status == 503 and code == SERVER_BUSY):
         pause_s = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
         raise RequestNotApplied(f"too busy ({status} {code})", pause_s=pause_s)
     if status in _IN_DOUBT:
-        raise RequestInDoubt(f"an inner fault ({status} {code})")
+        raise RequestInDoubt(f"an internal error ({status} {code})")
     if status in (401, 403):
         raise Unavailable(f"Azure Storage refuses our credentials or network ({code or status}).")
 
 
 def as_trouble(error: BaseException) -> RequestNotApplied | RequestInDoubt:
-    """What an error of the HTTP client says about the request."""
+    """Whether an error of the HTTP client means that the request was not sent, or is in doubt."""
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return RequestNotApplied("cannot be reached")
-    return RequestInDoubt("the line broke")
+    return RequestInDoubt("the connection was lost")
 
 
 async def send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """A middleware that keeps aiohttp from sending PUT and DELETE again by itself."""
+    """Middleware that keeps aiohttp from repeating PUT and DELETE on its own."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:

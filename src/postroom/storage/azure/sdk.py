@@ -1,4 +1,4 @@
-"""What queues and blobs share: the SDK's clients on our connections, and what its errors mean."""
+"""Shared by queues and blobs: the SDK's clients on our connections, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from postroom.storage.azure.account import Account
 from postroom.storage.azure.retry import RequestInDoubt, RetryPolicy, as_trouble, check_answer
 from postroom.storage.port import Unavailable
 
-VERSION = "2025-11-05"  # the newest that Azurite 3.35 takes as well
+VERSION = "2025-11-05"  # the newest that Azurite 3.35 supports
 
 Credential = AzureNamedKeyCredential | AzureSasCredential | AsyncTokenCredential
 T = TypeVar("T")
 
 
 def client_options(session: aiohttp.ClientSession) -> dict[str, Any]:
-    """The SDK sends once and leaves the rest to our patience.
+    """Make the SDK send once and leave retries to us.
 
-    Its own rules would send again whatever the line broke on: an item could be put twice.
+    Its own rules would repeat any request whose connection was lost, and put an item twice.
     """
     return {
         "api_version": VERSION,
@@ -50,9 +50,9 @@ def credential_of(account: Account, identity: AsyncTokenCredential | None) -> Cr
 
 
 class SdkCaller:
-    """Calls of the SDK under our patience.
+    """Calls of the SDK with our retries.
 
-    Answers about the thing itself (not found, not the version) come out as the SDK raised them.
+    Errors about the object itself (not found, other version) are raised as the SDK raised them.
     """
 
     def __init__(self, retry_policy: RetryPolicy) -> None:
@@ -75,18 +75,18 @@ async def _once(call: Callable[[], Awaitable[T]]) -> T:
         check_answer(error.status_code or 0, code_of(error), headers.get("Retry-After"))
         raise
     except (ServiceRequestError, ServiceResponseError) as error:
-        # The SDK calls it a ServiceRequestError, "never sent", also when the line broke after
-        # sending: the cause tells. It may name the URL, and so the signature: nobody logs it.
+        # The SDK raises ServiceRequestError, "never sent", even if the connection was lost after
+        # sending; the cause says which. It may contain the URL with the signature: never log it.
         raise as_trouble(error.__cause__ or error) from None
     except AzureError as error:
-        raise RequestInDoubt(f"not understood ({type(error).__name__})") from None
+        raise RequestInDoubt(f"unexpected answer ({type(error).__name__})") from None
 
 
 def code_of(error: HttpResponseError) -> str:
-    """The service's name for what is wrong, as `PopReceiptMismatch`."""
+    """The service's error code, such as `PopReceiptMismatch`."""
     code = getattr(error, "error_code", "") or ""
     return str(getattr(code, "value", code))
 
 
 def unexpected(error: HttpResponseError) -> Unavailable:
-    return Unavailable(f"Azure Storage: not understood ({error.status_code} {code_of(error)}).")
+    return Unavailable(f"Azure Storage: unexpected answer ({error.status_code} {code_of(error)}).")

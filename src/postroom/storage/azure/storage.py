@@ -1,7 +1,7 @@
 """The distributed engine: Azure Tables, Queues and Blobs of one storage account.
 
-What the service cannot take is refused before it is sent (limits.py). What it refuses because it
-is busy is tried again for as long as the caller's patience lasts (azure_patience.py).
+Calls that break a limit of the service are rejected before they are sent (limits.py). Requests that
+the service refuses because it is busy are retried until the timeout (azure_patience.py).
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ class AzureStorage:
         session: aiohttp.ClientSession,
         retry_policy: RetryPolicy,
         clock: Clock,
+        names: port.StorageNames,
         *,
         prefix: str = "",
         page_names: int = port.BLOB_NAMES_MAX,
         identity: AsyncTokenCredential | None = None,
     ) -> None:
         options = client_options(session)
-        credential, caller = credential_of(account, identity), SdkCaller(retry_policy)
+        credential = credential_of(account, identity)
+        caller = SdkCaller(retry_policy)
         line = HttpClient(account, session, _signer(account, identity, clock), clock)
-        self.tables = AzureTables(line, retry_policy, prefix)
-        self.queues = AzureQueues(account, credential, caller, prefix, options)
-        self.blobs = AzureBlobs(account, credential, caller, prefix, page_names, options)
+        container = prefix + names.container
+        self.tables = AzureTables(line, retry_policy, names.tables, prefix)
+        self.queues = AzureQueues(account, credential, caller, names.queues, prefix, options)
+        self.blobs = AzureBlobs(account, credential, caller, container, page_names, options)
         self._retry_policy = retry_policy
         self._opened = AsyncExitStack()
 
@@ -58,6 +61,7 @@ class AzureStorage:
         cls,
         account: Account,
         clock: Clock,
+        names: port.StorageNames,
         *,
         prefix: str = "",
         create: bool = True,
@@ -65,12 +69,11 @@ class AzureStorage:
         page_names: int = port.BLOB_NAMES_MAX,
         identity: AsyncTokenCredential | None = None,
     ) -> AzureStorage:
-        """Unavailable, with a sentence, if the account cannot be used.
+        """Open the account; Unavailable, with a reason, if it cannot be used.
 
-        `create` makes the tables, queues and container that are absent.
-        `prefix` is put before every name. `timeout_s` bounds a call with all its tries, and
-        `page_names` a page of blob names.
-        `identity` vouches for us where the account has no key; default is what this machine has.
+        `create` creates missing tables, queues and the container; `prefix` is put before every
+        name. `timeout_s` limits a call with all its attempts, `page_names` a page of blob names.
+        `identity` is used if the account has neither key nor signature; default: this machine's.
         """
         async with AsyncExitStack() as stack:
             if identity is None and not account.key and not account.signature:
@@ -81,11 +84,12 @@ class AzureStorage:
                 session,
                 RetryPolicy(clock, timeout_s),
                 clock,
+                names,
                 prefix=check_prefix(prefix),
                 page_names=page_names,
                 identity=identity,
             )
-            await (storage._make() if create else storage._look())
+            await (storage._create_missing() if create else storage._check_exists())
             storage._opened = stack.pop_all()
         return storage
 
@@ -96,22 +100,22 @@ class AzureStorage:
     async def close(self) -> None:
         await self._opened.aclose()
 
-    async def _look(self) -> None:
+    async def _check_exists(self) -> None:
         try:
-            await self.tables.get("service", "secret", "installation")
+            await self.tables.check_exists()
         except TableMissing:
             raise port.Unavailable(
                 "There is no Postroom storage in this account, or not with this prefix. "
                 "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
             ) from None
 
-    async def _make(self) -> None:
+    async def _create_missing(self) -> None:
         try:
-            async with asyncio.TaskGroup() as making:
+            async with asyncio.TaskGroup() as creating:
                 for part in (self.tables, self.queues, self.blobs):
-                    making.create_task(part.make())
+                    creating.create_task(part.create_missing())
         except ExceptionGroup as troubles:
-            raise troubles.exceptions[0] from None  # one sentence will do
+            raise troubles.exceptions[0] from None  # one reason is enough
 
 
 def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Clock) -> Signer:
@@ -123,7 +127,7 @@ def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Cloc
 
 
 def _identity_of_this_machine() -> AsyncTokenCredential:
-    """A managed identity, or what the environment or a developer's login offers."""
+    """A managed identity, or credentials from the environment or a developer's login."""
     from azure.identity.aio import DefaultAzureCredential
 
     return DefaultAzureCredential()

@@ -26,41 +26,46 @@ from postroom.storage.port import (
     Upsert,
 )
 
-POINT_PAGES_MAX = 10  # the service may send an empty page before the one with the row
+POINT_PAGES_MAX = 10  # the service may send empty pages before the one with the row
 _AS_EXPECTED = frozenset({201, 202, 204})
 _CONFLICTS = frozenset({"EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"})
 
 
 class TableMissing(Unavailable):
-    """Nobody made the tables yet, or somebody deleted one."""
+    """The tables were not created yet, or one was deleted."""
 
 
 class AzureTables:
-    def __init__(self, line: HttpClient, retry_policy: RetryPolicy, prefix: str) -> None:
+    def __init__(
+        self, line: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
+    ) -> None:
         self._line = line
         self._retry_policy = retry_policy
+        self._names = names
         self._prefix = prefix
 
-    async def make(self) -> None:
-        """Every table that is not there yet."""
-        for table in port.TABLES:
+    async def check_exists(self) -> None:
+        """TableMissing if the tables were not created yet."""
+        await self._query(self._names[0], {"$top": "1"})
+
+    async def create_missing(self) -> None:
+        for table in self._names:
             body = msgspec.json.encode({"TableName": self._prefix + table})
             send = partial(self._line.send, "POST", "/Tables", body=body)
-            made = await self._retry_policy.call(send, reads=True)  # made twice is made
-            if made.status not in _AS_EXPECTED and made.code != "TableAlreadyExists":
-                raise _unexpected(made.status, made.code)
+            answer = await self._retry_policy.call(send, reads=True)  # safe to retry, like a read
+            if answer.status not in _AS_EXPECTED and answer.code != "TableAlreadyExists":
+                raise _unexpected(answer.status, answer.code)
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
-        validation.check_table(table)
-        validation.check_key(partition)
-        validation.check_key(key)
+        validation.check_table(table, self._names)
+        validation.check_row(partition, key)
         options = {"$filter": entities.filter_of_row(partition, key), "$top": "1"}
         for _ in range(POINT_PAGES_MAX):
             rows, after = await self._query(table, options)
             if rows or after is None:
                 return rows[0] if rows else None
             options |= entities.place_of(after)
-        raise Unavailable("Azure Storage: only empty pages where a row is looked for.")
+        raise Unavailable("Azure Storage: only empty pages instead of a row.")
 
     async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
         return (await self.batch(table, partition, [Insert(key, properties)]))[0]
@@ -81,7 +86,7 @@ class AzureTables:
                 raise
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        validation.check_table(table)
+        validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
         validation.encode_changes(changes)
         if self._line.is_emulator:
@@ -110,7 +115,8 @@ class AzureTables:
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        validation.check_scan(table, keys, limit)
+        validation.check_table(table, self._names)
+        validation.check_scan(keys, limit)
         wanted = where or {}
         validation.encode_properties(wanted)
         options = {} if after is None else entities.place_of(after)
@@ -119,11 +125,12 @@ class AzureTables:
             options["$filter"] = bounds
         rows, behind = await self._query(table, options)
         if wanted:
-            rows = [row for row in rows if entities.matches(row, wanted)]
+            rows = [row for row in rows if validation.matches(row.properties, wanted)]
         return Page(rows, behind)
 
     async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:
-        path, query = f"/{self._prefix}{table}()", entities.as_query(options)
+        path = f"/{self._prefix}{table}()"
+        query = entities.as_query(options)
         answer = await self._retry_policy.call(
             lambda: self._line.send("GET", path, query), reads=True
         )
@@ -134,7 +141,7 @@ class AzureTables:
 
 
 def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
-    """The answers to the changes of a batch, all of them good."""
+    """The answers to the changes of a batch; raises if one of them failed."""
     if answer.status not in _AS_EXPECTED:
         raise _unexpected(answer.status, answer.code)
     parts = entities.parts_of(answer.body)
@@ -144,12 +151,12 @@ def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
         code = entities.code_in(part)
         check_answer(status, code)
         if code in _CONFLICTS:
-            raise Conflict("a row does not stand as expected")
+            raise Conflict("a row is not as expected")
         raise _unexpected(status, code)
     return parts
 
 
 def _unexpected(status: int, code: str) -> Unavailable:
     if code == "TableNotFound":
-        return TableMissing("Azure Storage: a table is gone; a restart makes it anew.")
-    return Unavailable(f"Azure Storage: not understood ({status} {code}).")
+        return TableMissing("Azure Storage: a table is missing; a restart creates it again.")
+    return Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")

@@ -1,11 +1,11 @@
-"""The SQLite file: its schema, how it is opened, and what its errors mean to people."""
+"""The SQLite file: its schema, how it is opened, and what its errors mean for people."""
 
 from __future__ import annotations
 
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -13,16 +13,16 @@ import apsw
 from postroom.storage import port
 from postroom.storage.port import StorageError, StorageFull, Unavailable
 
-PRIVATE = 0o600  # addresses, password hashes and the installation's secret are in it
+PRIVATE = 0o600  # it holds addresses, password hashes and the installation secret
 SCHEMA_VERSION = 1  # in PRAGMA user_version
 APPLICATION_ID = 0x706F7374  # "post", in PRAGMA application_id
 
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is cut back once it starts over
 CACHE_KIB = 16 * 1024
 STATEMENTS_CACHED = 400  # one per table, verb and batch size
-VALUE_BYTES_MAX = port.BLOB_BYTES_MAX + 1024 * 1024  # a blob, or a page of rows on its way
-PAGES_MAX = 2**32 - 2  # what SQLite itself can count
-BUSY_PAUSE_S = (0.0002, 0.002)  # at random, so that waiting processes do not march in step
+VALUE_BYTES_MAX = port.BLOB_BYTES_MAX + 1024 * 1024  # a blob, or a page of rows
+PAGES_MAX = 2**32 - 2  # SQLite's own limit
+BUSY_PAUSE_S = (0.0002, 0.002)  # random, so that waiting processes do not retry in step
 
 _ROWS = """CREATE TABLE IF NOT EXISTS {name} (
     partition TEXT NOT NULL, key TEXT NOT NULL, etag INTEGER NOT NULL, properties TEXT NOT NULL,
@@ -35,13 +35,7 @@ _QUEUE_TIME = """CREATE TABLE IF NOT EXISTS queue_time (
     id INTEGER PRIMARY KEY CHECK (id = 1), boot TEXT NOT NULL, offset_us INTEGER NOT NULL,
     seen_us INTEGER NOT NULL)"""
 _BLOBS = "CREATE TABLE IF NOT EXISTS blob (name TEXT PRIMARY KEY, content BLOB NOT NULL)"
-_SCHEMA = (
-    *(_ROWS.format(name=name) for name in port.TABLES),
-    _ITEMS,
-    _ITEMS_IN_ORDER,
-    _QUEUE_TIME,
-    _BLOBS,
-)
+_SCHEMA = (_ITEMS, _ITEMS_IN_ORDER, _QUEUE_TIME, _BLOBS)  # and one table of rows for each name
 
 _OUTAGES = (
     apsw.BusyError,
@@ -60,25 +54,27 @@ _OUTAGES = (
 
 
 def as_storage_error(error: apsw.Error) -> Exception:
-    """What the port calls this error; a mistake of ours, such as wrong SQL, stays what it is."""
+    """The port's error for this one; a bug of ours, such as wrong SQL, is returned as it is."""
     if isinstance(error, apsw.FullError):
-        return StorageFull("There is no room left on the disk or within the file's quota.")
+        return StorageFull("The disk is full, or the file has reached its quota.")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable("Another process kept the database file locked for too long.")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return Unavailable(f"The database file is damaged; restore it from a backup ({error}).")
     if isinstance(error, _OUTAGES):
-        return Unavailable(f"The database file cannot be used now ({error}).")
+        return Unavailable(f"The database file cannot be used at the moment ({error}).")
     return error
 
 
 def open_file(
-    path: Path, *, busy_timeout_s: float, pages_max: int | None, create: bool
+    path: Path,
+    tables: Sequence[str],
+    *,
+    busy_timeout_s: float,
+    pages_max: int | None,
+    create: bool,
 ) -> apsw.Connection:
-    """A connection for writing to a file that is there, ours and complete.
-
-    A file that cannot be ours is Unavailable, with a sentence for people.
-    """
+    """Open the file for writing, creating missing tables; Unavailable if it is not ours."""
     if not path.parent.is_dir():
         raise Unavailable(f"{path} cannot be opened: there is no folder {path.parent}.")
     if create:
@@ -90,7 +86,7 @@ def open_file(
             if not create and connection.pragma("application_id") != APPLICATION_ID:
                 raise Unavailable(f"{path} is empty: it is not a Postroom storage yet.")
             _use_log(connection, path, time.monotonic() + busy_timeout_s)
-            _create_missing(connection, path)
+            _create_missing(connection, path, tables)
             connection.pragma("max_page_count", pages_max or PAGES_MAX)
         except BaseException:
             connection.close()
@@ -101,9 +97,9 @@ def open_file(
 
 
 def _create_private(path: Path) -> None:
-    """An empty file for its owner alone, unless there is one; SQLite gives its log the same mode.
+    """Create an empty file that only its owner can read; SQLite gives its log the same mode.
 
-    It is closed again before SQLite opens it: closing it later would drop SQLite's locks.
+    We close it before SQLite opens it: closing it later would drop SQLite's locks.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
@@ -116,11 +112,11 @@ def _create_private(path: Path) -> None:
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
-    """A connection, to a file that exists, that confirms nothing before it is on the disk."""
+    """Connect to an existing file; commits return only when they are on the disk."""
     connection = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_CACHED
     )
-    connection.set_busy_handler(_patience(busy_timeout_s))
+    connection.set_busy_handler(_busy_handler(busy_timeout_s))
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.pragma("synchronous", "FULL")
     connection.pragma("cache_size", -CACHE_KIB)
@@ -129,11 +125,11 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     return connection
 
 
-def _patience(busy_timeout_s: float) -> Callable[[int], bool]:
-    """Ask again for the lock every millisecond or so.
+def _busy_handler(busy_timeout_s: float) -> Callable[[int], bool]:
+    """A busy handler that retries about every millisecond.
 
-    SQLite's own pauses grow to 0.1 s, in which the file changes hands many times: with four
-    writing processes that halves what they write together and makes some wait for a second.
+    SQLite's own pauses grow to 0.1 s, while others take the lock many times: with four writing
+    processes that halves the total throughput, and some of them wait for a second.
     """
     until = 0.0
 
@@ -151,19 +147,19 @@ def _patience(busy_timeout_s: float) -> Callable[[int], bool]:
 
 
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
-    owner, version = connection.pragma("application_id"), connection.pragma("user_version")
-    foreign = owner not in (0, APPLICATION_ID) or (owner == 0 and _table_names(connection))
-    if foreign:
+    owner = connection.pragma("application_id")
+    version = connection.pragma("user_version")
+    if owner not in (0, APPLICATION_ID) or (owner == 0 and _table_names(connection)):
         raise Unavailable(f"{path} is a database of another program; choose another file.")
     if version > SCHEMA_VERSION:
         raise Unavailable(
-            f"{path} was written by a newer Postroom (schema {version}, this one knows "
-            f"{SCHEMA_VERSION}); install that version, or open a backup made before it."
+            f"{path} was written by a newer Postroom (schema {version}; this one supports "
+            f"{SCHEMA_VERSION}). Install that version, or open an older backup."
         )
 
 
 def _use_log(connection: apsw.Connection, path: Path, until: float) -> None:
-    """Switch to the write-ahead log; SQLite does not wait for its turn here, so we do."""
+    """Switch to the write-ahead log; SQLite ignores the busy handler here, so we retry."""
     while True:
         try:
             mode = connection.pragma("journal_mode", "WAL")
@@ -173,23 +169,20 @@ def _use_log(connection: apsw.Connection, path: Path, until: float) -> None:
                 raise
             time.sleep(BUSY_PAUSE_S[1])
     if mode != "wal":
-        raise Unavailable(f"{path} is on a file system that cannot share it between processes.")
+        raise Unavailable(f"{path} is on a file system that processes cannot share.")
 
 
-def _create_missing(connection: apsw.Connection, path: Path) -> None:
-    if connection.pragma("user_version") == SCHEMA_VERSION and _has_all_tables(connection):
+def _create_missing(connection: apsw.Connection, path: Path, tables: Sequence[str]) -> None:
+    expected = {*tables, "item", "queue_time", "blob"}
+    if connection.pragma("user_version") == SCHEMA_VERSION and expected <= _table_names(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     _check_owner(connection, path)  # another process may have been first
-    for statement in _SCHEMA:
+    for statement in (*(_ROWS.format(name=name) for name in tables), *_SCHEMA):
         connection.execute(statement)
     connection.pragma("application_id", APPLICATION_ID)
     connection.pragma("user_version", SCHEMA_VERSION)
     connection.execute("COMMIT")
-
-
-def _has_all_tables(connection: apsw.Connection) -> bool:
-    return {*port.TABLES, "item", "queue_time", "blob"} <= _table_names(connection)
 
 
 def _table_names(connection: apsw.Connection) -> set[str]:
@@ -205,5 +198,5 @@ def _refusal(path: Path, error: apsw.Error) -> StorageError:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(f"{path} is locked by another program; stop that program first.")
     if isinstance(error, apsw.FullError):
-        return StorageFull(f"There is no room left for {path}.")
+        return StorageFull(f"The disk is full: {path} cannot be opened.")
     return Unavailable(f"{path} cannot be opened for reading and writing ({error}).")

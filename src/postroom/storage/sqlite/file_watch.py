@@ -1,10 +1,10 @@
-"""Whether the files that SQLite has open are still the ones at their paths.
+"""Checks that the files SQLite has open are still the ones at their paths.
 
-A database that was deleted or replaced stays open, and takes writes that nobody will ever find. So
-every commit is checked before it is acknowledged, and reads now and then. The two files of the log
-are checked now and then, too: if one of them alone is deleted, an orderly stop still saves what is
-in it. Files are compared by device and inode: while a file is open, no other one gets its inode
-number. A file that is overwritten in place keeps its inode, and is not noticed.
+A database file that was deleted or replaced stays open and accepts writes that no process will ever
+find. So every commit is checked before it is acknowledged, and reads are checked now and then. The
+two files of the write-ahead log are checked now and then as well: if only one of them was deleted,
+an orderly stop still saves its content. Files are compared by device and inode: no other file gets
+the inode number of an open file. A file that is overwritten in place is not noticed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import structlog
 from postroom.storage.port import StorageGone
 
 log = structlog.get_logger("storage.sqlite")
-LOOK_EVERY_S = 1.0  # a look takes as long as a small read
+LOOK_EVERY_S = 1.0  # a check takes as long as a small read
 
 Identity = tuple[int, int] | None  # None: there is no such file
 
 
 class FileWatch:
-    """The database file and the two beside it, as they were right after they were opened."""
+    """The database file and the two files of its log, as they were when opened."""
 
     def __init__(self, path: Path, *, every_s: float = LOOK_EVERY_S) -> None:
         self._path = str(path.absolute())
@@ -36,36 +36,36 @@ class FileWatch:
         self.check()
 
     def check(self) -> None:
-        """StorageGone, with a sentence for people, if a file is not the one that was opened."""
+        """StorageGone if a file is not the one that was opened."""
         for name, opened in self._opened:
             if opened is None or _identity(name) != opened:
-                self._tell(is_gone=True, name=name)
+                self._log_change(is_gone=True, name=name)
                 raise StorageGone(self._sentence(name))
         if self.is_gone:
-            self._tell(is_gone=False, name=self._path)
+            self._log_change(is_gone=False, name=self._path)
 
     def check_now_and_then(self) -> None:
-        """For reads; while a file is gone, every time."""
+        """For reads; while a file is missing, at every read."""
         now = time.monotonic()
         if now >= self._next_at or self.is_gone:
             self.check()
             self._next_at = now + self._every_s
 
     def check_commit(self) -> None:
-        """Before a commit is acknowledged; by a single call of the system as a rule.
+        """Check before a commit is acknowledged, usually by a single system call.
 
-        Each call gives up the interpreter lock, and a busy event loop gives it back late.
+        Each system call releases the interpreter lock, and a busy event loop gives it back late.
         """
         if _identity(self._path) != self._opened[0][1]:
             self.check()
         self.check_now_and_then()
 
-    def has_strangers(self) -> bool:
-        """Whether a log of other processes stands beside the file: it is not ours to delete."""
+    def has_foreign_log(self) -> bool:
+        """Whether the log beside the file belongs to other processes and must not be deleted."""
         return any(_identity(name) not in (None, opened) for name, opened in self._opened[1:])
 
-    def _tell(self, *, is_gone: bool, name: str) -> None:
-        """Once, not at every call that is refused."""
+    def _log_change(self, *, is_gone: bool, name: str) -> None:
+        """Log only when the state changes, not at every refused call."""
         if is_gone and not self.is_gone:
             log.error("database_file_gone", file=name)
         elif self.is_gone and not is_gone:

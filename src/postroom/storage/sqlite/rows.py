@@ -1,4 +1,4 @@
-"""Rows in SQLite: the statements behind SqliteTables, each run inside a transaction."""
+"""The statements behind SqliteTables, each run inside a transaction."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from postroom.storage.port import (
     KeysWithin,
     Page,
     Properties,
-    Replace,
     Row,
     Upsert,
     Value,
 )
-from postroom.storage.validation import continuation
+from postroom.storage.validation import check_expected, continuation
 
 SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
 
@@ -31,7 +30,7 @@ _decode_properties = msgspec.json.Decoder(dict[str, Value]).decode
 _decode_rows = msgspec.json.Decoder(list[Row]).decode
 _decode_etags = msgspec.json.Decoder(dict[str, int]).decode
 
-# A whole page as one JSON text: it comes by one step and is decoded at once.
+# A whole page as one JSON text: SQLite returns it in one step, and it is decoded at once.
 _AS_JSON = """'[' || group_concat(
     '{"partition":' || json_quote(partition) || ',"key":' || json_quote(key) ||
     ',"etag":"' || etag || '","properties":' || properties || '}', ',') || ']'"""
@@ -59,27 +58,31 @@ def apply_changes(
     etag: int,
     connection: apsw.Connection,
 ) -> None:
-    """All or nothing: what may conflict is checked before the first write.
+    """Apply all changes or none: conflicts are checked before the first write.
 
-    Insertions alone need no check: a statement that meets an existing row undoes itself.
+    Insertions alone need no check: a statement that hits an existing row undoes itself.
     """
     only_insertions = all(isinstance(change, Insert) for change in changes)
     if not only_insertions:
         _check_expected(table, partition, changes, connection)
     verb = "INSERT" if only_insertions else "REPLACE"
     values: list[str | int] = [partition, etag]
-    gone: list[str] = []
+    deleted: list[str] = []
     for change, properties in zip(changes, encoded, strict=True):
         if isinstance(change, Delete):
-            gone.append(change.key)
+            deleted.append(change.key)
         else:
             values += (change.key, properties.decode())
     if len(values) > 2:
-        _write(_writing(verb, table, len(values) // 2 - 1), values, connection)
-    if gone:
+        statement = _write_statement(verb, table, len(values) // 2 - 1)
+        try:
+            connection.execute(statement, values)
+        except apsw.ConstraintError as error:
+            raise Conflict("insert: a row exists already") from error
+    if deleted:
         connection.execute(
             f"DELETE FROM {table} WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
-            (partition, _encode(gone).decode()),
+            (partition, _encode(deleted).decode()),
         )
 
 
@@ -96,32 +99,15 @@ def _check_expected(
     ).get
     etags = _decode_etags(found)
     for change in changes:
-        if not _is_expected(change, etags.get(change.key)):
-            raise Conflict(f"{type(change).__name__.lower()}: the row does not stand as expected")
-
-
-def _is_expected(change: Change, etag: int | None) -> bool:
-    match change:
-        case Upsert():
-            return True
-        case Insert():
-            return etag is None
-        case Replace() | Delete():
-            return etag is not None and change.etag in (None, str(etag))
+        etag = etags.get(change.key)
+        check_expected(change, None if etag is None else str(etag))
 
 
 @lru_cache(maxsize=1024)
-def _writing(verb: str, table: str, rows: int) -> str:
-    """One statement for all rows: measured faster than one a row, and it undoes itself whole."""
+def _write_statement(verb: str, table: str, rows: int) -> str:
+    """One statement for all rows: faster than one per row, and it fails as a whole."""
     values = ", ".join(f"(?1, ?{2 * row + 3}, ?2, ?{2 * row + 4})" for row in range(rows))
     return f"{verb} INTO {table} (partition, key, etag, properties) VALUES {values}"
-
-
-def _write(statement: str, values: list[str | int], connection: apsw.Connection) -> None:
-    try:
-        connection.execute(statement, values)
-    except apsw.ConstraintError as error:
-        raise Conflict("insert: a row exists already") from error
 
 
 def read_page(
@@ -132,7 +118,7 @@ def read_page(
     behind: tuple[str, str] | None,
     connection: apsw.Connection,
 ) -> Page:
-    """A page, shorter than asked for if its rows are too large to travel together."""
+    """A page, shorter than `limit` if its rows are too large for one result."""
     try:
         if where:
             return _read_matching(table, keys, where, limit, behind, connection)
@@ -168,7 +154,7 @@ def _read_matching(
     behind: tuple[str, str] | None,
     connection: apsw.Connection,
 ) -> Page:
-    """Properties are compared as JSON texts, so that True is not 1, and 1 is not 1.0."""
+    """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
     span, values = _span(keys, behind)
     tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
     wanted = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
@@ -189,9 +175,9 @@ def _read_matching(
 
 
 def _span(keys: Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:
-    """The condition on partition and key, and the values it names.
+    """The condition on partition and key, and its parameters.
 
-    There is one lower bound, the higher of the two: SQLite would seek to either, and walk the rest.
+    It has one lower bound, the higher of the two: given both, SQLite may seek to the lower one.
     """
     if isinstance(keys, KeysWithin):
         low, stop = (keys.partition, keys.start), " AND key < :stop"

@@ -1,9 +1,9 @@
 """The embedded engine: one SQLite file, shared by the processes of one machine.
 
-Writes go through the group writer. Small reads run on the event loop itself, since a thread hop
-costs twenty times a point read; what may take longer runs in a reader thread. Statements answer by
-a single step wherever they can: each step gives up the interpreter lock, and a busy event loop
-gives it back only milliseconds later.
+Writes go through the group writer. Small reads run on the event loop itself, because switching to
+a thread costs twenty times a point read; longer reads run in a reader thread. Statements return
+their result in a single step where possible: each step releases the interpreter lock, and a busy
+event loop gives it back only milliseconds later.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from postroom.storage.port import (
     Properties,
     Replace,
     Row,
+    StorageNames,
     Upsert,
 )
 from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
@@ -42,7 +43,7 @@ from postroom.storage.sqlite.rows import apply_changes, delete_row, read_page, r
 from postroom.storage.sqlite.writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
-SCAN_ROWS_ON_LOOP = 200  # 0.3 ms; a longer scan would hold up the event loop
+SCAN_ROWS_ON_LOOP = 200  # 0.3 ms; a longer scan would block the event loop
 
 _VISIBLE = "FROM item WHERE queue = ?1 AND visible_at <= ?2 ORDER BY visible_at, id LIMIT ?3"
 
@@ -52,9 +53,11 @@ T = TypeVar("T")
 class SqliteStorage:
     """One open file. Close it in the event loop that opened it."""
 
-    def __init__(self, writer: GroupWriter, reader: Reader, clock: Clock) -> None:
-        self.tables = SqliteTables(writer, reader)
-        self.queues = SqliteQueues(writer, reader, clock)
+    def __init__(
+        self, writer: GroupWriter, reader: Reader, clock: Clock, names: StorageNames
+    ) -> None:
+        self.tables = SqliteTables(writer, reader, names.tables)
+        self.queues = SqliteQueues(writer, reader, clock, names.queues)
         self.blobs = SqliteBlobs(writer, reader)
         self.troubles = port.Troubles()
         self.writer = writer
@@ -69,20 +72,25 @@ class SqliteStorage:
         cls,
         path: Path,
         clock: Clock,
+        names: StorageNames,
         *,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         pages_max: int | None = None,
         create: bool = True,
         look_every_s: float = LOOK_EVERY_S,
     ) -> SqliteStorage:
-        """Unavailable, with a sentence, if the file cannot be ours, or if there is none to open.
+        """Open the file; Unavailable, with a reason, if it is missing or not ours.
 
-        `create` makes one that is missing, for its owner alone.
-        `pages_max` is a quota: the file grows to that many pages of 4 KiB at most. Reads look
-        every `look_every_s` whether the file is still there.
+        `create` creates a missing file, readable only by its owner. `pages_max` limits the size
+        of the file, in pages of 4 KiB. Reads check every `look_every_s` that the file still exists.
         """
         connection = await asyncio.to_thread(
-            open_file, path, busy_timeout_s=busy_timeout_s, pages_max=pages_max, create=create
+            open_file,
+            path,
+            names.tables,
+            busy_timeout_s=busy_timeout_s,
+            pages_max=pages_max,
+            create=create,
         )
         try:
             watch = FileWatch(path, every_s=look_every_s)
@@ -90,37 +98,38 @@ class SqliteStorage:
         except BaseException:
             connection.close()
             raise
-        return cls(GroupWriter(connection, watch, asyncio.get_running_loop()), reader, clock)
+        writer = GroupWriter(connection, watch, asyncio.get_running_loop())
+        return cls(writer, reader, clock, names)
 
     async def close(self) -> None:
-        """Write what waits, then let go of the file."""
+        """Write everything that was submitted, then close the file."""
         await self._reader.close()
         await self.writer.close()
 
 
 class Reader:
-    """Two connections that only read: one on the event loop, one in a thread beside it."""
+    """Two connections for reading: one for the event loop, one for a thread."""
 
     def __init__(self, path: Path, busy_timeout_s: float, watch: FileWatch) -> None:
-        self._on_loop = connect(path, busy_timeout_s=0)  # it must never wait
+        self._on_loop = connect(path, busy_timeout_s=0)  # it must not block
         self._in_thread = connect(path, busy_timeout_s=busy_timeout_s)
-        watch.check()  # these two opened the same file
+        watch.check()  # both connections opened the same file
         self._watch = watch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader")
         self._is_closed = False
 
     async def on_loop(self, query: Callable[[apsw.Connection], T]) -> T:
-        """For what takes microseconds."""
+        """Run a query that takes microseconds."""
         self._check_open()
         try:
             return query(self._on_loop)
-        except (apsw.BusyError, apsw.LockedError):  # rare in WAL mode: a file being recovered
+        except (apsw.BusyError, apsw.LockedError):  # rare in WAL mode: the file is being recovered
             return await self.in_thread(query)
         except apsw.Error as error:
             raise as_storage_error(error) from error
 
     async def in_thread(self, query: Callable[[apsw.Connection], T]) -> T:
-        """For what takes milliseconds."""
+        """Run a query that takes milliseconds."""
         self._check_open()
         loop = asyncio.get_running_loop()
         try:
@@ -141,14 +150,14 @@ class Reader:
 
 
 class SqliteTables:
-    def __init__(self, writer: GroupWriter, reader: Reader) -> None:
+    def __init__(self, writer: GroupWriter, reader: Reader, names: Sequence[str]) -> None:
         self._writer = writer
         self._reader = reader
+        self._names = frozenset(names)
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
-        validation.check_table(table)
-        validation.check_key(partition)
-        validation.check_key(key)
+        validation.check_table(table, self._names)
+        validation.check_row(partition, key)
         return await self._reader.on_loop(partial(read_row, table, partition, key))
 
     async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
@@ -166,9 +175,8 @@ class SqliteTables:
         if etag is not None:
             await self.batch(table, partition, [Delete(key, etag)])
             return
-        validation.check_table(table)
-        validation.check_key(partition)
-        validation.check_key(key)
+        validation.check_table(table, self._names)
+        validation.check_row(partition, key)
         await self._writer.submit(partial(delete_row, table, partition, key))
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
@@ -177,7 +185,7 @@ class SqliteTables:
         return ["" if isinstance(change, Delete) else str(etag) for change in changes]
 
     async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
-        """By one transaction, in which the first refusal is the end."""
+        """All in one transaction; the first refusal ends it, and keeps the batches before it."""
         etag = _new_number()
         writings = [self._writing(table, *batch, etag) for batch in batches]
 
@@ -192,7 +200,7 @@ class SqliteTables:
         self, table: str, partition: str, changes: Sequence[Change], etag: int
     ) -> Callable[[apsw.Connection], None]:
         """A batch, checked and encoded, to be written inside a transaction."""
-        validation.check_table(table)
+        validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
         encoded = validation.encode_changes(changes)
         return partial(apply_changes, table, partition, tuple(changes), encoded, etag)
@@ -206,7 +214,8 @@ class SqliteTables:
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        validation.check_scan(table, keys, limit)
+        validation.check_table(table, self._names)
+        validation.check_scan(keys, limit)
         behind = None if after is None else validation.place_of(after, keys)
         validation.encode_properties(where or {})
         query = partial(read_page, table, keys, where or {}, limit, behind)
@@ -216,16 +225,19 @@ class SqliteTables:
 
 
 class SqliteQueues:
-    """Items wait in one table; a receipt is a new random number whenever an item changes hands."""
+    """All items are in one table; every claim, extension and release gives a new random receipt."""
 
-    def __init__(self, writer: GroupWriter, reader: Reader, clock: Clock) -> None:
+    def __init__(
+        self, writer: GroupWriter, reader: Reader, clock: Clock, names: Sequence[str]
+    ) -> None:
         self._writer = writer
         self._reader = reader
+        self._names = frozenset(names)
         self._clock = clock
         self._boot = boot_id()
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._names)
         validation.check_delay(delay_s)
         for body in bodies:
             validation.check_item(body)
@@ -234,9 +246,10 @@ class SqliteQueues:
             await self._writer.submit(partial(_put, queue, clocks, delay_s, bodies))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        validation.check_items(queue, limit)
+        validation.check_queue(queue, self._names)
+        validation.check_items(limit)
         validation.check_lease(lease_s)
-        # An idle service asks all the time: do not take the file's write lock for "nothing".
+        # An idle service polls all the time: do not take the write lock of the file for nothing.
         if not await self.peek(queue, limit=1):
             return []
         clocks = self._clocks()
@@ -244,31 +257,32 @@ class SqliteQueues:
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         validation.check_lease(lease_s)
-        receipt = await self._hand_over(claim, lease_s)
+        receipt = await self._hide(claim, lease_s)
         return Claim(claim.queue, claim.item, str(receipt), claim.body, claim.taken)
 
     async def complete(self, claim: Claim) -> None:
-        validation.check_queue(claim.queue)
+        validation.check_queue(claim.queue, self._names)
         await self._writer.submit(partial(_complete, claim))
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
-        await self._hand_over(claim, delay_s)
+        await self._hide(claim, delay_s)
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue)
+        validation.check_queue(queue, self._names)
         return await self._reader.in_thread(partial(_length, queue))
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
-        validation.check_items(queue, limit)
+        validation.check_queue(queue, self._names)
+        validation.check_items(limit)
         return await self._reader.on_loop(partial(_peek, queue, self._clocks(), limit))
 
     def _clocks(self) -> Clocks:
         return read_clocks(self._clock, self._boot)
 
-    async def _hand_over(self, claim: Claim, hidden_s: float) -> int:
-        """Hide the item for some seconds under a new receipt."""
-        validation.check_queue(claim.queue)
+    async def _hide(self, claim: Claim, hidden_s: float) -> int:
+        """Hide the item for `hidden_s` under a new receipt."""
+        validation.check_queue(claim.queue, self._names)
         receipt = _new_number()
         clocks = self._clocks()
         await self._writer.submit(partial(_hide, claim, clocks, hidden_s, receipt))
@@ -301,9 +315,9 @@ class SqliteBlobs:
 
 
 def _new_number() -> int:
-    """An etag or receipt that nobody had before.
+    """A unique etag or receipt.
 
-    A counter would cost a write, and a generator that is seeded could repeat in another process.
+    A counter would cost a write, and a seeded generator could repeat itself in another process.
     """
     return secrets.randbits(62) + 1
 
@@ -314,7 +328,7 @@ def _stored_time(connection: apsw.Connection) -> QueueTime | None:
 
 
 def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
-    """The time of the queues, kept up to date: for a transaction that writes."""
+    """The time of the queues, stored if it changed; for a transaction that writes."""
     stored = _stored_time(connection)
     now_us, wanted = queue_time(stored, clocks)
     if wanted != stored:
@@ -339,7 +353,7 @@ def _put(
 def _claim(
     queue: str, clocks: Clocks, limit: int, lease_s: float, connection: apsw.Connection
 ) -> list[Claim]:
-    """Read, then mark: RETURNING would give the items in any order."""
+    """Read, then mark: RETURNING gives the items in no defined order."""
     receipt = _new_number()
     visible_at = _queue_now(clocks, connection)
     hidden_until = visible_at + round(lease_s * SECOND_US)
@@ -403,7 +417,7 @@ def _delete_blob(name: str, connection: apsw.Connection) -> None:
 
 
 def _blob_names(prefix: str, after: str | None, connection: apsw.Connection) -> list[str]:
-    """One more than a page, if there are so many. No name has a character behind "~"."""
+    """At most one more than a page. No name has a character that sorts after "~"."""
     found = connection.execute(
         "SELECT name FROM blob WHERE name >= ?1 AND name < ?2 AND name > ?3 ORDER BY name LIMIT ?4",
         (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),

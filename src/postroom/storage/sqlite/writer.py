@@ -1,7 +1,7 @@
-"""Group commit: one thread that writes everything waiting by one transaction.
+"""Group commit: one thread writes everything that is waiting in one transaction.
 
-A commit waits for the disk (0.4 ms) and a thread hop costs 90 µs, a row 3 µs; so calls that
-wait together share all three.
+A commit waits for the disk (0.4 ms), switching to a thread costs 90 µs, writing a row 3 µs; so
+calls that wait at the same time share all of these.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from postroom.storage.port import ClaimLost, Conflict, StorageGone, Unavailable
 from postroom.storage.sqlite.file import as_storage_error
 from postroom.storage.sqlite.file_watch import FileWatch
 
-GROUP_CALLS_MAX = 256  # bounds how long other processes wait for the file
+GROUP_CALLS_MAX = 256  # limits how long other processes wait for the file
 CHECKPOINT_PAGES = 1000  # 4 MiB of log between two checkpoints
 LOG_PAGES_MAX = 16_000  # 64 MiB: from here on a checkpoint waits for readers
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
-"""What a call does inside the transaction. It checks before it writes, or writes by a single
-statement, so that a refusal (Conflict, ClaimLost) leaves nothing behind and needs no savepoint; or
-it is several such in a row, and the refusal is the end of them."""
+"""What a call does inside the transaction. It checks before it writes, or writes with a single
+statement, so that a refusal (Conflict, ClaimLost) changes nothing and needs no savepoint. Several
+such steps in a row end at the first refusal."""
 
 
 class _Call(NamedTuple):
@@ -36,7 +36,7 @@ class _Call(NamedTuple):
 
 
 class GroupWriter:
-    """The only writer of this process; `calls` and `commits` tell how well it groups."""
+    """The only writer of this process; `calls` and `commits` show how well it groups."""
 
     def __init__(
         self, connection: apsw.Connection, watch: FileWatch, loop: asyncio.AbstractEventLoop
@@ -51,12 +51,12 @@ class GroupWriter:
         self._log_pages = 0
         self._checkpointed_pages = 0
         connection.set_wal_hook(self._note_log_pages)
-        # A daemon, so that a storage nobody closed does not keep its process alive.
+        # A daemon, so that a storage that was not closed does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     def submit(self, work: Work[T]) -> asyncio.Future[T]:
-        """The outcome of the work, once it is on the disk together with its group."""
+        """The result of the work, once it is on the disk together with its group."""
         if self._is_stopping:
             raise Unavailable("The storage is closed.")
         outcome: asyncio.Future[T] = self._loop.create_future()
@@ -64,7 +64,7 @@ class GroupWriter:
         return outcome
 
     async def close(self) -> None:
-        """Write what waits, then let go of the file; the last to do so empties the log."""
+        """Write what is waiting, then close the file."""
         if not self._is_stopping:
             self._is_stopping = True
             self._waiting.put(None)
@@ -76,10 +76,10 @@ class GroupWriter:
             self._deliver(group, outcomes)
             if not self._watch.is_gone:
                 self._checkpoint_if_long()
-        self._let_go()
+        self._close_file()
 
     def _next_group(self) -> list[_Call]:
-        """All calls that wait, at least one; none at all when told to stop."""
+        """All waiting calls, at least one; none when it is time to stop."""
         group: list[_Call] = []
         call = self._waiting.get()
         while call is not None:
@@ -91,17 +91,17 @@ class GroupWriter:
             except queue.Empty:
                 return group
         if group:
-            self._waiting.put(None)  # told to stop: write these first
+            self._waiting.put(None)  # stop after these
         return group
 
     def _commit(self, group: list[_Call]) -> list[object]:
-        """What each call gets: its value, or the exception that it raises.
+        """The value of each call, or the exception to raise.
 
-        The file is checked after the commit: only what the next start will find is acknowledged.
+        The file is checked after the commit: only what a restart will find is acknowledged.
         """
         try:
             if self._watch.is_gone:
-                self._watch.check()  # write nothing more, unless it came back
+                self._watch.check()  # write nothing, unless it is back
             self._connection.execute("BEGIN IMMEDIATE")
             outcomes = [self._attempt(call.work) for call in group]
             self._connection.execute("COMMIT")
@@ -111,7 +111,7 @@ class GroupWriter:
         except apsw.Error as error:
             self._roll_back()
             return [as_storage_error(error) for _ in group]
-        except Exception as bug:  # noqa: BLE001 - it belongs to the callers; the thread goes on
+        except Exception as bug:  # noqa: BLE001 - raised to the callers; the thread continues
             self._roll_back()
             return [bug for _ in group]
         self.calls += len(group)
@@ -125,19 +125,19 @@ class GroupWriter:
             return refusal
 
     def _roll_back(self) -> None:
-        # After some errors SQLite has rolled back by itself.
+        # After some errors SQLite has already rolled back.
         if self._connection.in_transaction:
-            with contextlib.suppress(apsw.Error):  # the callers are told of the first error
+            with contextlib.suppress(apsw.Error):  # the callers get the first error
                 self._connection.execute("ROLLBACK")
 
-    def _let_go(self) -> None:
-        """Close; the last to do so moves the log into the file and deletes it by its name."""
-        if self._watch.has_strangers():
+    def _close_file(self) -> None:
+        """Close the file; the last process to do so moves the log into it and deletes the log."""
+        if self._watch.has_foreign_log():
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._connection.close()
 
     def _deliver(self, group: list[_Call], outcomes: list[object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is waiting
             self._loop.call_soon_threadsafe(_settle, group, outcomes)
 
     def _note_log_pages(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
@@ -147,8 +147,8 @@ class GroupWriter:
     def _checkpoint_if_long(self) -> None:
         """Move the log into the file now and then, so that the log can start over.
 
-        Passive checkpoints never wait, and so never finish while other processes keep writing;
-        past a size one waits for its turn.
+        A passive checkpoint never waits, so it may never finish while other processes write; once
+        the log is long, one waits for them.
         """
         if self._log_pages < self._checkpointed_pages:
             self._checkpointed_pages = 0  # the log started over
@@ -157,7 +157,7 @@ class GroupWriter:
         self._checkpointed_pages = self._log_pages
         is_long = self._log_pages >= LOG_PAGES_MAX
         mode = apsw.SQLITE_CHECKPOINT_RESTART if is_long else apsw.SQLITE_CHECKPOINT_PASSIVE
-        # A failure costs nothing but time: everything is in the log, and the next one retries.
+        # A failure only costs time: everything is in the log, and the next checkpoint retries.
         with contextlib.suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=mode)
 

@@ -1,4 +1,4 @@
-"""How to reach an SMTP server: the settings of the transport and the address they are read from."""
+"""How to reach an SMTP server: the transport's configuration, and its smtp:// address."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 SUBMISSION_PORT = 587  # RFC 6409
 SUBMISSIONS_PORT = 465  # RFC 8314: TLS from the first octet
 
-MAILS_PER_CONNECTION_MAX = 1000  # relays drop after 2,500 to 5,000; reconnecting costs little
-WINDOW = 8  # mails on the wire with BDAT: hides the round trip, keeps doubt after a break small
+MAILS_PER_CONNECTION_MAX = 1000  # relays disconnect after 2,500 to 5,000; reconnecting is cheap
+WINDOW = 8  # unanswered mails with BDAT: hides the round trip, leaves few in doubt
 
 URL_FORM = "smtp://[user:password@]host[:port][?tls=require|implicit|none]"
 URL_OPTIONS = frozenset({"tls", "ehlo", "ca_file"})
@@ -21,16 +21,16 @@ EHLO_NAME = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
 
 
 class Tls(StrEnum):
-    """How the line is made private; the certificate is always verified."""
+    """How the connection is encrypted; the certificate is always verified."""
 
     REQUIRE = "require"  # STARTTLS, or nothing is sent (RFC 3207)
     IMPLICIT = "implicit"  # TLS from the first octet (RFC 8314)
-    NONE = "none"  # in clear, said on purpose or on this machine
+    NONE = "none"  # unencrypted, on request or on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait for a server (RFC 5321 4.5.3.2; a shorter final wait makes duplicates)."""
+    """How long to wait for a server (RFC 5321 4.5.3.2; a shorter `final_s` makes duplicates)."""
 
     connect_s: float = 60.0
     greeting_s: float = 300.0
@@ -38,7 +38,7 @@ class Timeouts:
     data_s: float = 120.0
     block_s: float = 180.0
     final_s: float = 600.0
-    quit_s: float = 2.0  # ours alone: politeness has a bound
+    quit_s: float = 2.0  # our own
 
     @property
     def least_s(self) -> float:
@@ -48,7 +48,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class SmtpConfig:
-    """One SMTP server and how to use it; the password never shows in its repr."""
+    """One SMTP server and how to use it; its repr never shows the password."""
 
     host: str
     port: int
@@ -59,23 +59,23 @@ class SmtpConfig:
     ca_file: str = ""  # empty: the certificate authorities of the system
     mails_per_connection_max: int = MAILS_PER_CONNECTION_MAX
     window: int = WINDOW
-    window_max: int = 0  # up to which it may grow where the server is slow to answer
+    window_max: int = 0  # it may grow up to this if the server answers slowly
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:
         if not HOST.fullmatch(self.host):
             raise ValueError(f"The SMTP address needs a host name: {URL_FORM}")
         if not 1 <= self.port <= 65535:
-            raise ValueError("The port of the SMTP server is a number from 1 to 65535.")
+            raise ValueError("The port of the SMTP server must be a number from 1 to 65535.")
         if not EHLO_NAME.fullmatch(self.ehlo_name):
-            raise ValueError("The EHLO name is a host name, such as mail.contoso.edu.")
+            raise ValueError("The EHLO name must be a host name, such as mail.contoso.edu.")
         if self.username and self.tls is Tls.NONE and not is_loopback(self.host):
             raise ValueError(
-                f"A password would travel to {self.host} in clear: use ?tls=require or"
+                f"The password would be sent to {self.host} unencrypted: use ?tls=require or"
                 " ?tls=implicit, or leave user and password out."
             )
         if self.mails_per_connection_max < 1 or self.window < 1:
-            raise ValueError("Mails per connection and the window are at least 1.")
+            raise ValueError("Mails per connection and the window must be at least 1.")
 
     @property
     def server(self) -> str:
@@ -83,17 +83,18 @@ class SmtpConfig:
 
 
 def parse_smtp_url(url: str) -> SmtpConfig:
-    """The settings in an smtp:// address; a ValueError says in a sentence what is wrong.
+    """Parse an smtp:// address; the text of a ValueError says what is wrong.
 
     Without `tls=`, port 465 means implicit TLS, this machine means none, and any other host
-    requires STARTTLS: mail leaves the machine in clear only where somebody wrote `tls=none`.
+    requires STARTTLS: mail leaves the machine unencrypted only with an explicit `tls=none`.
     """
     parts = _split(url)
     options = _options(parts.query)
     host = parts.hostname or ""
     tls = _tls(options.get("tls"), host, parts.port)
     fallback = SUBMISSIONS_PORT if tls is Tls.IMPLICIT else SUBMISSION_PORT
-    username, password = unquote(parts.username or ""), unquote(parts.password or "")
+    username = unquote(parts.username or "")
+    password = unquote(parts.password or "")
     if bool(username) != bool(password):
         raise ValueError("The SMTP address has a user or a password, but not both.")
     return SmtpConfig(
@@ -108,7 +109,7 @@ def parse_smtp_url(url: str) -> SmtpConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine by its name alone."""
+    """Whether the name or address means this machine; resolves nothing."""
     if host.lower() == "localhost":
         return True
     try:
@@ -118,17 +119,17 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(url: str) -> SplitResult:
-    # Nothing of the address is repeated in a sentence: it may hold a piece of the password.
+    # No error repeats any of the address: it may contain a part of the password.
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
         raise ValueError(
-            f"The SMTP address does not read as {URL_FORM}; in a password, write"
+            f"The SMTP address must look like {URL_FORM}; in a password, write"
             " / ? # @ : % as %2F %3F %23 %40 %3A %25."
         ) from None
     if parts.scheme != "smtp":
-        raise ValueError(f"The SMTP address begins with smtp://, as in {URL_FORM}")
+        raise ValueError(f"The SMTP address must begin with smtp://, as in {URL_FORM}")
     if parts.path not in ("", "/") or parts.fragment:
         raise ValueError(
             "Only ?tls=… may follow the port of the SMTP address; in a password, write"
@@ -140,7 +141,7 @@ def _split(url: str) -> SplitResult:
 def _options(query: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     if not options.keys() <= URL_OPTIONS:
-        raise ValueError("The SMTP address knows the options tls, ehlo and ca_file only.")
+        raise ValueError("The only options of the SMTP address are tls, ehlo and ca_file.")
     return options
 
 
@@ -149,7 +150,7 @@ def _tls(choice: str | None, host: str, port: int | None) -> Tls:
         try:
             return Tls(choice)
         except ValueError:
-            raise ValueError("tls= is one of require, implicit and none.") from None
+            raise ValueError("tls= must be require, implicit or none.") from None
     if port == SUBMISSIONS_PORT:
         return Tls.IMPLICIT
     return Tls.NONE if is_loopback(host) else Tls.REQUIRE

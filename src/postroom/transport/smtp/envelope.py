@@ -1,4 +1,4 @@
-"""The commands and content of one mail, shaped to what the server offers."""
+"""The commands and content of one mail, in the form that the server supports."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ServerExtensions:
 
 
 def parse_offers(lines: Sequence[str]) -> ServerExtensions:
-    """What the lines of an EHLO reply offer; the first line is the server's name."""
+    """The extensions in an EHLO reply; its first line is the server's name."""
     offered = {words[0].upper(): words[1:] for line in lines[1:] if (words := line.split())}
     mechanisms = set(offered.get("AUTH", ()))
     for keyword in offered:
-        if keyword.startswith("AUTH="):  # as some wrote it before RFC 4954
+        if keyword.startswith("AUTH="):  # an old form, from before RFC 4954
             mechanisms |= {keyword[5:], *offered[keyword]}
     limit = offered.get("SIZE", [])
     return ServerExtensions(
@@ -46,7 +46,7 @@ def parse_offers(lines: Sequence[str]) -> ServerExtensions:
 
 
 class Envelope(NamedTuple):
-    """One mail as it goes over the line."""
+    """One mail as it is sent."""
 
     mail: bytes  # the MAIL command
     rcpt: bytes  # the RCPT command
@@ -54,18 +54,19 @@ class Envelope(NamedTuple):
 
 
 def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
-    """The mail as this server takes it, or why it cannot go through this server."""
-    sender, recipient = mail.sender, mail.recipient
+    """The mail in a form that this server accepts, or why it cannot be sent through it."""
+    sender = mail.sender
+    recipient = mail.recipient
     if not recipient or not _is_safe(recipient):
-        return Rejected("the recipient's address has characters that no envelope may carry")
+        return Rejected("the recipient's address has characters that no envelope allows")
     if not _is_safe(sender):
-        return Rejected("the sender's address has characters that no envelope may carry", False)
+        return Rejected("the sender's address has characters that no envelope allows", False)
     utf8 = mail.needs_utf8 or not (recipient.isascii() and sender.isascii())
     if utf8 and not offers.utf8:
         return Rejected("the address is not ASCII and the server does not offer SMTPUTF8", False)
     source = mail.source(eight_bit=offers.eight_bit)
     if offers.size_max and len(source) > offers.size_max:
-        words = f"the mail has {len(source)} bytes, the server takes {offers.size_max} at most"
+        words = f"the mail has {len(source)} bytes, the server accepts at most {offers.size_max}"
         return Rejected(words, False)
     options = b" SIZE=%d" % len(source) if offers.size else b""
     if offers.eight_bit and not source.isascii():
@@ -80,16 +81,16 @@ def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
 
 
 def _is_safe(address: str) -> bool:
-    """Whether the address can neither end the command nor the path inside it.
+    """Whether the address can end neither the command nor the path inside it.
 
-    Line ends, controls and every kind of space but the common one are not printable.
+    Line ends, control characters and all spaces but the ordinary one are not printable.
     """
     spoils = " " in address or "<" in address or ">" in address
     return address.isprintable() and not spoils
 
 
 def dotted(source: bytes) -> tuple[bytes, bytes]:
-    """The content as DATA carries it, dots doubled at line starts, and what ends it."""
+    """The content as DATA sends it, with dots doubled at line starts, and its terminator."""
     if b"\r\n." in source:
         source = source.replace(b"\r\n.", b"\r\n..")
     if source.startswith(b"."):

@@ -1,19 +1,19 @@
-"""A slice over one connection: what to write when, and what each reply decides.
+"""One slice over one connection: what to write when, and what each reply decides.
 
-Three shapes of the same dialogue, by what the server offers:
+There are three forms of the same dialogue, by what the server offers:
 
-    BdatExchange    CHUNKING and PIPELINING: whole mails, several on the wire at once
+    BdatExchange    CHUNKING and PIPELINING: whole mails, several unanswered at a time
     DataExchange    PIPELINING: the content of one mail together with the commands of the next
     TurnExchange    neither: command by command
 
-The line under it calls `begin` once, `replied` for every reply, `caught_up` when it has no more
-replies at hand, and `lost` when it broke. Nothing here waits.
+The connection calls `begin` once, `replied` for every reply, `caught_up` when it has no more
+replies, and `lost` when it broke. Nothing here waits.
 
-When the connection ends, what was handed over and not answered is in doubt, with one exception: a
-server that answers 421 says that it is closing the channel (RFC 5321 3.8), so it has not processed
-what was pipelined behind that command, and those mails go back untried. We write nothing more
-and wait for the close. A server that says it took a content after all contradicts itself, like one
-that refuses a mail and then takes it: such a mail is in doubt.
+When the connection ends, a mail that was handed over and not answered is in doubt, with one
+exception: a server that answers 421 says that it is closing the channel (RFC 5321 3.8), so it has
+not processed what was pipelined after that command, and those mails are sent again. We write
+nothing more and wait for the close. If the server then says that it accepted a content after all,
+it contradicts itself, like one that refuses a mail and then accepts it: that mail is in doubt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from postroom.transport.smtp.envelope import Envelope, ServerExtensions, dotted,
 from postroom.transport.smtp.reply import CLOSING, Stage, outcome_of, words_of
 from postroom.transport.smtp.slice import Slice
 
-WRITE_BYTES_MAX = 256 * 1024  # of several mails joined in one write; a single mail may be larger
+WRITE_BYTES_MAX = 256 * 1024  # of mails joined in one write; a single mail may be larger
 
 Text = bytes | bytearray
 
@@ -39,26 +39,26 @@ DATA = b"DATA\r\n"
 
 
 class SmtpLine(Protocol):
-    """What an exchange needs of the connection under it."""
+    """What an exchange needs from the connection."""
 
     @property
     def writable(self) -> bool:
-        """Whether to write more: there is room, and the server has not closed."""
+        """Whether to write more: the buffer has room, and the server has not closed."""
         ...
 
     def write(self, data: bytes) -> None: ...
 
     def hang_up(self, words: str) -> None:
-        """End the connection now; `lost` is called before this returns."""
+        """Close the connection now; `lost` is called before this returns."""
         ...
 
     def expect_close(self, words: str) -> None:
-        """The server is about to close: `lost` is called when it has, or after a short wait."""
+        """The server is about to close; `lost` is called when it has, or after a short wait."""
         ...
 
 
 class Exchange(ABC):
-    """What the three shapes share: taking mails, settling them, and knowing the end."""
+    """What the three forms share: taking mails, settling them, and detecting the end."""
 
     def __init__(
         self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int
@@ -70,10 +70,10 @@ class Exchange(ABC):
         self._line: SmtpLine
         self.taken = 0
         self.done = False
-        self.transaction_open = False  # the server may still hold one that led to nothing
+        self.transaction_open = False  # the server may have one open that led to nothing
         self.is_closing = False  # the server has said 421
         self.cut_after: int | None = None  # mails carried when the server answered MAIL with 421
-        self.quickest_s: float | None = None  # an answer, of those that were timed
+        self.quickest_s: float | None = None  # the fastest of the answers that were timed
 
     def begin(self, line: SmtpLine) -> None:
         self._line = line
@@ -82,22 +82,22 @@ class Exchange(ABC):
     @property
     @abstractmethod
     def patience_s(self) -> float:
-        """How long the reply that is due may take."""
+        """How long the next reply may take."""
 
     @abstractmethod
     def replied(self, code: int, text: Text) -> None:
-        """One whole reply."""
+        """Handle one complete reply."""
 
     def skim(self, buffer: bytearray, start: int, end: int) -> int:
-        """Take in whole replies of a known form at once; gives where the others begin."""
+        """Handle complete replies of a known form at once; returns where the others begin."""
         return start
 
     @abstractmethod
     def caught_up(self) -> None:
-        """No more replies at hand, or the line takes data again."""
+        """There are no more replies, or the connection accepts data again."""
 
     def lost(self, words: str) -> None:
-        """The line is gone: settle what was on it."""
+        """The connection is lost: settle the mails on it."""
         self.done = True
         if self.is_closing:
             self._put_back(words)
@@ -106,22 +106,22 @@ class Exchange(ABC):
 
     @abstractmethod
     def _go_on(self) -> None:
-        """Write what can be written now, or be done."""
+        """Write what can be written now, or finish."""
 
     @abstractmethod
     def _give_up(self, words: str) -> None:
-        """Doubt what was handed over; try the rest again."""
+        """Mark mails that were handed over as in doubt; send the others again."""
 
     @abstractmethod
     def _put_back(self, words: str) -> None:
-        """After a 421: what has no answer was not processed."""
+        """After a 421: mails without an answer were not processed."""
 
     @abstractmethod
     def _carried(self) -> int:
-        """Mails this exchange has finished."""
+        """How many mails this exchange has finished."""
 
     def _take(self) -> tuple[int, Envelope] | None:
-        """The next mail this server can take; those it cannot are settled on the way."""
+        """The next mail that this server can accept; mails that it cannot are settled."""
         slice_ = self._slice
         while slice_.waiting and not slice_.stopped and self.taken < self._room:
             index = slice_.waiting.popleft()
@@ -133,7 +133,7 @@ class Exchange(ABC):
         return None
 
     def _answer(self, index: int, code: int, text: Text, stage: Stage) -> None:
-        """Settle a mail by the server's reply, unless an earlier reply has decided it."""
+        """Settle a mail by the server's reply, unless an earlier reply decided it."""
         if code == CLOSING:
             self._closing(index, text, stage)
         elif self._slice.outcomes[index] is None:
@@ -143,7 +143,7 @@ class Exchange(ABC):
             self._slice.contradict(index, words_of(text))
 
     def _closing(self, index: int, text: Text, stage: Stage) -> None:
-        """The server closes the channel; at the content, perhaps because of this very mail."""
+        """The server closes the channel; at the content, perhaps because of this mail."""
         self.cut_after = self._carried() if stage is Stage.MAIL else None
         if stage is Stage.CONTENT and self._slice.outcomes[index] is None:
             self._slice.settle(index, outcome_of(CLOSING, text, stage))
@@ -158,10 +158,10 @@ class Exchange(ABC):
 
 
 class BdatExchange(Exchange):
-    """Whole mails in a row, up to a window of them unanswered (RFC 3030 over RFC 2920).
+    """Whole mails in a row, at most a window of them unanswered (RFC 3030 over RFC 2920).
 
-    Every mail opens with RSET: where a recipient is refused, a server may keep the transaction
-    open, and the next mail would travel under the sender of the one before it.
+    Every mail begins with RSET: if a recipient is refused, a server may keep the transaction open,
+    and the next mail would be sent with the sender of the one before.
     """
 
     STAGES = (Stage.MAIL, Stage.MAIL, Stage.RCPT, Stage.CONTENT)  # RSET, MAIL, RCPT, BDAT
@@ -172,13 +172,13 @@ class BdatExchange(Exchange):
     ) -> None:
         super().__init__(slice_, offers, timeouts, room)
         self._window = window
-        self._refill_at = window // 2  # two halves in turn: few writes, and the line stays busy
+        self._refill_at = window // 2  # few writes, and the connection stays busy
         self._in_flight: deque[int] = deque()
-        self._step = 0  # of the mail at the head
+        self._step = 0  # of the first mail in flight
         self._heard = b""  # its replies, until `_usual` is known
-        self._usual = b""  # what this server says to RSET, MAIL and RCPT that it accepts
+        self._usual = b""  # the server's usual replies to accepted RSET, MAIL and RCPT
         self._closed_on: int | None = None  # the mail whose command was answered with 421
-        self._untaken: list[int] = []  # refused behind a 421
+        self._untaken: list[int] = []  # refused after a 421
         self._timed = (-1, 0.0)  # the mail whose answer is timed, and when it went out
 
     @property
@@ -188,7 +188,7 @@ class BdatExchange(Exchange):
         return self._timeouts.command_s
 
     def skim(self, buffer: bytearray, start: int, end: int) -> int:
-        # One comparison instead of three replies: saves a quarter of what a mail costs here.
+        # One comparison instead of three replies saves a quarter of the time per mail.
         if self._step or not self._usual or self.is_closing:
             return start
         while self._in_flight and buffer.startswith(self._usual, start, end):
@@ -217,7 +217,7 @@ class BdatExchange(Exchange):
             return
         self._step = (step + 1) % len(self.STAGES)
         if self.is_closing:
-            self._replied_behind(step, code, text)
+            self._replied_after_421(step, code, text)
         elif step == self.CONTENT:
             self._learn_usual()
             self._content_answered(code, text)
@@ -230,12 +230,12 @@ class BdatExchange(Exchange):
         self._closed_on = index if stage is not Stage.CONTENT else None
         super()._closing(index, text, stage)
 
-    def _replied_behind(self, step: int, code: int, text: Text) -> None:
-        """Some servers answer the commands that they had read when they said 421."""
+    def _replied_after_421(self, step: int, code: int, text: Text) -> None:
+        """Some servers still answer the commands that they had read before they sent 421."""
         if step == self.CONTENT:
             index = self._in_flight.popleft()
             if code < 300:
-                self._slice.doubt(index, f"taken behind a 421: {words_of(text)}")
+                self._slice.doubt(index, f"accepted after a 421: {words_of(text)}")
             else:
                 self._untaken.append(index)
 
@@ -261,7 +261,7 @@ class BdatExchange(Exchange):
         self.done = not self._in_flight
 
     def _next_block(self) -> tuple[list[bytes], list[int]]:
-        """As many mails as the window and the write limit leave room for."""
+        """As many mails as the window and the write limit allow."""
         block: list[bytes] = []
         positions: list[int] = []
         size = 0
@@ -296,7 +296,7 @@ class BdatExchange(Exchange):
 
 
 class ReplyDue(IntEnum):
-    """Which reply comes next from a server that is spoken to in DATA's way."""
+    """Which reply comes next in a dialogue with DATA."""
 
     RSET = 0
     MAIL = 1
@@ -307,14 +307,14 @@ class ReplyDue(IntEnum):
 
 
 class DataExchange(Exchange):
-    """MAIL, RCPT and DATA of a mail travel with the content of the mail before it (RFC 2920)."""
+    """MAIL, RCPT and DATA of a mail are sent with the content of the one before (RFC 2920)."""
 
     def __init__(
         self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int
     ) -> None:
         super().__init__(slice_, offers, timeouts, room)
         self._due: deque[ReplyDue] = deque()
-        self._opened: int | None = None  # the mail whose commands went out, its content not yet
+        self._opened: int | None = None  # the mail whose commands were sent, but not its content
         self._envelope = Envelope(b"", b"", b"")  # of the opened mail
         self._handed_over: int | None = None
 
@@ -330,7 +330,7 @@ class DataExchange(Exchange):
 
     def replied(self, code: int, text: Text) -> None:
         if self.is_closing:
-            return  # no content is on the wire
+            return  # no content was sent
         due = self._due.popleft() if self._due else None
         if due is None or (code < 400 and (code == START_INPUT) != (due is ReplyDue.DATA)):
             self._out_of_step(text)
@@ -348,7 +348,7 @@ class DataExchange(Exchange):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Open the next mail, or end."""
+        """Open the next mail, or finish."""
         if self.done or self.is_closing:
             return
         commands = self._open_next()
@@ -357,7 +357,7 @@ class DataExchange(Exchange):
         self.done = not self._due
 
     def _open_next(self) -> bytes:
-        """The commands of the next mail; nothing if there is none."""
+        """The commands of the next mail; empty if there is none."""
         taken = self._take()
         if taken is None:
             return b""
@@ -372,8 +372,8 @@ class DataExchange(Exchange):
         commands = self._envelope.mail + self._envelope.rcpt + DATA
         return RSET + commands if rset else commands
 
-    def _travelling_along(self) -> bytes:
-        """What is written behind a content, without waiting for its answer."""
+    def _sent_along(self) -> bytes:
+        """What is written after a content, without waiting for its answer."""
         return self._open_next()
 
     def _command_answered(self, due: ReplyDue, code: int, text: Text) -> None:
@@ -391,13 +391,13 @@ class DataExchange(Exchange):
             self._answer(index, code, text, Stage.CONTENT)
             self._go_on()
         elif self._slice.outcomes[index] is not None:
-            # End a transaction without recipient; its content must never go out (RFC 2920).
+            # End a transaction without a recipient; its content must not be sent (RFC 2920).
             self._due.append(ReplyDue.LONE_DOT)
-            self._line.write(b".\r\n" + self._travelling_along())
+            self._line.write(b".\r\n" + self._sent_along())
         elif self._slice.may_hand_over():
             self._hand_over(index)
         else:
-            # After 354 only content or a hang-up can follow: a dot would send an empty mail.
+            # After 354 we can only send content or disconnect: a dot would send an empty mail.
             self._slice.waiting.appendleft(index)
             self._line.hang_up("stopped before the hand-over")
 
@@ -405,7 +405,7 @@ class DataExchange(Exchange):
         content, end = dotted(self._envelope.source)
         self._handed_over = index
         self._due.append(ReplyDue.CONTENT)
-        data = b"".join((content, end, self._travelling_along()))
+        data = b"".join((content, end, self._sent_along()))
         self._slice.watch.handing_over((self._slice.mails[index].position,))
         self._line.write(data)
 
@@ -445,7 +445,7 @@ class StepwiseExchange(DataExchange):
         self._due.append(ReplyDue.RSET if rset else ReplyDue.MAIL)
         return RSET if rset else self._envelope.mail
 
-    def _travelling_along(self) -> bytes:
+    def _sent_along(self) -> bytes:
         return b""
 
     def _command_answered(self, due: ReplyDue, code: int, text: Text) -> None:

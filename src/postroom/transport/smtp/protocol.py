@@ -1,4 +1,4 @@
-"""The line to an SMTP server: one reused receive buffer, replies out of it, bounded waiting."""
+"""The connection to an SMTP server: one reused buffer, parsed replies, and timeouts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from postroom.transport.smtp.exchange import Exchange
 from postroom.transport.smtp.reply import words_of
 
 BUFFER_BYTES = 64 * 1024
-LINE_BYTES_MAX = 4 * 1024  # RFC 5321 says 512; a longer line is no server's but an attacker's
+LINE_BYTES_MAX = 4 * 1024  # RFC 5321 says 512; a much longer line is an attack
 REPLY_LINES_MAX = 100  # an EHLO reply has about 20
 
 REPLY_LINE = re.compile(rb"[2-5][0-9][0-9](?:[ -]|$)")
 
-SINGLE = (b"250 ", b"354 ")  # replies of one line that need no closer look
+SINGLE = (b"250 ", b"354 ")  # the common replies, of one line
 
-# POLLRDHUP is Linux's; errors and hang-ups are always told.
-QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux's, too
+QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+# POLLRDHUP is Linux only; errors and hang-ups are always reported.
 HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 CLOSED = "the server closed the connection"
@@ -29,7 +29,7 @@ CLOSING_S_MAX = 5.0  # from a 421 to the close; most servers close at once
 
 
 class LineBroken(ConnectionError):
-    """The connection is of no more use; the words say why."""
+    """The connection cannot be used any more; the text says why."""
 
 
 class Reply(NamedTuple):
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The words of each line, without the code."""
+        """The text of each line, without the code."""
         return [line[4:] for line in self.text.decode("utf-8", "replace").splitlines()]
 
     @property
@@ -49,7 +49,7 @@ class Reply(NamedTuple):
 
 
 class SmtpProtocol(asyncio.BufferedProtocol):
-    """One connection: commands one at a time to set it up, then slices by an exchange."""
+    """One connection: single commands to set it up, then slices through an exchange."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._exchange: Exchange | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._reply: Reply | None = None
-        self._expecting = True  # one reply outside of an exchange: the greeting comes first
+        self._expecting = True  # a reply outside of an exchange; first the greeting
         self._lost = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._progress_at = self._loop.time()
@@ -74,7 +74,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._last_words = ""  # of a server that is about to close
         self.timed_out = False
 
-    # What a session uses.
+    # Used by a session.
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -105,15 +105,15 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         return reply
 
     def secure(self, transport: asyncio.Transport) -> None:
-        """Go on over TLS."""
+        """Continue over TLS."""
         self._transport = transport
 
     @property
     def quiet(self) -> bool:
-        """Whether the line stands and nothing has come in that was not asked for.
+        """Whether the connection is up and the server has sent nothing unasked.
 
-        Looks at the socket as well: what the event loop has not read yet can only be the end of
-        the connection, or a server's last words.
+        Polls the socket as well: what the event loop has not read yet can only be the end of the
+        connection or a last reply.
         """
         if self.broken or self._filled or self._lines:
             return False
@@ -123,11 +123,11 @@ class SmtpProtocol(asyncio.BufferedProtocol):
 
     @property
     def idle_s(self) -> float:
-        """Since the server was last heard."""
+        """Seconds since the server last sent something."""
         return self._loop.time() - self._progress_at
 
     async def carry(self, exchange: Exchange) -> None:
-        """Run an exchange to its end, which a broken line brings about as well."""
+        """Run an exchange until it is done or the connection breaks."""
         self._exchange = exchange
         self._waiter = self._loop.create_future()
         self._progress_at = self._loop.time()
@@ -149,12 +149,12 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         await asyncio.wait((self._lost,), timeout=timeout_s)
         self._transport.abort()
 
-    # What an exchange uses.
+    # Used by an exchange.
 
     @property
     def writable(self) -> bool:
-        """False also once the server has closed: its last words must be read before the error
-        that a write would meet, or a 421 is lost and mails are in doubt for nothing.
+        """False once the server has closed, too: its last reply must be read before a write fails,
+        or a 421 is lost and mails are in doubt for no reason.
         """
         if self._hang_ups is None:
             self._hang_ups = select.poll()
@@ -162,7 +162,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         return self._takes_data and not self._hang_ups.poll(0)
 
     def write(self, data: bytes) -> None:
-        self._owes_ack = False  # it travels along
+        self._owes_ack = False  # the data carries it
         self._transport.write(data)
 
     def hang_up(self, words: str) -> None:
@@ -174,7 +174,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._last_words = words
         self._loop.call_later(CLOSING_S_MAX, self.hang_up, words)
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -218,7 +218,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - of the watch or a mail: raised by carry()
             self._fail(error)
 
-    # How replies come out of the buffer.
+    # Parsing replies.
 
     def _parse(self, end: int) -> None:
         buffer, start = self._buffer, 0
@@ -230,7 +230,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
                 break
             if self._exchange and not self._lines and buffer.startswith(SINGLE, start):
                 code = 250 if buffer[start] == SINGLE[0][0] else 354
-                self._exchange.replied(code, buffer[start:newline])  # nearly all of them
+                self._exchange.replied(code, buffer[start:newline])  # the common case
             else:
                 self._line_received(bytes(buffer[start:newline]))
             start = newline + 1
@@ -242,11 +242,11 @@ class SmtpProtocol(asyncio.BufferedProtocol):
             self.hang_up(f"the server sent a line of more than {LINE_BYTES_MAX} bytes")
 
     def _acknowledge(self) -> None:
-        """Tell the server's kernel at once that its replies have arrived.
+        """Acknowledge the server's replies at once.
 
-        A server with Nagle's algorithm, such as Postfix, holds back small replies until the ones
-        before are acknowledged, which our kernel puts off for up to 40 ms; and if it closes the
-        connection meanwhile, replies it has held back are lost, and their mails are in doubt.
+        A server with Nagle's algorithm, such as Postfix, holds back small replies until earlier
+        ones are acknowledged, which our kernel delays by up to 40 ms; if it closes the connection
+        meanwhile, the replies it held back are lost, and their mails are in doubt.
         """
         exchange = self._exchange
         if QUICK_ACK is not None and exchange is not None and not (exchange.done or self.broken):
@@ -275,18 +275,19 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         else:
             self.hang_up(f"the server spoke unasked: {words_of(text)}")
 
-    # How waiting ends.
+    # Timeouts and the end of a wait.
 
     def _check_progress(self) -> None:
-        """Hang up when nothing moved for as long as RFC 5321 lets a server take."""
+        """Disconnect if nothing happened for as long as RFC 5321 allows."""
         if self._exchange is None or self._exchange.done or self.broken:
             return
-        now, unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        now = self._loop.time()
+        unsent = self._transport.get_write_buffer_size()
         if unsent != self._unsent:
-            self._unsent, self._progress_at = unsent, now  # the server still takes blocks
+            self._unsent, self._progress_at = unsent, now  # the server still reads
         patience_s = self._timeouts.block_s if unsent else self._exchange.patience_s
         if now < self._progress_at + patience_s:
-            # The next step may have less patience: look again in time for the least of all.
+            # The next step may have a shorter timeout: check again after the shortest of all.
             again_at = min(self._progress_at + patience_s, now + self._timeouts.least_s)
             self._timer = self._loop.call_at(again_at, self._check_progress)
             return

@@ -1,4 +1,4 @@
-"""What a server's reply means for a mail: a table, by enhanced code first, then by basic code."""
+"""What a server's reply means for a mail: tables by enhanced code, then by basic code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PERMANENT: dict[str, Outcome] = {
     "2.2": WAIT_FOR_MAILBOX,  # full: people come back from holidays
     "2.3": REFUSED,  # the mail is too long for this mailbox
     "2.4": REFUSED,
-    "4.4": DEAD_MAILBOX,  # no route: the domain takes no mail
+    "4.4": DEAD_MAILBOX,  # no route: the domain accepts no mail
 }
 TEMPORARY: dict[str, Outcome] = {
     "1.7": WAIT_FOR_RELAY,
@@ -59,16 +59,16 @@ TEMPORARY: dict[str, Outcome] = {
     "7": WAIT_FOR_DOMAIN,  # rate and reputation: slow down there
 }
 
-# Without a usable enhanced code. Bare codes say little, so only the plain cases are listed.
+# Without a usable enhanced code. Basic codes say little, so only clear cases are listed.
 BASIC: dict[tuple[int, Stage], Outcome] = {
     (452, Stage.MAIL): WAIT_FOR_RELAY,
     (452, Stage.CONTENT): WAIT_FOR_RELAY,
     (455, Stage.RCPT): WAIT_FOR_RELAY,
     (550, Stage.RCPT): DEAD_MAILBOX,
     (551, Stage.RCPT): DEAD_MAILBOX,
-    (552, Stage.RCPT): WAIT_FOR_MAILBOX,  # RFC 5321 4.5.3.1.10: 552 here is to be read as 452
+    (552, Stage.RCPT): WAIT_FOR_MAILBOX,  # RFC 5321 4.5.3.1.10: treat 552 here as 452
     (553, Stage.RCPT): DEAD_MAILBOX,
-    (556, Stage.RCPT): DEAD_MAILBOX,  # RFC 7504: the domain takes no mail
+    (556, Stage.RCPT): DEAD_MAILBOX,  # RFC 7504: the domain accepts no mail
 }
 
 _ENHANCED = re.compile(r"\d{3}[ -]([245])\.(\d{1,3})\.(\d{1,3})(?!\d)")
@@ -76,7 +76,7 @@ _LINE_CODE = re.compile(r"\n\d{3}[ -]?(?:[245]\.\d{1,3}\.\d{1,3} )?")
 
 
 def outcome_of(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
-    """The outcome of a mail whose fate this reply decides; the words are the server's."""
+    """The outcome of the mail that this reply is about, in the server's words."""
     words = words_of(text)
     if 200 <= code < 300 and stage is Stage.CONTENT:
         return Sent(words)
@@ -89,23 +89,24 @@ def outcome_of(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
 
 
 def words_of(text: bytes | bytearray) -> str:
-    """A reply of one or more lines as one printable line of bounded length."""
+    """A reply of one or more lines as one printable line of limited length."""
     words = text.decode("utf-8", "replace").rstrip()
     if words.isprintable() and len(words) <= WORDS_CHARS_MAX:
-        return words  # nearly all of them
+        return words  # the common case
     return clip(_LINE_CODE.sub(" ", words.replace("\r", "")))
 
 
 def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
     if code in ABOUT_OUR_ACCOUNT:
-        return NOT_LET_IN  # nobody's fault: a forgotten password must not empty a list
-    if code == CLOSING:  # at the content it may be this very mail that the server cannot stand
+        return NOT_LET_IN  # not about the recipient: a wrong password must not empty a list
+    if code == CLOSING:  # at the content, the server may object to this mail
         return WAIT_FOR_RELAY if stage is Stage.CONTENT else NOT_LET_IN
     enhanced = _ENHANCED.match(text.decode("ascii", "replace"))
     if enhanced is None or enhanced[1] == "2":
         usual = WAIT_FOR_MAILBOX if code < 500 else REFUSED
         return BASIC.get((code, stage), usual)
-    subject, detail = str(int(enhanced[2])), str(int(enhanced[3]))
+    subject = str(int(enhanced[2]))
+    detail = str(int(enhanced[3]))
     # Where the two codes disagree, temporary wins: a retry is cheap, a lost mail is lost.
     if code < 500 or enhanced[1] == "4":
         table, usual = TEMPORARY, WAIT_FOR_MAILBOX
@@ -115,5 +116,5 @@ def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
 
 
 def _about_us(ruling: Outcome) -> Outcome:
-    """The same ruling where no recipient can be to blame."""
+    """The same ruling for a reply that cannot be about a recipient."""
     return NOT_LET_IN if isinstance(ruling, Deferred) else REFUSED

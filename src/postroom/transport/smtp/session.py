@@ -1,4 +1,4 @@
-"""From a host name to a line that takes mail: connect, greet, EHLO, TLS, AUTH."""
+"""Opens a session with an SMTP server: connect, greeting, EHLO, TLS, AUTH."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHALLENGE = 334
 
 
 class ServerUnavailable(Exception):
-    """The server cannot be used now; the fault says why, and never holds user or password."""
+    """The server cannot be used now; the fault says why, without user or password."""
 
     def __init__(self, config: SmtpConfig, fault: Fault) -> None:
         super().__init__(str(sentence(fault.kind, config.server, fault.words)))
@@ -36,7 +36,7 @@ class ServerUnavailable(Exception):
 
 
 def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
-    """Verifies certificate and host name; None where the line stays in clear."""
+    """A context that verifies certificate and host name; None for an unencrypted connection."""
     if config.tls is Tls.NONE:
         return None
     try:
@@ -48,14 +48,14 @@ def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
 async def open_session(
     config: SmtpConfig, context: ssl.SSLContext | None
 ) -> tuple[SmtpProtocol, ServerExtensions]:
-    """A line ready for its first MAIL, and what the server offers on it."""
+    """A connection that is ready for its first MAIL, and what the server offers."""
     line = await _connect(config, context if config.tls is Tls.IMPLICIT else None)
     try:
         await _greeting(line, config)
         offers = await _hello(line, config)
         if config.tls is Tls.REQUIRE and context is not None:
             await _start_tls(line, config, context, offers)
-            offers = await _hello(line, config)  # RFC 3207: what was said in clear is forgotten
+            offers = await _hello(line, config)  # RFC 3207: forget what was said before TLS
         if config.username:
             await _log_in(line, config, offers)
     except LineBroken as broken:
@@ -101,7 +101,7 @@ async def _hello(line: SmtpProtocol, config: SmtpConfig) -> ServerExtensions:
 
 
 def _own_name(line: SmtpProtocol) -> str:
-    """This machine's full name, or else its address in brackets (RFC 5321 4.1.4)."""
+    """This machine's full name, or its address in brackets (RFC 5321 4.1.4)."""
     name = socket.gethostname()
     if "." in name.strip(".") and name.isascii():
         return name
@@ -118,7 +118,7 @@ async def _start_tls(
     if reply.code != READY:
         raise ServerUnavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
     if not line.quiet:
-        # Words in clear that would pass as said under TLS are an attack (RFC 3207, 4).
+        # Unencrypted data that would be taken for data under TLS is an attack (RFC 3207, 4).
         spoke = "the server spoke between STARTTLS and TLS"
         raise ServerUnavailable(config, Fault(TroubleKind.TLS, spoke))
     loop = asyncio.get_running_loop()
@@ -137,7 +137,8 @@ async def _start_tls(
 async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: ServerExtensions) -> None:
     if not _is_private(line):
         raise ServerUnavailable(config, Fault(TroubleKind.UNPROTECTED))
-    user, password = config.username.encode(), config.password.encode()
+    user = config.username.encode()
+    password = config.password.encode()
     if "PLAIN" in offers.auth:
         secrets = [b"AUTH PLAIN " + base64.b64encode(b"\0%b\0%b" % (user, password))]
     elif "LOGIN" in offers.auth:
@@ -160,7 +161,7 @@ def _is_private(line: SmtpProtocol) -> bool:
 
 
 def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
-    """The server's words without the user, unless it repeats a secret."""
+    """The server's words without the user name; only the code if it repeats a secret."""
     hidden = [config.password.encode(), *(secret.split()[-1] for secret in secrets)]
     if any(secret in reply.text for secret in hidden):
         return str(reply.code)
@@ -169,7 +170,7 @@ def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
 
 
 def _tls_fault(error: OSError) -> Fault:
-    """An error that is not OpenSSL's own: the connection ended in the middle of the handshake."""
+    """An error that is not from OpenSSL means that the connection ended during the handshake."""
     fault = fault_of_error(error)
     is_other = fault.kind in (TroubleKind.CONNECT, TroubleKind.SILENT)
     return Fault(TroubleKind.TLS, fault.words or "no answer in time") if is_other else fault

@@ -1,4 +1,4 @@
-"""The mails of one send, and what became of each."""
+"""The mails of one send call, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, 
 from postroom.domain.trouble import Fault
 from postroom.transport.port import HandOverWatch, Mail
 
-TRIES_MAX = 2  # connections that may break on a mail before it steps aside
+TRIES_MAX = 2  # connections that may break on a mail before it is deferred
 
 
 class Slice:
-    """The mails of one send and what became of each, over as many connections as it takes."""
+    """The mails of one send call and their outcomes, over as many connections as needed."""
 
     def __init__(
         self, mails: Sequence[Mail], watch: HandOverWatch, *, was_answered: bool = False
@@ -23,8 +23,8 @@ class Slice:
         self.outcomes: list[Outcome | None] = [None] * len(mails)
         self.waiting = deque(range(len(mails)))
         self.stopped = False
-        self.answered = 0  # by the server: the sign that a connection is of use
-        self.was_answered = was_answered  # lately, in slices before this one
+        self.answered = 0  # by the server, which shows that a connection works
+        self.was_answered = was_answered  # recently, in an earlier slice
         self._tries: dict[int, int] = {}
 
     @property
@@ -36,25 +36,25 @@ class Slice:
         self.watch.answered(self.mails[index].position, outcome)
 
     def may_hand_over(self) -> bool:
-        """Whether one more content may go out; the first no stops the slice."""
+        """Whether one more content may be sent; the first False stops the slice."""
         if not self.stopped and not self.watch.may_hand_over():
             self.stopped = True
         return not self.stopped
 
     def doubt(self, index: int, words: str) -> None:
-        """The line broke after the hand-over; a refusal known before stays what it was."""
+        """The connection broke after the hand-over; an earlier refusal stays as it is."""
         if self.outcomes[index] is None:
             self.settle(index, Unknown(clip(f"handed over, then {words}")))
 
     def contradict(self, index: int, words: str) -> None:
-        """The server refused this mail, and then took its content all the same."""
-        self.settle(index, Unknown(clip(f"refused, and then taken: {words}")))
+        """The server refused this mail and then accepted its content."""
+        self.settle(index, Unknown(clip(f"refused, and then accepted: {words}")))
 
     def put_back(self, index: int, words: str) -> None:
-        """Try a mail again whose connection ended at it, before it could be taken.
+        """Send a mail again whose connection ended before the server could accept it.
 
-        After the others: a recipient that makes the server close must not hold them up. If they
-        went through and it happens again, it is about this recipient, and their attempt.
+        It goes last: a recipient that makes the server close must not delay the others. If they
+        were accepted and it happens again, it is about this recipient and counts as an attempt.
         """
         if self.outcomes[index] is not None:
             return
@@ -68,7 +68,7 @@ class Slice:
             self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
 
     def return_untried(self, index: int) -> None:
-        """Try a mail again that was pipelined behind a 421: the server did not process it."""
+        """Send a mail again that was pipelined after a 421: the server did not process it."""
         if self.outcomes[index] is None:
             self.waiting.appendleft(index)
             self.watch.returned((self.mails[index].position,))
@@ -83,5 +83,5 @@ class Slice:
             self.settle(self.waiting.popleft(), Untried("stopped before the hand-over"))
 
     def total(self) -> list[Outcome]:
-        """One outcome a mail; a gap is a mistake of ours, told as what is safe."""
-        return [outcome or Unknown("no outcome was written down") for outcome in self.outcomes]
+        """One outcome per mail; a missing one is a bug, and Unknown is the safe answer."""
+        return [outcome or Unknown("no outcome was recorded") for outcome in self.outcomes]

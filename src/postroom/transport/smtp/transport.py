@@ -1,8 +1,7 @@
-"""The SMTP transport: lanes that keep a connection, replace it when needed, and answer for
-every mail.
+"""The SMTP transport: lanes keep a connection, replace it when needed, and report every mail.
 
-A connection that breaks in a slice is replaced for the mails that were not handed over. What was
-handed over and not answered is Unknown; nothing is handed over twice here.
+If a connection breaks during a slice, the mails that were not handed over are sent over a new one.
+A mail that was handed over and not answered is Unknown; nothing is handed over twice here.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from time import monotonic, thread_time
 
 from postroom.domain.outcome import Outcome
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, Mail, new_lane_id
 from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp_url
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
@@ -23,10 +22,10 @@ from postroom.transport.smtp.window import Window
 
 __all__ = ["SmtpConfig", "SmtpTransport", "Timeouts", "Tls", "parse_smtp_url"]
 
-FRUITLESS_MAX = 2  # connections in a row that break before the server answered for a single mail
-LEARNED_S = 900.0  # how long it counts: a server that shut down for a moment has no such number
-WORKS_S = 600.0  # a server that answered for mails so lately works: a 421 is about one recipient
-IDLE_S_MAX = 2.0  # an idle line is asked before use: firewalls forget it without a word
+FRUITLESS_MAX = 2  # connections in a row that break before the server answered for a mail
+LEARNED_S = 900.0  # how long a learned limit holds: a server that only restarted has none
+WORKS_S = 600.0  # a server that answered this recently works: a 421 is about one recipient
+IDLE_S_MAX = 2.0  # a longer idle connection is tested before use: firewalls drop them silently
 
 
 class SmtpTransport:
@@ -48,7 +47,7 @@ class SmtpTransport:
 
 
 class SmtpConnection:
-    """A session with the server and how many mails it has carried."""
+    """A session with the server, and the number of mails it has carried."""
 
     def __init__(self, line: SmtpProtocol, offers: ServerExtensions, config: SmtpConfig) -> None:
         self._line = line
@@ -66,10 +65,11 @@ class SmtpConnection:
         return self._line.timed_out
 
     async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
-        """Send what is waiting in the slice, as far as this connection goes."""
+        """Send the waiting mails of the slice until the connection ends or is used up."""
         exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
         exchange.transaction_open = self._transaction_open
-        since_s, worked_s = monotonic(), thread_time()
+        since_s = monotonic()
+        worked_s = thread_time()
         await self._line.carry(exchange)
         if exchange.quickest_s is not None:
             busy = (thread_time() - worked_s) / (monotonic() - since_s)
@@ -79,7 +79,7 @@ class SmtpConnection:
         return exchange
 
     async def is_fit(self) -> bool:
-        """Whether the next mail may go over this connection; nothing is handed over to ask."""
+        """Whether the connection can carry the next mail; hands nothing over."""
         if not self._line.quiet:
             return False
         if self._line.idle_s < IDLE_S_MAX:
@@ -91,7 +91,7 @@ class SmtpConnection:
         return reply.code == 250
 
     async def quit(self) -> None:
-        """Take leave politely, but not for long."""
+        """Send QUIT, wait briefly for the answer, and close."""
         quit_s = self._config.timeouts.quit_s
         try:
             await self._line.command(b"QUIT\r\n", quit_s)
@@ -104,7 +104,8 @@ class SmtpConnection:
         self._line.hang_up("dropped by us")
 
     def _exchange(self, slice_: Slice, room: int, window: int) -> Exchange:
-        offers, timeouts = self._offers, self._config.timeouts
+        offers = self._offers
+        timeouts = self._config.timeouts
         if offers.chunking and offers.pipelining:
             return BdatExchange(slice_, offers, timeouts, room, window)
         shape = DataExchange if offers.pipelining else StepwiseExchange
@@ -112,9 +113,10 @@ class SmtpConnection:
 
 
 class SmtpLane:
-    """Carries one slice at a time and keeps its connection for the next."""
+    """Sends one slice at a time and keeps its connection for the next."""
 
     def __init__(self, config: SmtpConfig, context: ssl.SSLContext | None) -> None:
+        self.id = new_lane_id()
         self._config = config
         self._context = context
         self._connection: SmtpConnection | None = None
@@ -132,7 +134,7 @@ class SmtpLane:
             if slice_.answered:
                 self._answered_at = monotonic()
         except BaseException:
-            self._drop()  # cancelled, or the watch failed: nobody knows where the line stands
+            self._drop()  # cancelled, or the watch failed: the state of the connection is unknown
             raise
         return slice_.total()
 
@@ -142,7 +144,7 @@ class SmtpLane:
             await connection.quit()
 
     async def _deliver(self, slice_: Slice) -> None:
-        """Send over one connection after the other until the slice is through or it is no use."""
+        """Send over one connection after another until the slice is done or it is hopeless."""
         fruitless = 0
         while slice_.waiting and not slice_.stopped:
             try:
@@ -159,12 +161,12 @@ class SmtpLane:
             fruitless = 0 if slice_.answered > answered else fruitless + 1
             if fruitless:
                 self._window.start_over()
-            # A server that was silent for minutes is not asked again within the same slice.
+            # A server that was silent for minutes is not tried again within the same slice.
             if (connection.timed_out or fruitless == FRUITLESS_MAX) and not slice_.stopped:
                 slice_.defer_waiting(f"{self._config.server}: {connection.broken}")
 
     async def _fit_connection(self) -> SmtpConnection:
-        """The connection of the last slice if it still serves, else a new one."""
+        """The connection of the last slice if it still works, else a new one."""
         connection = self._connection
         if monotonic() > self._learned_at + LEARNED_S:
             self._mails_max = self._config.mails_per_connection_max

@@ -1,20 +1,20 @@
-"""How many mails a lane has on the wire: more where the server takes long to answer.
+"""How many mails a lane may have unanswered: more if the server takes long to answer.
 
-What is on the wire is in doubt when a sender is killed, so it is no more than keeps the line busy:
-a mail that waits 20 ms for its answer wants company, one that waits 0.2 ms does not.
+Unanswered mails are in doubt when a sender is killed, so there are no more than keep the connection
+busy: if an answer takes 20 ms, several mails at a time help; if it takes 0.2 ms, they do not.
 """
 
 from __future__ import annotations
 
 from postroom.transport.smtp.config import SmtpConfig
 
-SLOW_S = 0.005  # even the quickest answer took longer: it is the server, not a hiccup
-SLICES = 3  # so many in a row must say so: a machine that stood still is no slow server
-IDLE_BELOW = 0.7  # of this thread: busier than this, more mails on the wire would not help
+SLOW_S = 0.005  # if even the fastest answer took longer, the server is slow
+SLICES = 3  # in a row must show it: a machine that stalled is not a slow server
+IDLE_BELOW = 0.7  # share of time this thread works; if it is busier, a larger window does not help
 
 
 class Window:
-    """Grows and shrinks between what the settings say; starts from one again after trouble."""
+    """Grows and shrinks within the configured limits; restarts at one mail after trouble."""
 
     def __init__(self, config: SmtpConfig) -> None:
         self.mails = self._least = config.window
@@ -22,12 +22,12 @@ class Window:
         self._slow_slices = 0
 
     def start_over(self) -> None:
-        """A connection was of no use: the next one risks a single mail until it has answered."""
+        """A connection achieved nothing: the next one risks a single mail until it is answered."""
         self.mails = 1
         self._slow_slices = 0
 
     def learn(self, quickest_s: float, busy: float) -> None:
-        """From one slice: the quickest answer, and the share of its time that we were at work."""
+        """Learn from a slice: its fastest answer, and the share of its time that we worked."""
         if self.mails < self._least:
             self.mails = min(self.mails * 2, self._least)
             return

@@ -1,4 +1,4 @@
-"""The form that says what the columns of a file are, and on which terms people come in."""
+"""The form in which a person chooses what the columns of a file are, and what happens to people."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from postroom.domain.csv_people import (
-    SINCE,
-    SUBSCRIPTION,
-    Beginning,
-    Columns,
-    check_column_name,
-)
-from postroom.domain.csv_rows import DELIMITER_NAMES, clipped
+from postroom.domain.csv_rows import DELIMITER_NAMES, SINCE, SUBSCRIPTION, clipped
 from postroom.domain.errors import BadInput
-from postroom.domain.import_job import Existing, ImportJob, Purpose, check_basis, mapped
 from postroom.domain.subscriber import ATTRIBUTES_MAX
 from postroom.domain.texts import Text, _
+from postroom.importing.csv_people import Beginning, Columns, check_column_name
+from postroom.importing.job import Existing, ImportJob, Purpose, check_basis, mapped
 from postroom.web.forms import Form
 
 COLUMNS_MAX = 60  # twice as many as a person has attributes
 SAMPLES = 3
-_NOT_ATTRIBUTES = (SUBSCRIPTION, SINCE)  # what our own exports say of a person's standing
+_NOT_ATTRIBUTES = (SUBSCRIPTION, SINCE)  # columns of our own exports
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -59,7 +53,7 @@ class RowsShown(msgspec.Struct, frozen=True):
 
 def first_form(job: ImportJob, beginning: Beginning) -> Form:
     """What was chosen before or, at first, what the file seems to be."""
-    # Nothing is chosen beforehand: whether people are mailed is for a person to say.
+    # The purpose is never preselected: a person must decide whether people are mailed.
     values = {"purpose": job.purpose.value} if job.is_mapped else {}
     values |= {"existing": job.existing.value, "basis": job.basis}
     columns = job.columns if job.is_mapped else _guess(beginning)
@@ -69,7 +63,7 @@ def first_form(job: ImportJob, beginning: Beginning) -> Form:
 
 
 def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None:
-    """The job with what the form says; None, and sentences in the form, if that cannot be."""
+    """The job with what the form says; None, with errors in the form, if it cannot be used."""
     email = form.take("email", _position_among(beginning))
     purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
     basis = form.take("basis", lambda text: check_basis(text, purpose))
@@ -105,7 +99,7 @@ def _is_attribute(name: str) -> bool:
 
 
 def _attributes(form: Form, beginning: Beginning, email: int | None) -> dict[int, str]:
-    """Names by position; what has none is left out."""
+    """Names by position; a column without a name is left out."""
     found: dict[int, str] = {}
     for at in range(min(beginning.width, COLUMNS_MAX)):
         field = f"name-{at}"

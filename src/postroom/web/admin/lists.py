@@ -20,7 +20,8 @@ from postroom.domain.mailing_list import (
     check_sender,
 )
 from postroom.domain.texts import _
-from postroom.records import counts, imports, lists
+from postroom.importing import jobs
+from postroom.records import counts, lists
 from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.context import context_of
 from postroom.web.forms import Form, list_named, posted
@@ -106,7 +107,7 @@ async def details(request: Request, signed_in: Viewer, name: str) -> Response:
         mailing_list=mailing_list,
         counts=await counts.read(tables, name),
         growth=growth,
-        open_imports=await imports.unfinished(tables, name, context.clock.now()),
+        open_imports=await jobs.unfinished(tables, name),
         url=context.site.url,
     )
 

@@ -17,7 +17,8 @@ from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
-from postroom.storage.port import DEAD_LETTERS, MAIL_QUEUE, Storage, StorageError, Troubles
+from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.storage.port import Storage, StorageError, Troubles
 from postroom.web.admin.messages.progress import has_fresh_books
 from postroom.web.context import WebContext, context_of, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
@@ -160,7 +161,7 @@ async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
         known = {each.ref for each in found}
         found += await messages.with_a_time(storage.tables, limit=MESSAGES_LOOKED_AT, besides=known)
     waiting, dead = await asyncio.gather(
-        storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTERS)
+        storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
     )
     alive = await leases.living(storage.tables, now)
     first_list = await _first_list(storage)

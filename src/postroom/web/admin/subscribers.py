@@ -19,7 +19,8 @@ from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import AlreadySubscribed, Subscriber, SubscriberFilter
 from postroom.domain.texts import Text, _, ngettext
 from postroom.flow import subscribe
-from postroom.records import counts, imports, lists, subscribers
+from postroom.importing import jobs
+from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.subscriber_form import attributes_typed, is_own, key_of, person_path
@@ -179,9 +180,7 @@ async def _people(
         status,
         mailing_list=mailing_list,
         counts=await counts.read(context.storage.tables, mailing_list.name),
-        open_imports=await imports.unfinished(
-            context.storage.tables, mailing_list.name, context.clock.now()
-        ),
+        open_imports=await jobs.unfinished(context.storage.tables, mailing_list.name),
         asked=asked,
         form=form or Form(),
         rows=[

@@ -1,4 +1,4 @@
-"""A batch in hand: whose write it was, and rows that must not be deleted late."""
+"""A claimed batch: whose write it was, and rows that must not be deleted late."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from postroom.domain.delivery import Delivery, Ledger, announced, revived
 from postroom.domain.message import Message, Status
 from postroom.records import batches
-from postroom.records.in_hand import InHand, Lost
+from postroom.records.names import STORAGE_NAMES
+from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
 from tests.clock import MovableClock
@@ -49,37 +50,35 @@ class NoAnswer:
 
 
 async def written(states: str = "qq") -> MemoryStorage:
-    storage = MemoryStorage(MovableClock())
+    storage = MemoryStorage(MovableClock(), STORAGE_NAMES)
     [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])
     return storage
 
 
-async def in_hand(tables: Any, write_id: str) -> InHand:
+async def claimed(tables: Any) -> ClaimedBatch:
     found = await batches.find_ledger(tables, "1", 0)
     assert found
-    batch = InHand(tables, MovableClock(), write_id, MESSAGE, found[0], *found)
-    await batch.load()
-    return batch
+    return await ClaimedBatch.load(tables, MovableClock(), "sender-1", MESSAGE, found)
 
 
-def announcement(batch: InHand) -> Ledger:
+def announcement(batch: ClaimedBatch) -> Ledger:
     return announced(batch.ledger, [0, 1], owner="sender-1", now_s=NOW.timestamp())
 
 
 async def test_an_equal_announcement_of_another_lane_is_not_ours() -> None:
     storage = await written()
-    mine = await in_hand(NoAnswer(storage.tables, took_effect=False), "sender-1/7")
-    other = await in_hand(storage.tables, "sender-1/8")
+    mine = await claimed(NoAnswer(storage.tables, took_effect=False))
+    other = await claimed(storage.tables)
     await other.record(announcement(other))
-    with pytest.raises(Lost):
+    with pytest.raises(BatchLost):
         await mine.record(announcement(mine))
 
 
 async def test_a_write_without_an_answer_that_took_effect_is_ours() -> None:
     storage = await written()
-    mine = await in_hand(NoAnswer(storage.tables, took_effect=True), "sender-1/7")
+    mine = await claimed(NoAnswer(storage.tables, took_effect=True))
     await mine.record(announcement(mine))
     found = await batches.find_ledger(storage.tables, "1", 0)
     assert found == (mine.ledger, mine.etag)
@@ -87,7 +86,7 @@ async def test_a_write_without_an_answer_that_took_effect_is_ours() -> None:
 
 async def test_rows_that_were_brought_back_are_not_deleted_by_a_late_sender() -> None:
     storage = await written()
-    late = await in_hand(storage.tables, "sender-1/7")
+    late = await claimed(storage.tables)
     final = announcement(late)
     await late.record(Ledger(**{**_fields(final), "states": "sf", "owner": ""}))
     found = await batches.find_ledger(storage.tables, "1", 0)
@@ -101,7 +100,7 @@ async def test_rows_that_were_brought_back_are_not_deleted_by_a_late_sender() ->
 
 async def test_a_finished_batch_keeps_its_header_and_nothing_else() -> None:
     storage = await written("ss")
-    batch = await in_hand(storage.tables, "sender-1/7")
+    batch = await claimed(storage.tables)
     await batch.delete_rows()
     rows = await batches.load_batch(storage.tables, "1", 0)
     assert rows.header is not None

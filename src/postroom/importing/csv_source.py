@@ -1,4 +1,4 @@
-"""A CSV file as text: looked at before it is believed, decoded line by line."""
+"""A CSV file as text: its first bytes are checked, its lines decoded one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARCHIVE = b"PK\x03\x04"  # what .xlsx and .ods files begin with
 class Source:
     """The lines of a file, decoded one by one, and how far it has been read."""
 
-    def __init__(self, file: BinaryIO, head: bytes) -> None:
+    def __init__(self, file: BinaryIO, head: bytes, size: int) -> None:
         self._file = file
         self._is_utf16 = head.startswith(_UTF16)
         encoding = "utf-16" if self._is_utf16 else "utf-8-sig"
@@ -31,7 +31,7 @@ class Source:
         # newline="" also ends a line at a lone CR, which some spreadsheets still write.
         self._text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
         self._mended = 0
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = size
 
     def __iter__(self) -> Iterator[str]:
         for line in iter(partial(self._text.readline, RECORD_CHARS_MAX), ""):
@@ -60,20 +60,21 @@ class Source:
 
 
 @contextlib.contextmanager
-def opened(path: Path, name: str = "") -> Iterator[Source]:
-    """The file; BadInput, with its `name` in the sentence, if it cannot be CSV."""
-    name = name or str(path)
+def opened(path: Path) -> Iterator[Source]:
+    """The lines of a file on this machine; BadInput if it cannot be read or is not CSV."""
+    name = str(path)
     try:
         file = path.open("rb")
     except OSError as error:
         raise BadInput(_("{name} cannot be read: {why}.", name=name, why=error.strerror)) from error
     with file:
         head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
-        _check_is_text(name, head)
-        yield Source(file, head)
+        check_is_text(name, head)
+        yield Source(file, head, os.fstat(file.fileno()).st_size)
 
 
-def _check_is_text(name: str, head: bytes) -> None:
+def check_is_text(name: str, head: bytes) -> None:
+    """BadInput if the first bytes of a file cannot be those of a CSV file."""
     if head.startswith(_ARCHIVE):
         raise BadInput(
             _(

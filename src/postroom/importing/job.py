@@ -1,4 +1,4 @@
-"""An import on the admin pages: one file, one list, looked over first and then brought in."""
+"""An import job: one file, one list, checked by a dry run first and then imported."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.consent import SOURCE_CHARS_MAX
-from postroom.domain.csv_people import Columns
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.job_status import JobStatus
 from postroom.domain.subscriber import clean_attributes
-from postroom.domain.texts import _, pgettext
+from postroom.domain.texts import _
+from postroom.importing.csv_people import Columns
 
-SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
 KEPT = timedelta(days=30)
 FILE_NAME_CHARS_MAX = 60
 BASIS_CHARS_MAX = SOURCE_CHARS_MAX - FILE_NAME_CHARS_MAX - 20
@@ -32,7 +32,7 @@ class Purpose(StrEnum):
     CONFIRMED = "confirmed"  # they have confirmed: they are mailed
     ASK = "ask"  # each gets a confirmation email
     KEEP = "keep"  # they are added unverified
-    SUPPRESS = "suppress"  # nobody joins: they are marked as gone
+    SUPPRESS = "suppress"  # nobody is added: they are marked as gone
 
 
 class Existing(StrEnum):
@@ -41,23 +41,6 @@ class Existing(StrEnum):
     LEAVE = "leave"
     FILL = "fill"  # only fields that they do not have
     OVERWRITE = "overwrite"  # an empty cell overwrites nothing
-
-
-class Status(StrEnum):
-    WAITING = "waiting"  # for a person to choose the columns, or to say go
-    RUNNING = "running"
-    STOPPED = "stopped"  # by a person, or because its process is gone
-    FAILED = "failed"
-    DONE = "done"
-
-
-STATUS_TEXTS = {
-    Status.WAITING: pgettext("an import is", "waiting"),
-    Status.RUNNING: pgettext("an import is", "running"),
-    Status.STOPPED: pgettext("an import is", "stopped"),
-    Status.FAILED: pgettext("an import has", "failed"),
-    Status.DONE: pgettext("an import is", "done"),
-}
 
 
 class Refusals(msgspec.Struct, frozen=True):
@@ -71,21 +54,24 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
     file_name: str
     size: int  # bytes
-    machine: str  # which has the file
+    chunks: int  # blobs that hold the file (upload.py)
     user: str  # who uploaded it
     created_at: datetime
     purpose: Purpose = Purpose.KEEP
     existing: Existing = Existing.LEAVE
     basis: str = ""  # why these people may be mailed
     columns: Columns = _NO_COLUMNS
-    status: Status = Status.WAITING
-    is_rehearsal: bool = True  # the run that the counts are of wrote nothing
-    run: str = ""  # which process's turn it is: a new word for every run
+    status: JobStatus = JobStatus.WAITING
+    is_rehearsal: bool = True  # the counts are those of a dry run
+    run: str = ""  # names the worker that may write to the row: a new token for each
+    language: str = ""  # of the person who started it, for the report
     is_stop_asked: bool = False
     started_at: datetime | None = None
-    seen_at: datetime | None = None
+    seen_at: datetime | None = None  # when a worker last wrote; None while none has begun
     ended_at: datetime | None = None
+    line: int = 0  # everything up to this line of the file is done and counted
     read_bytes: int = 0
+    report_parts: int = 0  # blobs that hold the report
     added: int = 0
     already: int = 0
     twice: int = 0
@@ -107,15 +93,15 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        return self.status is Status.RUNNING
+        return self.status is JobStatus.RUNNING
 
     @property
     def is_rehearsed(self) -> bool:
-        return self.is_rehearsal and self.status is Status.DONE
+        return self.is_rehearsal and self.status is JobStatus.DONE
 
     @property
     def is_finished(self) -> bool:
-        return not self.is_rehearsal and self.status is Status.DONE
+        return not self.is_rehearsal and self.status is JobStatus.DONE
 
     @property
     def rows(self) -> int:
@@ -133,18 +119,11 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     def source(self) -> str:
         return import_source(self.file_name, self.basis)
 
-    def as_of(self, now: datetime) -> ImportJob:
-        """As it really is: a run that nobody has seen for a while has stopped."""
-        if not self.is_running or self.seen_at is None:
-            return self
-        is_silent = not -SILENT_AFTER < now - self.seen_at < SILENT_AFTER
-        return msgspec.structs.replace(self, status=Status.STOPPED) if is_silent else self
-
 
 def mapped(
     job: ImportJob, columns: Columns, purpose: Purpose, existing: Existing, basis: str
 ) -> ImportJob:
-    """The job with what a person chose; what an earlier run found does not count any more."""
+    """The job with what a person chose; the results of earlier runs no longer count."""
     check_not_running(job)
     return msgspec.structs.replace(
         job,
@@ -152,36 +131,58 @@ def mapped(
         purpose=purpose,
         existing=existing,
         basis=basis,
-        status=Status.WAITING,
+        status=JobStatus.WAITING,
         is_rehearsal=True,
     )
 
 
-def started(job: ImportJob, run: str, now: datetime, *, is_rehearsal: bool) -> ImportJob:
-    """The job at the beginning of a run; WrongState if there is nothing to run."""
+def started(job: ImportJob, now: datetime, language: str, *, is_rehearsal: bool) -> ImportJob:
+    """The job ready for a worker; one that was stopped or has failed continues where it was.
+
+    WrongState if there is nothing to run.
+    """
     check_not_running(job)
     if not job.is_mapped:
         raise WrongState(_("Choose the columns first."))
     if not is_rehearsal and job.is_rehearsal and not job.is_rehearsed:
-        raise WrongState(_("Look the file over first: nobody is added before that."))
-    return msgspec.structs.replace(
+        raise WrongState(_("Check the file first: nobody is added before that."))
+    ready = msgspec.structs.replace(
         job,
-        status=Status.RUNNING,
+        status=JobStatus.RUNNING,
         is_rehearsal=is_rehearsal,
-        run=run,
+        run="",
+        language=language,
         is_stop_asked=False,
         started_at=now,
-        seen_at=now,
+        seen_at=None,
         ended_at=None,
+        mistake="",
+    )
+    is_unfinished = job.status in (JobStatus.STOPPED, JobStatus.FAILED)
+    if is_unfinished and job.is_rehearsal == is_rehearsal:
+        return ready
+    return msgspec.structs.replace(
+        ready,
+        line=0,
         read_bytes=0,
+        report_parts=0,
         first_bad=Refusals(),
         first_noted=Refusals(),
-        mistake="",
         **dict.fromkeys(COUNTED, 0),
     )
 
 
+def stopped(job: ImportJob, now: datetime) -> ImportJob:
+    """The job after a person asked to stop it; one that no worker has begun stops at once."""
+    if not job.is_running:
+        return job
+    if job.seen_at is None:
+        return msgspec.structs.replace(job, status=JobStatus.STOPPED, ended_at=now)
+    return msgspec.structs.replace(job, is_stop_asked=True)
+
+
 def check_not_running(job: ImportJob) -> None:
+    """WrongState unless the job can be changed or started."""
     if job.is_running:
         raise WrongState(_("This import is running: stop it first."))
     if job.is_finished:
@@ -215,8 +216,8 @@ def attributes_after(
 
 def import_source(file_name: str, basis: str) -> str:
     """What the consent record says of everybody in an import."""
-    told = f"import of {file_name}"
-    return f"{told}: {basis}"[:SOURCE_CHARS_MAX] if basis else told
+    source = f"import of {file_name}"
+    return f"{source}: {basis}"[:SOURCE_CHARS_MAX] if basis else source
 
 
 def clean_file_name(text: str) -> str:

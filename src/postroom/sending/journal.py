@@ -1,12 +1,12 @@
-"""The ack journal: what a sender handed over and what was answered, known even after kill -9.
+"""The ack journal: what a sender handed over and what was answered, readable after kill -9.
 
     <folder>/<owner>/lock      held (flock) by the sender as long as it lives
     <folder>/<owner>/<lane>    one page: the batch in hand, a line for each hand-over and answer
 
-A line is one write(2) and no fsync: the kernel keeps it when the process dies, not when the machine
-does. So "not in the journal" means "not handed over" only within the boot that wrote it. If a
-line cannot be written (full disk) the page is set aside as <lane>.lost until the lane begins anew:
-meanwhile no page claims to be the whole truth, and the announcement decides.
+A line is one write(2) without fsync: it survives the death of the process, not of the machine. So
+"not in the journal" means "not handed over" only within the boot that wrote it. If a line cannot be
+written (full disk), the page is renamed to <lane>.lost until the lane begins its next batch; until
+then no page of this sender counts as complete, and the announcement decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from postroom.domain.delivery import JournalEvidence, SenderStillAlive
 from postroom.domain.outcome import Outcome
 from postroom.process_locks import is_unlocked
 
-UNBORN_S = 60.0  # far more than a sender needs to make its folder
+UNBORN_S = 60.0  # far more than a sender needs to create its folder
 LOST = ".lost"
 _encode = msgspec.json.encode
 
@@ -43,7 +42,7 @@ class _Handed(msgspec.Struct, frozen=True, tag="handed"):
 
 
 class _Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """The server said that it has not taken these after all."""
+    """The server said that it has not accepted these after all."""
 
     positions: list[int]
 
@@ -71,13 +70,13 @@ class FileJournal:
         self._file: int | None = None
 
     def begin(self, ref: str, batch: int) -> None:
-        """Before the announcement: an announced batch without a page is in doubt as a whole."""
+        """Start a page before the announcement: an announced batch without one is all in doubt."""
         try:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
             os.ftruncate(self._file, 0)
-            self._lost.unlink(missing_ok=True)  # what the lane did before is recorded
+            self._lost.unlink(missing_ok=True)  # what the lane did before is in storage
         except OSError:
             return self._give_up()
         return self._write(_Batch(ref, batch, self._boot))
@@ -92,11 +91,11 @@ class FileJournal:
         self._write(_Answered(position, outcome))
 
     def recorded(self) -> None:
-        """Everything is in storage; the page tells only that the item is still ours."""
+        """Everything is in storage; the page only shows that the item is still ours."""
         self._write(_Recorded())
 
     def end(self) -> None:
-        """The item is done with or given back: the page is blank again."""
+        """The item is completed or given back: empty the page."""
         if self._file is not None:
             os.ftruncate(self._file, 0)
 
@@ -117,14 +116,14 @@ class FileJournal:
         self._give_up()
 
     def _give_up(self) -> None:
-        """A page with a gap would tell lies; an error here ends the sender before it sends."""
+        """Drop a page with a gap: it would mislead. An error here ends the sender at once."""
         self.close()
         with contextlib.suppress(FileNotFoundError):
             self._path.rename(self._lost)
 
 
 class FileJournals:
-    """The journals of this machine, and the place of our own among them."""
+    """The journals of all senders on this machine, our own among them."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         self._folder = folder
@@ -133,7 +132,7 @@ class FileJournals:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make our place; it appears only once it is locked, so nobody takes us for dead."""
+        """Create our folder; it appears only once it is locked, so nobody takes us for dead."""
         self._folder.mkdir(parents=True, exist_ok=True)
         hidden = self._folder / f".{self._owner}"
         hidden.mkdir(mode=0o700)
@@ -145,7 +144,7 @@ class FileJournals:
         return FileJournal(self._folder / self._owner / str(number), self._boot)
 
     def close(self) -> None:
-        """After a planned stop nothing is in doubt, so nothing is kept."""
+        """Delete our folder: after a planned stop nothing is in doubt."""
         if self._lock is not None:
             if not any(True for _ in self.pages(self._owner)):
                 self.forget(self._owner)
@@ -153,7 +152,10 @@ class FileJournals:
             self._lock = None
 
     def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
-        """Two lanes may have begun a page for the same batch; one of them was sending."""
+        """What a sender's journal says about a batch; None if it is not on this machine.
+
+        Two lanes may have begun a page for the same batch; one of them was sending.
+        """
         if not (self._folder / owner).is_dir():
             return None
         is_dead = self._is_dead(owner)
@@ -161,7 +163,7 @@ class FileJournals:
             return None
         if not is_dead:
             return SenderStillAlive()
-        pages = [page for page in self._read(owner) if page.tells_of(ref, batch)]
+        pages = [page for page in self._read(owner) if page.is_about(ref, batch)]
         if not pages:
             return JournalEvidence()  # no page for this batch: everything announced is in doubt
         return JournalEvidence(
@@ -179,15 +181,15 @@ class FileJournals:
         return [owner for owner in owners if owner != self._owner and self._is_dead(owner) is True]
 
     def pages(self, owner: str) -> Iterator[tuple[str, int]]:
-        """(ref, batch) of the batches a sender had in hand."""
+        """(ref, batch) of the batches that a sender had in hand."""
         for page in self._read(owner):
             yield page.ref, page.batch
 
     def clear_unborn(self) -> None:
-        """Folders of senders that died before theirs appeared."""
+        """Delete hidden folders of senders that died before their folder appeared."""
         for hidden in self._folder.glob(".*"):
             with contextlib.suppress(FileNotFoundError):
-                is_old = hidden.stat().st_mtime < time.time() - UNBORN_S
+                is_old = hidden.stat().st_mtime < clock.WallClock().now().timestamp() - UNBORN_S
                 if is_old and self._is_dead(hidden.name) is True:
                     shutil.rmtree(hidden, ignore_errors=True)
 
@@ -195,9 +197,9 @@ class FileJournals:
         shutil.rmtree(self._folder / owner, ignore_errors=True)
 
     def _is_dead(self, owner: str) -> bool | None:
-        """None if it is not ours to judge: another user's journal. Then its lease decides."""
+        """None if we cannot tell because it is another user's journal. Then its lease decides."""
         lock = self._folder / owner / "lock"
-        return is_unlocked(lock) if lock.exists() else True  # being forgotten
+        return is_unlocked(lock) if lock.exists() else True  # being deleted
 
     def _read(self, owner: str) -> list[_Page]:
         folder = self._folder / owner
@@ -208,27 +210,27 @@ class FileJournals:
 
 @dataclass
 class _Page:
-    """What one lane wrote about the batch it had in hand."""
+    """What one lane wrote about its batch."""
 
     ref: str
     batch: int
     boot: str
     is_whole: bool = True
-    is_recorded: bool = False  # it tells nothing of what was announced since
+    is_recorded: bool = False  # it says nothing about later announcements
     handed: set[int] = field(default_factory=set)
     answered: dict[int, Outcome] = field(default_factory=dict)
 
-    def tells_of(self, ref: str, batch: int) -> bool:
+    def is_about(self, ref: str, batch: int) -> bool:
         return (self.ref, self.batch) == (ref, batch) and not self.is_recorded
 
 
 def _read_page(path: Path) -> _Page | None:
-    """Whole lines only: the last one may be torn. What does not read proves nothing."""
+    """Read whole lines only: the last one may be torn. An unreadable page proves nothing."""
     try:
         head, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
         first = _line.decode(head)
     except (OSError, ValueError, msgspec.DecodeError):
-        return None  # blank, ended meanwhile, or spoilt
+        return None  # empty, ended meanwhile, or damaged
     if not isinstance(first, _Batch):
         return None
     page = _Page(first.ref, first.batch, first.boot)

@@ -1,7 +1,4 @@
-"""Imports as rows: `service`, partition `import`, the newest first.
-
-Every web process sees them; the file itself is on the machine that took it.
-"""
+"""Import jobs as rows: table `service`, partition `import`, the newest first."""
 
 from __future__ import annotations
 
@@ -10,9 +7,16 @@ import secrets
 from datetime import datetime
 
 from postroom.domain.errors import NotFound
-from postroom.domain.import_job import ImportJob
 from postroom.domain.texts import _
-from postroom.records.rows import Unreadable, first_rows, from_properties, stored, to_properties
+from postroom.importing.job import KEPT, ImportJob
+from postroom.records.rows import (
+    Unreadable,
+    first_rows,
+    from_properties,
+    readable_rows,
+    stored,
+    to_properties,
+)
 from postroom.records.sortable_time import sortable_newest_first
 from postroom.records.stored import Stored
 from postroom.storage.port import KeysWithin, Row, Tables
@@ -20,7 +24,7 @@ from postroom.storage.port import KeysWithin, Row, Tables
 _TABLE = "service"
 _PARTITION = "import"
 _NONCE_BYTES = 8
-LOOKED_AT_MAX = 50  # a month's imports, as a rule: a page that only mentions them must be quick
+LOOKED_AT_MAX = 50  # usually a month's imports; a page that only mentions them must be quick
 _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 
@@ -39,16 +43,16 @@ async def find(tables: Tables, id_: str) -> Stored[ImportJob] | None:
 
 
 async def read(tables: Tables, id_: str) -> Stored[ImportJob]:
-    """The job and its row's etag; NotFound also if the id is none."""
+    """The job and its row's etag; NotFound also for an id that cannot be a key."""
     found = await find(tables, id_) if _ID.fullmatch(id_) else None
     if found is None:
         raise NotFound(_("There is no such import, or it was deleted."))
     return found
 
 
-async def is_deleted(tables: Tables, id_: str) -> bool:
-    """Whether the row of an import was deleted; one that cannot be read was not."""
-    return bool(_ID.fullmatch(id_)) and await tables.get(_TABLE, _PARTITION, id_) is None
+async def exists(tables: Tables, id_: str) -> bool:
+    """Whether there is a row, even one that cannot be read."""
+    return await tables.get(_TABLE, _PARTITION, id_) is not None
 
 
 async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
@@ -56,8 +60,8 @@ async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
 
 
-async def delete(tables: Tables, job: ImportJob, etag: str) -> None:
-    await tables.delete(_TABLE, _PARTITION, job.id, etag)
+async def delete(tables: Tables, id_: str, etag: str | None = None) -> None:
+    await tables.delete(_TABLE, _PARTITION, id_, etag)
 
 
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
@@ -65,24 +69,33 @@ async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
     return [job for row in rows if (job := _readable(row))]
 
 
-async def unfinished(tables: Tables, list_name: str, now: datetime) -> list[ImportJob]:
-    """Imports into a list that are waiting or running, among the newest of all lists."""
-    jobs = [job.as_of(now) for job in await newest(tables, limit=LOOKED_AT_MAX)]
+async def unfinished(tables: Tables, list_name: str) -> list[ImportJob]:
+    """Imports into a list that wait for a person or are running; among the newest of all lists."""
+    jobs = await newest(tables, limit=LOOKED_AT_MAX)
     return [job for job in jobs if job.list_name == list_name and not job.is_finished]
 
 
-async def forget_before(tables: Tables, before: datetime, *, limit: int) -> int:
-    """Delete the rows of imports created before a time, at most `limit`; how many."""
-    page = await tables.scan(
-        _TABLE, KeysWithin(_PARTITION, sortable_newest_first(before)), limit=limit
-    )
-    for row in page.rows:
-        await tables.delete(_TABLE, _PARTITION, row.key)
-    return len(page.rows)
+async def running(tables: Tables) -> list[ImportJob]:
+    keys = KeysWithin(_PARTITION)
+    return [
+        job async for job, _row in readable_rows(tables, _TABLE, keys, ImportJob) if job.is_running
+    ]
+
+
+async def expired_ids(tables: Tables, now: datetime, *, limit: int) -> list[str]:
+    """Imports that are past their age, including those whose rows cannot be read."""
+    keys = KeysWithin(_PARTITION, sortable_newest_first(now - KEPT))
+    page = await tables.scan(_TABLE, keys, limit=limit)
+    return [row.key for row in page.rows]
+
+
+def is_older(id_: str, moment: datetime) -> bool:
+    """Whether an id was made before this moment."""
+    return id_ > sortable_newest_first(moment)
 
 
 def _readable(row: Row) -> ImportJob | None:
     try:
         return from_properties(row.properties, ImportJob)
     except Unreadable:
-        return None  # written by a newer version, which shows it
+        return None  # written by a newer version, which can show it

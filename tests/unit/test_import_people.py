@@ -13,13 +13,20 @@ from operator import length_hint
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.csv_people import People
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
-from postroom.flow.bring_in import BATCH_PEOPLE, IN_FLIGHT_MAX, Counts, Intake, bring_in
+from postroom.importing.csv_people import People
+from postroom.importing.import_people import (
+    BATCH_PEOPLE,
+    IN_FLIGHT_MAX,
+    ImportCounts,
+    ImportTerms,
+    import_people,
+)
 from postroom.records import lists, subscribers
+from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryStorage, MemoryTables
 from postroom.storage.port import Change, Unavailable
 from tests.acting import acting
@@ -35,7 +42,7 @@ class Watch:
         self.rows_left = rows_max
         self.refusals: list[BadRow] = []
         self.notes: list[BadRow] = []
-        self.last = Counts()
+        self.last = ImportCounts()
 
     def may_go_on(self) -> bool:
         self.rows_left -= 1
@@ -47,7 +54,7 @@ class Watch:
     def noted(self, row: BadRow) -> None:
         self.notes.append(row)
 
-    def counted(self, counts: Counts) -> None:
+    def counted(self, counts: ImportCounts) -> None:
         self.last = counts
 
 
@@ -88,7 +95,7 @@ class RacingTables(TroubledTables):
 
 
 async def storage_with(tables: TroubledTables) -> MemoryStorage:
-    storage = MemoryStorage(MovableClock())
+    storage = MemoryStorage(MovableClock(), STORAGE_NAMES)
     storage.tables = tables
     await lists.create(
         storage.tables,
@@ -99,7 +106,7 @@ async def storage_with(tables: TroubledTables) -> MemoryStorage:
 
 @pytest.fixture
 async def storage() -> MemoryStorage:
-    return await storage_with(TroubledTables(1000, False))
+    return await storage_with(TroubledTables(TABLES))
 
 
 def rows(*addresses: str, header: str = "email") -> People:
@@ -110,8 +117,10 @@ def students(number: int) -> list[str]:
     return [f"student{at}@contoso.edu" for at in range(number)]
 
 
-def intake(storage: MemoryStorage, *, verified: bool = True, is_rehearsal: bool = False) -> Intake:
-    return Intake(storage.tables, LIST, verified, NOW, is_rehearsal=is_rehearsal)
+def terms(
+    storage: MemoryStorage, *, verified: bool = True, is_rehearsal: bool = False
+) -> ImportTerms:
+    return ImportTerms(acting(storage, NOW), LIST, verified, is_rehearsal=is_rehearsal)
 
 
 async def everyone(storage: MemoryStorage) -> dict[str, bool]:
@@ -120,8 +129,8 @@ async def everyone(storage: MemoryStorage) -> dict[str, bool]:
 
 async def test_everyone_joins_and_can_be_found_by_their_link(storage: MemoryStorage) -> None:
     watch = Watch()
-    counts = await bring_in(intake(storage), rows(*students(MANY)), watch)
-    assert counts == watch.last == Counts(added=MANY)
+    counts = await import_people(terms(storage), rows(*students(MANY)), watch)
+    assert counts == watch.last == ImportCounts(added=MANY)
     guids = {one.guid async for one in subscribers.everyone(storage.tables, LIST)}
     assert len(guids) == MANY
     for guid in guids:
@@ -131,25 +140,25 @@ async def test_everyone_joins_and_can_be_found_by_their_link(storage: MemoryStor
 
 
 async def test_a_second_run_adds_only_who_is_missing(storage: MemoryStorage) -> None:
-    await bring_in(intake(storage), rows(*students(MANY)[::2]), Watch())
-    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch())
-    assert counts == Counts(added=MANY // 2, already=MANY - MANY // 2)
+    await import_people(terms(storage), rows(*students(MANY)[::2]), Watch())
+    counts = await import_people(terms(storage), rows(*students(MANY)), Watch())
+    assert counts == ImportCounts(added=MANY // 2, already=MANY - MANY // 2)
     assert len(await everyone(storage)) == MANY
 
 
 async def test_the_same_address_twice_counts_once(storage: MemoryStorage) -> None:
     near = ["ada@contoso.edu", "ADA@contoso.edu"]
-    counts = await bring_in(intake(storage), rows(*near, *students(MANY), *near), Watch())
-    assert counts == Counts(added=MANY + 1, already=1, twice=2)
+    counts = await import_people(terms(storage), rows(*near, *students(MANY), *near), Watch())
+    assert counts == ImportCounts(added=MANY + 1, already=1, twice=2)
 
 
 async def test_who_left_is_not_brought_back(storage: MemoryStorage) -> None:
-    await bring_in(intake(storage), rows(*students(3)), Watch())
+    await import_people(terms(storage), rows(*students(3)), Watch())
     left = parse_address("student1@contoso.edu")
     await subscribe.remove(acting(storage, NOW + timedelta(seconds=1)), LIST, left)
     watch = Watch()
-    counts = await bring_in(intake(storage), rows(*students(3)), watch)
-    assert counts == Counts(already=2, gone=1)
+    counts = await import_people(terms(storage), rows(*students(3)), watch)
+    assert counts == ImportCounts(already=2, gone=1)
     assert [(row.line, row.value) for row in watch.refusals] == [(3, "student1@contoso.edu")]
     assert (await everyone(storage))["student1@contoso.edu"] is False
 
@@ -157,32 +166,32 @@ async def test_who_left_is_not_brought_back(storage: MemoryStorage) -> None:
 async def test_who_left_the_list_of_an_export_does_not_join_another(storage: MemoryStorage) -> None:
     source = rows("a@contoso.edu,left", "b@contoso.edu,unverified", "c@contoso.edu,verified",
                   header="email,subscription")  # fmt: skip
-    counts = await bring_in(intake(storage), source, Watch())
-    assert counts == Counts(added=2, gone=1)
+    counts = await import_people(terms(storage), source, Watch())
+    assert counts == ImportCounts(added=2, gone=1)
     assert await everyone(storage) == {"b@contoso.edu": False, "c@contoso.edu": True}
 
 
 async def test_bad_rows_are_told_and_the_rest_joins(storage: MemoryStorage) -> None:
     watch = Watch()
-    counts = await bring_in(
-        intake(storage, verified=False), rows("a@contoso.edu", "nobody", "b@contoso.edu"), watch
+    counts = await import_people(
+        terms(storage, verified=False), rows("a@contoso.edu", "nobody", "b@contoso.edu"), watch
     )
-    assert counts == Counts(added=2, bad=1)
+    assert counts == ImportCounts(added=2, bad=1)
     assert [row.line for row in watch.refusals] == [3]
     assert await everyone(storage) == {"a@contoso.edu": False, "b@contoso.edu": False}
 
 
 async def test_a_rehearsal_counts_and_writes_nothing(storage: MemoryStorage) -> None:
-    await bring_in(intake(storage), rows(*students(10)), Watch())
-    counts = await bring_in(intake(storage, is_rehearsal=True), rows(*students(100)), Watch())
-    assert counts == Counts(added=90, already=10)
+    await import_people(terms(storage), rows(*students(10)), Watch())
+    counts = await import_people(terms(storage, is_rehearsal=True), rows(*students(100)), Watch())
+    assert counts == ImportCounts(added=90, already=10)
     assert len(await everyone(storage)) == 10
 
 
 async def test_told_to_stop_it_finishes_what_is_in_hand(storage: MemoryStorage) -> None:
     people = (row for row in rows(*students(MANY)) if row)
-    counts = await bring_in(intake(storage), people, Watch(rows_max=120))
-    assert counts == Counts(added=120)
+    counts = await import_people(terms(storage), people, Watch(rows_max=120))
+    assert counts == ImportCounts(added=120)
     assert len(await everyone(storage)) == 120
 
 
@@ -199,51 +208,53 @@ async def test_others_have_their_turn_whatever_the_rows_are(
             read.append(length_hint(lines))
             await asyncio.sleep(0)
 
-    await asyncio.gather(beside(), bring_in(intake(storage), People(lines, {}), Watch()))
+    await asyncio.gather(beside(), import_people(terms(storage), People(lines, {}), Watch()))
     assert max(map(operator.sub, read, read[1:])) <= 200
 
 
 async def test_told_to_stop_among_blank_rows_it_stops(storage: MemoryStorage) -> None:
     blank = repeat("\n", 10_000)
     people = People(chain(["email\n", "ada@contoso.edu\n"], blank), {})
-    counts = await bring_in(intake(storage), people, Watch(rows_max=10))
-    assert counts == Counts(added=1)
+    counts = await import_people(terms(storage), people, Watch(rows_max=10))
+    assert counts == ImportCounts(added=1)
     assert list(blank)
 
 
 async def test_when_storage_goes_away_the_next_run_adds_the_rest() -> None:
-    tables = TroubledTables(1000, False)
+    tables = TroubledTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 6
     with pytest.raises(Unavailable):
-        await bring_in(intake(storage), rows(*students(MANY)), Watch())
+        await import_people(terms(storage), rows(*students(MANY)), Watch())
     stored = len(await everyone(storage))
     assert stored % BATCH_PEOPLE == 0
     assert 5 * BATCH_PEOPLE <= stored < MANY
-    counts = await bring_in(intake(storage), rows(*students(MANY)), Watch())
-    assert counts == Counts(added=MANY - stored, already=stored)
+    counts = await import_people(terms(storage), rows(*students(MANY)), Watch())
+    assert counts == ImportCounts(added=MANY - stored, already=stored)
 
 
 async def test_two_imports_at_once_add_nobody_twice() -> None:
-    tables = RacingTables(1000, False)
+    tables = RacingTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 1
-    counts = await bring_in(intake(storage), rows(*students(10)), Watch())
-    assert counts == Counts(added=8, already=2)
+    counts = await import_people(terms(storage), rows(*students(10)), Watch())
+    assert counts == ImportCounts(added=8, already=2)
     assert len(await everyone(storage)) == 10
 
 
 async def test_a_list_that_is_not_there_takes_nobody(storage: MemoryStorage) -> None:
     with pytest.raises(NotFound, match="no list nowhere"):
-        await bring_in(Intake(storage.tables, "nowhere", True, NOW), rows("a@b.org"), Watch())
+        await import_people(
+            ImportTerms(acting(storage, NOW), "nowhere", True), rows("a@b.org"), Watch()
+        )
 
 
 async def test_a_list_deleted_meanwhile_takes_nobody_else() -> None:
-    tables = DeletingTables(1000, False)
+    tables = DeletingTables(TABLES)
     storage = await storage_with(tables)
     tables.batches_left = 2
-    with pytest.raises(NotFound, match="deleted meanwhile"):
-        await bring_in(intake(storage), rows(*students(MANY)), Watch())
+    with pytest.raises(NotFound, match="was deleted"):
+        await import_people(terms(storage), rows(*students(MANY)), Watch())
     assert len(await everyone(storage)) <= BATCH_PEOPLE * IN_FLIGHT_MAX
 
 
@@ -251,7 +262,7 @@ class WatchedTables(TroubledTables):
     """Notes who is stored together."""
 
     def __init__(self) -> None:
-        super().__init__(1000, False)
+        super().__init__(TABLES)
         self.together: list[list[str]] = []
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
@@ -264,9 +275,9 @@ async def test_a_crowd_is_put_in_order_and_nobody_is_lost_or_counted_twice() -> 
     tables = WatchedTables()
     storage = await storage_with(tables)
     mixed = [*students(MANY)[::-3], "nobody", *students(MANY)]
-    terms = Intake(tables, LIST, True, NOW, crowd=MANY * 2)
-    counts = await bring_in(terms, rows(*mixed), Watch())
-    assert counts == Counts(added=MANY, twice=MANY // 3, bad=1)
+    terms = ImportTerms(acting(tables, NOW), LIST, True, group_rows=MANY * 2)
+    counts = await import_people(terms, rows(*mixed), Watch())
+    assert counts == ImportCounts(added=MANY, twice=MANY // 3, bad=1)
     assert len(await everyone(storage)) == MANY
     stored = [key for people in tables.together for key in people]
     assert stored == sorted(stored)
@@ -276,7 +287,7 @@ async def test_a_crowd_is_put_in_order_and_nobody_is_lost_or_counted_twice() -> 
 async def test_told_to_stop_in_a_crowd_it_does_not_go_through_all_of_it() -> None:
     tables = WatchedTables()
     await storage_with(tables)
-    terms = Intake(tables, LIST, True, NOW, crowd=MANY)
+    terms = ImportTerms(acting(tables, NOW), LIST, True, group_rows=MANY)
     people = (row for row in rows(*students(MANY)) if row)
-    counts = await bring_in(terms, people, Watch(rows_max=MANY + 2))
-    assert counts == Counts(added=BATCH_PEOPLE * 3)
+    counts = await import_people(terms, people, Watch(rows_max=MANY + 2))
+    assert counts == ImportCounts(added=BATCH_PEOPLE * 3)

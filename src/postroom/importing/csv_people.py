@@ -14,12 +14,20 @@ import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
 from postroom.domain.address_typos import mended
-from postroom.domain.csv_rows import BadRow, Record, Records, clean, clipped
+from postroom.domain.csv_rows import (
+    EMAIL,
+    SINCE,
+    SUBSCRIPTION,
+    BadRow,
+    Record,
+    Records,
+    clean,
+    clipped,
+)
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import InactiveReason, clean_attributes
 from postroom.domain.texts import _
 
-EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"
 # What other programs call the column; ours comes first.
 EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
 NAME_CHARS_MAX = 40  # of an attribute
@@ -56,18 +64,25 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class People:
-    """Everyone in a file, in order, and a None for every stretch of it, as in `Records`.
+    """Everybody in a file, in order, and a None for every stretch of it, as in `Records`.
 
-    The header is read at once; unless somebody has chosen the columns, it must name the addresses.
+    The header is read at once; unless the columns are given, it must name the addresses. Rows up to
+    and including the line `after` are skipped.
     """
 
     def __init__(
-        self, lines: Iterator[str], wanted: Mapping[str, str], chosen: Columns | None = None
+        self,
+        lines: Iterator[str],
+        wanted: Mapping[str, str],
+        chosen: Columns | None = None,
+        *,
+        after: int = 0,
     ) -> None:
         self._records = Records(lines)
         self._rest = iter(self._records)
         header = self._header() if chosen is None or chosen.has_header else []
         self.columns = chosen or columns_of(header, wanted)
+        self._after = after
 
     @property
     def delimiter(self) -> str:
@@ -75,7 +90,11 @@ class People:
 
     def __iter__(self) -> Iterator[Person | BadRow | None]:
         for record in self._rest:
-            if not isinstance(record, Record):
+            if record is None:
+                yield None
+            elif record.line <= self._after:
+                continue
+            elif isinstance(record, BadRow):
                 yield record
             elif any(record.cells):
                 yield self._person(record)

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
+from postroom.pacing.quotas import LOOK_EVERY_S
 from postroom.records import rate_limits
-from postroom.records.shares import LOOK_EVERY_S
 from postroom.storage.port import Unavailable
-from tests.unit.limited_senders import LEASE_S, Sender, World, under
+from tests.unit.limited_senders import LANE, LEASE_S, Sender, World, under
 from tests.unit.seconds import most_in_a_second
 
 # --- Never above ------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ async def live_through(world: World, senders: list[Sender], step: Step) -> None:
         case "unanswered":
             sender.line.after = no_answer
         case "quits":
-            await sender.turns.shares.give_up()
+            await sender.pacer.release()
         case "dies":
             sender.is_alive = False
     await pass_time(world, awake, step.while_s)
@@ -91,7 +91,7 @@ async def live_through(world: World, senders: list[Sender], step: Step) -> None:
     st.lists(st.floats(-10.0, 10.0), min_size=4, max_size=4),
     st.lists(STEPS, min_size=5, max_size=20),
 )
-def test_no_second_has_more_turns_than_the_limit(
+def test_no_second_has_more_mails_than_the_limit(
     limit: float, offs: list[float], steps: list[Step]
 ) -> None:
     async def run() -> None:
@@ -100,25 +100,27 @@ def test_no_second_has_more_turns_than_the_limit(
         senders = [Sender(world, f"s{each}", off) for each, off in enumerate(offs)]
         for step in steps:
             await live_through(world, senders, step)
-        assert most_in_a_second(world.turns) <= math.ceil(limit)
+        assert most_in_a_second(world.sent) <= math.ceil(limit)
 
     asyncio.run(run())
 
 
-async def test_a_sender_that_stalled_past_its_share_may_not_use_its_turns() -> None:
+async def test_a_sender_that_stalled_past_its_quota_may_not_use_it() -> None:
     world, [sender, other] = await under(100.0, 2)
     await sender.send()
     world.now_s += 2.0
     assert await sender.send()
-    assert sender.turns.still_count([""])
+    is_valid = sender.pacer.sent(LANE, ["ada@contoso.edu"])
+    assert is_valid
+    assert is_valid()
     world.now_s += LEASE_S * 2 / 3
-    assert not sender.turns.still_count([""])
-    assert not sender.turns.has_share
+    assert not is_valid()
+    assert sender.pacer.lanes_max == 0
     await other.send()
-    assert not other.turns.has_share  # it cannot know how long the share has stood there
+    assert other.pacer.lanes_max == 0  # it cannot know how long the share has stood there
     world.now_s += LEASE_S
     await other.send()
-    assert other.turns.has_share
+    assert other.pacer.lanes_max is None
 
 
 async def test_nobody_begins_an_item_before_the_limits_are_known() -> None:
@@ -130,15 +132,15 @@ async def test_nobody_begins_an_item_before_the_limits_are_known() -> None:
         await may_answer.wait()
 
     sender.line.before = slowly
-    first = asyncio.create_task(sender.turns.ask())
+    first = asyncio.create_task(sender.pacer.keep_alive(must_know=True))
     await is_asked.wait()
-    second = asyncio.create_task(sender.turns.ask())
+    second = asyncio.create_task(sender.pacer.keep_alive(must_know=True))
     await asyncio.sleep(0)
-    await sender.turns.shares.keep()  # a lane in the middle of a slice goes on meanwhile
+    await sender.pacer.keep_alive()  # a lane in the middle of a slice goes on meanwhile
     assert not second.done()
     may_answer.set()
     await asyncio.gather(first, second)
-    assert sender.turns.has_share
+    assert sender.pacer.lanes_max is None
 
 
 async def test_no_item_is_begun_while_storage_does_not_tell_the_limits(
@@ -151,12 +153,12 @@ async def test_no_item_is_begun_while_storage_does_not_tell_the_limits(
 
     monkeypatch.setattr(world.storage.tables, "scan", away)
     with pytest.raises(Unavailable):
-        await sender.turns.ask()
-    await sender.turns.shares.keep()  # who has outcomes to write down is told nothing
+        await sender.pacer.keep_alive(must_know=True)
+    await sender.pacer.keep_alive()  # who has outcomes to write down is told nothing
     monkeypatch.undo()
     world.now_s += 2.0
-    await sender.turns.ask()
-    assert sender.turns.has_share
+    await sender.pacer.keep_alive(must_know=True)
+    assert sender.pacer.lanes_max is None
 
 
 # --- Close below ------------------------------------------------------------------------------
@@ -174,10 +176,10 @@ async def run_for(world: World, senders: list[Sender], seconds: float, tick_s: f
 async def test_with_enough_work_the_rate_is_within_five_per_cent(limit: float, number: int) -> None:
     world, senders = await under(limit, number)
     await run_for(world, senders, 8.0, 0.01)
-    world.turns.clear()
+    world.sent.clear()
     await run_for(world, senders, 20.0, 0.01)
-    assert 0.95 * limit * 20 <= len(world.turns) <= limit * 20
-    assert most_in_a_second(world.turns) <= limit
+    assert 0.95 * limit * 20 <= len(world.sent) <= limit * 20
+    assert most_in_a_second(world.sent) <= limit
 
 
 async def test_a_new_limit_is_followed_within_seconds_by_all() -> None:
@@ -186,9 +188,9 @@ async def test_a_new_limit_is_followed_within_seconds_by_all() -> None:
     for limit in (10.0, 1000.0):
         await rate_limits.set_limit(world.storage.tables, RateLimit(TRANSPORT, limit))
         await run_for(world, senders, 5.0, 0.02)
-        world.turns.clear()
+        world.sent.clear()
         await run_for(world, senders, 10.0, 0.02)
-        assert 0.95 * limit * 10 - 2 <= len(world.turns) <= limit * 10
+        assert 0.95 * limit * 10 - 2 <= len(world.sent) <= limit * 10
 
 
 async def test_a_cleared_limit_counts_no_longer_within_seconds() -> None:
@@ -196,17 +198,17 @@ async def test_a_cleared_limit_counts_no_longer_within_seconds() -> None:
     await run_for(world, senders, 5.0, 0.1)
     assert await rate_limits.clear_limit(world.storage.tables, TRANSPORT)
     await run_for(world, senders, LOOK_EVERY_S + 0.1, 0.1)
-    assert not any(sender.turns.is_limited for sender in senders)
+    assert all(sender.pacer.sent(LANE, []) is None for sender in senders)
 
 
 async def test_a_planned_stop_leaves_the_whole_limit_to_the_others_at_once() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
-    await senders[0].turns.shares.give_up()
+    await senders[0].pacer.release()
     await run_for(world, senders[1:], LOOK_EVERY_S + 1.0, 0.02)
-    world.turns.clear()
+    world.sent.clear()
     await run_for(world, senders[1:], 5.0, 0.02)
-    assert len(world.turns) >= 475
+    assert len(world.sent) >= 475
 
 
 async def test_who_gave_up_and_came_back_is_not_taken_for_dead() -> None:
@@ -214,10 +216,10 @@ async def test_who_gave_up_and_came_back_is_not_taken_for_dead() -> None:
     world, [sender, other] = await under(10.0, 2)
     await sender.send()
     await other.send()
-    await sender.turns.shares.give_up()
+    await sender.pacer.release()
     world.now_s += LEASE_S + 1.0
     await sender.send()
-    assert sender.turns.has_share
+    assert sender.pacer.lanes_max is None
     await other.send()
     rows = await rate_limits.all_limits(world.storage.tables)
     assert rows[TRANSPORT].shares.keys() == {"s0", "s1"}
@@ -227,9 +229,9 @@ async def test_the_share_of_a_killed_sender_comes_back_after_a_lease() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
     await run_for(world, senders[1:], LEASE_S + LOOK_EVERY_S + 1.0, 0.1)
-    world.turns.clear()
+    world.sent.clear()
     await run_for(world, senders[1:], 5.0, 0.02)
-    assert len(world.turns) >= 475
+    assert len(world.sent) >= 475
 
 
 # --- Thrift -----------------------------------------------------------------------------------
@@ -249,4 +251,4 @@ async def test_without_a_limit_rows_are_read_every_few_seconds_and_only_while_se
     await run_for(world, [sender], 60.0, 0.05)
     assert world.storage.calls.total <= 60 / LOOK_EVERY_S + 1
     assert world.storage.calls.writes == world.storage.calls.batches == 0
-    assert not sender.turns.is_limited
+    assert sender.pacer.sent(LANE, []) is None

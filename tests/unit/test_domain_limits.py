@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from postroom.domain.delivery import PUT_OFF_S_MAX
+from postroom.domain.delivery import LIMIT_DEFERRAL_S_MAX
 from postroom.domain.rate_limit import RateLimit
 from postroom.records import rate_limits
 from tests.unit.limited_senders import LANE, START, Sender, World
@@ -23,56 +25,58 @@ async def with_domain_limit(mails: float, connections: int = 0) -> tuple[World, 
     return world, sender
 
 
-async def test_only_mails_to_the_limited_domain_are_put_off() -> None:
+async def deferred(sender: Sender, lane: int, recipients: list[str]) -> Mapping[int, float]:
+    return (await sender.pacer.admit(lane, recipients)).deferred
+
+
+async def test_only_mails_to_the_limited_domain_are_deferred() -> None:
     _, sender = await with_domain_limit(5.0)
-    late = await sender.turns.put_off(LANE, [*MANY, *FEW])
+    late = await deferred(sender, LANE, [*MANY, *FEW])
     assert min(late) >= len(MANY)
     assert 20 <= len(FEW) - len(late) <= 30  # about five seconds of them may wait in the lane
 
 
-async def test_slices_put_off_come_back_in_turn_and_not_too_far_ahead() -> None:
+async def test_deferred_slices_come_back_in_turn_and_not_too_far_ahead() -> None:
     world, sender = await with_domain_limit(5.0)
     now_s = START.timestamp() + world.now_s
-    sender.turns.begin(sender.turns.limits_of(FEW))
+    await deferred(sender, LANE, FEW)  # takes all the room there is
     times = []
     for _ in range(100):
-        [until] = set((await sender.turns.put_off(LANE, FEW)).values())
+        [until] = set((await deferred(sender, 2, FEW)).values())
         times.append(until - now_s)
     assert times == sorted(times)
-    assert times[10] == pytest.approx(25.5, rel=0.05)  # ten slices of 25, five a second, twice
-    assert times[-1] <= PUT_OFF_S_MAX
+    assert times[9] == pytest.approx(25.5, rel=0.05)  # ten slices of 25, five a second, twice
+    assert times[-1] <= LIMIT_DEFERRAL_S_MAX
 
 
 async def test_a_domain_never_has_all_of_the_lanes() -> None:
     _, sender = await with_domain_limit(1000.0)
-    lanes = [object() for _ in range(4)]
-    kept = [len(FEW) - len(await sender.turns.put_off(lane, FEW)) for lane in lanes]
+    kept = [len(FEW) - len(await deferred(sender, lane, FEW)) for lane in range(4)]
     assert kept == [60, 60, 60, 0]
-    sender.turns.end(lanes[0], [])
-    assert not await sender.turns.put_off(lanes[3], FEW)
+    await sender.pacer.release(0)
+    assert not await deferred(sender, 3, FEW)
 
 
 async def test_connections_to_a_domain_are_lanes_that_carry_its_mails() -> None:
     _, sender = await with_domain_limit(0.0, connections=1)
-    first, second = object(), object()
-    limits = sender.turns.limits_of(FEW[:2])
-    assert not await sender.turns.put_off(first, FEW[:2])
-    assert sender.turns.take(first, limits) == [0, 1]
-    assert sender.turns.take(second, limits) == []
-    assert sender.turns.take(second, ["", *limits]) == [0]
-    sender.turns.end(first, [])
-    assert sender.turns.take(second, limits) == [0, 1]
+    assert (await sender.pacer.admit(1, FEW[:2])).now == [0, 1]
+    sender.pacer.sent(1, FEW[:2])
+    assert (await sender.pacer.admit(2, FEW[:2])).now == []
+    assert (await sender.pacer.admit(2, [MANY[0], *FEW[:2]])).now == [0]
+    await sender.pacer.release(1)
+    assert (await sender.pacer.admit(2, FEW[:2])).now == [0, 1]
 
 
 async def test_a_domain_is_kept_to_its_rate_beside_all_others() -> None:
     world, sender = await with_domain_limit(5.0)
-    await sender.turns.put_off(LANE, FEW)
-    limits = sender.turns.limits_of([*MANY, *FEW])
     given = []
     for _ in range(1000):
         world.now_s += 0.01
-        taken = sender.turns.take(LANE, limits)
+        taken = (await sender.pacer.admit(LANE, [*MANY, *FEW])).now
         assert taken[: len(MANY)] == list(range(len(MANY)))
-        given += [world.now_s] * (len(taken) - len(MANY))
+        few = FEW[: len(taken) - len(MANY)]
+        sender.pacer.sent(LANE, [*MANY, *few])
+        await sender.pacer.release(LANE)
+        given += [world.now_s] * len(few)
     assert 46 <= len(given) <= 50
     assert most_in_a_second(given) <= 5

@@ -1,4 +1,4 @@
-"""Lanes under a limit: mails go to the line in handfuls as they have a turn, and every one ends."""
+"""Lanes under a limit: mails go out in bursts as the pacer admits them, and every one ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
+from postroom.pacing.pacer import Pacer
+from postroom.pacing.transport import NO_QUOTA_S, PacedTransport
 from postroom.records import rate_limits
-from postroom.records.turns import Turns
+from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
-from postroom.transport.paced import NO_SHARE_S, PacedTransport
 from postroom.transport.port import HandOverWatch, Mail
 from tests.unit.seconds import most_in_a_second
 
@@ -54,8 +55,10 @@ class Line:
         self.times: list[float] = []
         self.answers: dict[int, Outcome] = {}
         self.is_closed = False
+        self.id = 0
 
     def lane(self) -> Line:
+        self.id += 1
         return self
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
@@ -78,13 +81,15 @@ class Line:
 class Looker:
     """Notes what it is told; says no after so many hand-overs."""
 
-    def __init__(self, allowed: int = 10**6) -> None:
+    def __init__(self, allowed: int = 10**6, patience: int = 10**6) -> None:
         self.allowed = allowed
+        self.patience = patience  # how often it may be asked
         self.handed: list[int] = []
         self.told: dict[int, Outcome] = {}
 
     def may_hand_over(self) -> bool:
-        return len(self.handed) < self.allowed
+        self.patience -= 1
+        return len(self.handed) < self.allowed and self.patience >= 0
 
     def handing_over(self, positions: Sequence[int]) -> None:
         self.handed += positions
@@ -97,20 +102,20 @@ class Looker:
 
 
 class Desk:
-    """One sender's turns, a paced lane, and the line under it."""
+    """One sender's pacer, a paced lane, and the lane below."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.storage = MemoryStorage(self.clock)
-        self.turns = Turns(self.storage.tables, self.clock, "s1", lanes=2, lease_s=30.0)
+        self.storage = MemoryStorage(self.clock, STORAGE_NAMES)
+        self.pacer = Pacer(self.storage.tables, self.clock, "s1", lanes=2, lease_s=30.0)
         self.line = Line(self.clock)
-        self.transport = PacedTransport(self.line, self.turns, self.clock)
+        self.transport = PacedTransport(self.line, self.pacer, self.clock)
         self.lane = self.transport.lane()
 
     async def limit(self, name: str = TRANSPORT, mails: float = 0.0, connections: int = 0) -> None:
         found = RateLimit(name, mails, connections)
         await rate_limits.set_limit(self.storage.tables, found)
-        await self.turns.ask()
+        await self.pacer.keep_alive(must_know=True)
 
     async def send(self, *letters: Letter, watch: Any = None) -> list[Outcome]:
         return await self.lane.send(letters, watch or Looker())
@@ -170,36 +175,41 @@ async def test_a_provider_in_trouble_is_not_asked_again_for_every_mail() -> None
 async def test_a_slice_does_not_wait_for_ever_while_others_have_the_whole_limit() -> None:
     context = Desk()
     await context.limit(mails=1.0)
-    context.turns.shares.parts[TRANSPORT].counts_until = 0.0
-    other = Turns(context.storage.tables, context.clock, "s0", lanes=2, lease_s=30.0)
+    other = Pacer(context.storage.tables, context.clock, "s0", lanes=2, lease_s=30.0)
     for _ in range(4):  # its name comes first: one mail a second is for one sender alone
         context.clock.passed_s += 3.0
-        await other.ask()
-        await context.turns.ask()
-    assert other.has_share
-    assert not context.turns.has_share
+        await other.keep_alive(must_know=True)
+        await context.pacer.keep_alive(must_know=True)
+    assert other.lanes_max is None
+    assert context.pacer.lanes_max == 0
     began_s = context.clock.passed_s
     outcomes = await context.send(*LETTERS)
     assert all(isinstance(outcome, Untried) for outcome in outcomes)
-    assert NO_SHARE_S <= context.clock.passed_s - began_s <= NO_SHARE_S + 1.0
+    assert NO_QUOTA_S <= context.clock.passed_s - began_s <= NO_QUOTA_S + 1.0
 
 
-async def test_a_lane_without_a_line_to_be_had_waits_and_says_so() -> None:
+async def test_an_idle_lane_gives_its_connection_to_a_lane_that_needs_one() -> None:
     context = Desk()
     await context.limit(connections=1)
     second = context.transport.lane()
     await context.send(LETTERS[0])
-    assert context.turns.shares.lines_open == 1
-    seen: list[bool] = []
-
-    class Closer(Looker):
-        def may_hand_over(self) -> bool:
-            seen.append(context.turns.shares.lines_short > 0)
-            return len(seen) < 5
-
-    outcomes = await second.send([LETTERS[1]], Closer())
-    assert isinstance(outcomes[0], Untried)
-    await context.lane.close()
-    assert context.line.is_closed
-    assert context.turns.shares.lines_open == 0
+    assert not context.line.is_closed
     assert await second.send([LETTERS[1]], Looker()) == [Sent()]
+    assert context.line.is_closed
+
+
+async def test_a_lane_without_a_connection_waits_while_the_others_are_sending() -> None:
+    context = Desk()
+    await context.limit(connections=1)
+    second = context.transport.lane()
+    tried: list[list[Outcome]] = []
+
+    async def send(mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+        """In the middle of a slice of the first lane, the second one tries to send."""
+        tried.append(await second.send([LETTERS[1]], Looker(patience=5)))
+        return [Sent()]
+
+    context.line.send = send  # type: ignore[method-assign]
+    assert await context.send(LETTERS[0]) == [Sent()]
+    assert [type(outcome) for outcome in tried[0]] == [Untried]
+    assert not context.line.is_closed

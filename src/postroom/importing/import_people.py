@@ -1,0 +1,424 @@
+"""Import people: add everybody in a stream of rows to a list, or keep them off it.
+
+Before: a list, and a stream of rows, each a person or the reason why a row cannot be used.
+After: new people are subscribers, as if added one by one; people who unsubscribed earlier stay
+unsubscribed; every row is counted once. As the terms say, people on the list who had not confirmed
+are confirmed, fields of people on the list are filled in or overwritten, and unconfirmed people are
+asked to confirm. With `keep_out`, people on the list are removed and all others are
+marked as removed, so that nobody can add them. Memory holds a group of rows and a few batches,
+however long the stream is.
+Dies half-way: some batches are stored, each whole. Run again with the same rows, people who are in
+count as already there, people who are as the file says count as unchanged, and the rest is done.
+The caller may record how far it got after each group (worker.py) or start from the beginning (the
+command line); either way nobody is added, confirmed or asked twice.
+Commit point: each batch, all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from postroom.act import Act
+from postroom.actions.ask_to_confirm import ask_together
+from postroom.domain.address_typos import domain_meant
+from postroom.domain.asking import cannot_ask
+from postroom.domain.consent import Event
+from postroom.domain.csv_rows import BadRow
+from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
+from postroom.domain.texts import _
+from postroom.importing.csv_people import Person
+from postroom.importing.job import Existing, attributes_after
+from postroom.records import counts, edits, lists, subscribers
+from postroom.records.edits import EDITS_MAX, SubscriberEdit
+from postroom.records.retry import retry_on_conflict
+from postroom.records.stored import Stored
+from postroom.storage.port import BATCH_CHANGES_MAX, Conflict
+
+BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
+IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
+# Rows sorted by address before they are stored, unless they come through a pipe. Neighbours share
+# pages: a million people in random order then cost a quarter less processor time, and half the
+# writing.
+GROUP_ROWS = 30_000
+GROUP_STRETCHES = 1_000  # a group ends after these many, too: 8 MiB that may hold no rows at all
+_FRONT_BITS = 32  # of a GUID, the same for a whole batch
+_RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
+
+
+@dataclass
+class ImportCounts:
+    """What became of the rows so far; the names are those of an import job (job.py)."""
+
+    added: int = 0  # with `keep_out`: marked as removed
+    already: int = 0
+    twice: int = 0  # the same address again within a group: its first row counts
+    gone: int = 0  # unsubscribed earlier, and not added again
+    bad: int = 0
+    confirmed: int = 0  # of those already there
+    updated: int = 0  # of those already there
+    asked: int = 0  # of those added, or already there
+    mended: int = 0  # addresses with an obvious slip that was corrected
+    mistyped: int = 0  # addresses that look so; only a dry run counts them
+
+    @property
+    def rows(self) -> int:
+        return self.added + self.already + self.twice + self.gone + self.bad
+
+
+class ImportObserver(Protocol):
+    """Follows an import row by row."""
+
+    def may_go_on(self) -> bool:
+        """Asked before every row and between batches; after a no, batches under way finish."""
+        ...
+
+    def refused(self, row: BadRow) -> None:
+        """A row that is bad, or of somebody who unsubscribed."""
+        ...
+
+    def noted(self, row: BadRow) -> None:
+        """A row that is used, but worth a look."""
+        ...
+
+    def counted(self, counts: ImportCounts) -> None:
+        """After every batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImportTerms:
+    """Which list people are added to, and how."""
+
+    act: Act  # its trace says which import this is, and why these people may be mailed
+    list_name: str
+    verified: bool
+    is_rehearsal: bool = False  # a dry run: count, write nothing
+    keep_out: bool = False  # nobody is added: they are marked as removed
+    existing: Existing = Existing.LEAVE  # what happens to fields of people on the list
+    ask: bool = False  # ask everybody who has not confirmed
+    group_rows: int = BATCH_PEOPLE  # sorted at a time; a kilobyte of memory each
+
+
+Record = Callable[[int, ImportCounts], Awaitable[None]]
+
+
+async def _give_way() -> None:
+    await asyncio.sleep(0)
+
+
+async def import_people(
+    terms: ImportTerms,
+    rows: Iterable[Person | BadRow | None],
+    observer: ImportObserver,
+    *,
+    so_far: ImportCounts | None = None,
+    pause: Callable[[], Awaitable[None]] = _give_way,
+    record: Record | None = None,
+) -> ImportCounts:
+    """Read, group, store; returns the counts, also after being told to stop.
+
+    `pause` is awaited at every None, so that the rest of the process gets its turn. `record` is
+    awaited whenever everything up to a line is stored and counted; `so_far` is what it was given
+    last.
+    """
+    await lists.read(terms.act.tables, terms.list_name)
+    buffer = ImportBuffer(terms, observer, so_far or ImportCounts(), record)
+    try:
+        for row in rows:
+            if not observer.may_go_on():
+                break
+            if row is None:
+                await pause()
+                buffer.stretches += 1
+            else:
+                buffer.add(row)
+            if buffer.is_full:
+                await buffer.end_group()
+        await buffer.flush()
+        await buffer.finish()
+    finally:
+        await buffer.abandon()
+    if not terms.is_rehearsal:
+        with contextlib.suppress(Conflict):  # the scheduler is doing it
+            await counts.fold(terms.act.tables, terms.list_name)
+    return buffer.counts
+
+
+@dataclass
+class ImportBuffer:
+    """Rows of the current group, and batches of people on their way into storage."""
+
+    terms: ImportTerms
+    observer: ImportObserver
+    counts: ImportCounts
+    record: Record | None = None
+    stretches: int = 0  # of the file, read for this group
+    _rows: int = 0
+    _line: int = 0  # of the last row
+    _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
+    _busy: set[asyncio.Task[None]] = field(default_factory=set)
+    _guids_from: int = field(default_factory=lambda: secrets.randbits(_FRONT_BITS))
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one batch at a time is paced
+
+    def add(self, row: Person | BadRow) -> None:
+        """Put the person into the group, or count a row that needs no look at storage."""
+        self._rows += 1
+        self._line = row.line
+        if isinstance(row, BadRow):
+            self.counts.bad += 1
+            self.observer.refused(row)
+        elif row.gone and not self.terms.keep_out:
+            self._gone(row, row.gone)
+        elif row.address.storage_key in self._waiting:
+            self.counts.twice += 1
+        else:
+            self._waiting[row.address.storage_key] = row
+            if row.mended or self.terms.is_rehearsal:
+                self._check_spelling(row)
+
+    def _check_spelling(self, row: Person) -> None:
+        if row.mended:
+            self.counts.mended += 1
+            read = _("read as {address}", address=row.address.typed)
+            self.observer.noted(BadRow(row.line, row.mended, str(read)))
+        if self.terms.is_rehearsal and (meant := domain_meant(row.address.domain)):
+            self.counts.mistyped += 1
+            hint = _("Is {domain} meant? Correct it in the file if it is.", domain=meant)
+            self.observer.noted(BadRow(row.line, row.address.typed, str(hint)))
+
+    @property
+    def is_full(self) -> bool:
+        return self._rows >= self.terms.group_rows or self.stretches >= GROUP_STRETCHES
+
+    async def end_group(self) -> None:
+        """Store the group; with `record`, wait until it is stored, and record how far we are."""
+        await self.flush()
+        if self.record:
+            await self.finish()
+            await self.record(self._line, self.counts)
+
+    async def flush(self) -> None:
+        """Store the group in order, each batch as soon as there is room for it."""
+        people = [self._waiting[key] for key in sorted(self._waiting)]
+        self._waiting = {}
+        self._rows = 0
+        self.stretches = 0
+        for start in range(0, len(people), BATCH_PEOPLE):
+            if start and not self.observer.may_go_on():
+                return
+            if len(self._busy) >= IN_FLIGHT_MAX:
+                await self._settle(asyncio.FIRST_COMPLETED)
+            batch = people[start : start + BATCH_PEOPLE]
+            self._busy.add(asyncio.create_task(self._store(batch)))
+            await asyncio.sleep(0)  # one at a time: sixteen together would hold up everything else
+
+    async def finish(self) -> None:
+        if self._busy:
+            await self._settle(asyncio.ALL_COMPLETED)
+        self.observer.counted(self.counts)
+
+    async def abandon(self) -> None:
+        """Cancel what is under way after a failure. Storage has each batch whole or not at all."""
+        for task in self._busy:
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+
+    async def _settle(self, until: str) -> None:
+        done, self._busy = await asyncio.wait(self._busy, return_when=until)
+        failures = [failure for task in done if (failure := task.exception())]
+        if failures:  # the first ends the whole; the others have the same cause
+            raise failures[0]
+        self.observer.counted(self.counts)
+
+    async def _store(self, people: Sequence[Person]) -> None:
+        tables, name = self.terms.act.tables, self.terms.list_name
+        if await lists.find(tables, name) is None:
+            raise NotFound(_("The list {name} was deleted. Nobody else is added.", name=name))
+        if self.terms.is_rehearsal:
+            unknown = await self._unknown(people)  # first: other batches count meanwhile
+            self.counts.added += len(unknown)
+        elif not await self._add(people):
+            unknown = await self._unknown(people)
+            if unknown and not await self._add(unknown):
+                await self._add_one_by_one(unknown)
+        if self.terms.ask:
+            async with self._asking:
+                await self._ask(people)
+
+    async def _add(self, people: Sequence[Person]) -> bool:
+        """All of them by one write; False, and nothing happened, if one is known already."""
+        newcomers = list(map(self._newcomer, people, self._new_guids(len(people))))
+        try:
+            await subscribers.join_together(self.terms.act.tables, newcomers, self.terms.act.now)
+        except Conflict:
+            return False
+        self.counts.added += len(people)
+        return True
+
+    async def _unknown(self, people: Sequence[Person]) -> list[Person]:
+        """Those not on the list, now or earlier; the others are changed as wanted, and counted."""
+        tables, name = self.terms.act.tables, self.terms.list_name
+        found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
+        changed: list[tuple[Person, SubscriberEdit]] = []
+        for person, known in zip(people, found, strict=True):
+            if known and self.terms.keep_out:
+                await self._remove(person, known)
+            elif known and (edit := self._known(person, known)):
+                changed.append((person, edit))
+        for start in range(0, len(changed), EDITS_MAX):
+            await self._change(changed[start : start + EDITS_MAX])
+        return [person for person, known in zip(people, found, strict=True) if known is None]
+
+    async def _add_one_by_one(self, people: Sequence[Person]) -> None:
+        """Used when somebody else adds some of them at this very moment."""
+        for person in people:
+            try:
+                newcomer = self._newcomer(person, *self._new_guids(1))
+                await subscribers.join(self.terms.act.tables, newcomer)
+                self.counts.added += 1
+            except AlreadyThere:
+                await self._unknown([person])
+
+    def _known(self, person: Person, known: Stored[Subscriber]) -> SubscriberEdit | None:
+        """What the import changes of somebody on the list; None, and counted, if nothing."""
+        if known.value.gone or known.value.gone_before:
+            self._gone(person, known.value.gone or "")
+            return None
+        try:
+            edit = self._edit(person, known)
+        except BadInput as error:
+            self.counts.bad += 1
+            self.observer.refused(BadRow(person.line, person.address.typed, str(error)))
+            return None
+        if edit.after == edit.before or self.terms.is_rehearsal:
+            self._count(edit)
+            return None
+        return edit
+
+    def _edit(self, person: Person, known: Stored[Subscriber]) -> SubscriberEdit:
+        terms, one = self.terms, known.value
+        attributes = attributes_after(terms.existing, one.attributes, person.attributes)
+        after = msgspec.structs.replace(one, attributes=attributes)
+        if one.verified or not (terms.verified and person.verified):
+            return SubscriberEdit(one, after, known.etag)
+        after = msgspec.structs.replace(after, verified=True, since=terms.act.now, expires=False)
+        return SubscriberEdit(one, after, known.etag, terms.act.consent(Event.CONFIRMED))
+
+    def _count(self, edit: SubscriberEdit) -> None:
+        self.counts.already += 1
+        self.counts.confirmed += edit.after.verified and not edit.before.verified
+        self.counts.updated += edit.after.attributes != edit.before.attributes
+
+    async def _change(self, changed: Sequence[tuple[Person, SubscriberEdit]]) -> None:
+        """All by one write, or each by itself if somebody else changes one of them meanwhile."""
+        act, name = self.terms.act, self.terms.list_name
+        try:
+            await edits.replace_together(act.tables, name, [edit for _, edit in changed], act.now)
+        except Conflict:
+            for person, _edit in changed:
+                await self._change_alone(person)
+            return
+        for _person, edit in changed:
+            self._count(edit)
+
+    async def _change_alone(self, person: Person) -> None:
+        act, name = self.terms.act, self.terms.list_name
+
+        async def change() -> None:
+            found = await subscribers.find(act.tables, name, person.address.storage_key)
+            if found is None:  # a sign-up that expired at this moment
+                if not await self._add([person]):
+                    raise Conflict("somebody adds them at this moment")
+            elif edit := self._known(person, found):
+                await edits.replace_together(act.tables, name, [edit], act.now)
+                self._count(edit)
+
+        await retry_on_conflict(change, at_last=_keeps_changing())
+
+    async def _ask(self, people: Sequence[Person]) -> None:
+        """Newcomers are stored by now, so that they are found whatever happens next."""
+        act, name = self.terms.act, self.terms.list_name
+        found = [
+            await subscribers.find(act.tables, name, one.address.storage_key) for one in people
+        ]
+        if self.terms.is_rehearsal:
+            self.counts.asked += sum(
+                known is None or cannot_ask(known.value, act.now) is None for known in found
+            )
+        else:
+            self.counts.asked += await ask_together(act, [known for known in found if known])
+
+    async def _remove(self, person: Person, known: Stored[Subscriber]) -> None:
+        """Remove somebody from the list, even while others are changing their row."""
+        act, name = self.terms.act, self.terms.list_name
+        latest: Stored[Subscriber] | None = known
+
+        async def remove() -> None:
+            nonlocal latest
+            found = latest or await subscribers.find(act.tables, name, person.address.storage_key)
+            latest = None  # after a conflict it is read again
+            if found is None:
+                raise Conflict("a sign-up that expired at this moment")
+            if found.value.gone:
+                self.counts.already += 1
+                return
+            if not self.terms.is_rehearsal:
+                await subscribers.leave(
+                    act.tables,
+                    *found,
+                    why=InactiveReason.REMOVED,
+                    consent=act.consent(Event.REMOVED),
+                    left_at=act.clock.now(),  # not act.now: an import may take long
+                )
+            self.counts.added += 1
+
+        await retry_on_conflict(remove, at_last=_keeps_changing())
+
+    def _gone(self, person: Person, why: str) -> None:
+        """Count somebody who unsubscribed; without a reason: who came back and never confirmed."""
+        self.counts.gone += 1
+        reason = _("unsubscribed earlier, and has not confirmed since signing up again")
+        if why:
+            reason = _(
+                "no longer subscribed ({why}): add them one at a time, and only if they ask for it",
+                why=INACTIVE_TEXTS[InactiveReason(why)],
+            )
+        self.observer.refused(BadRow(person.line, person.address.typed, str(reason)))
+
+    def _new_guids(self, count: int) -> list[str]:
+        """GUIDs with the same first 32 bits, and 96 random bits each.
+
+        So the pointers of a batch are neighbours in storage and cost a page or two. With random
+        GUIDs they cost a page each, and a million people take about three times as long.
+        """
+        self._guids_from = (self._guids_from + 1) % 2**_FRONT_BITS
+        front, behind = f"{self._guids_from:08x}", secrets.token_hex(_RANDOM_BYTES * count)
+        chars = 2 * _RANDOM_BYTES
+        return [front + behind[at : at + chars] for at in range(0, chars * count, chars)]
+
+    def _newcomer(self, person: Person, guid: str) -> Subscriber:
+        keep_out = self.terms.keep_out
+        return Subscriber(
+            list_name=self.terms.list_name,
+            address=person.address.typed,
+            key=person.address.storage_key,
+            guid=guid,
+            verified=self.terms.verified and person.verified and not keep_out,
+            since=self.terms.act.now,
+            gone=InactiveReason.REMOVED if keep_out else None,
+            attributes={} if keep_out else person.attributes,
+            basis=self.terms.act.trace.source,
+            imported_at=self.terms.act.now,
+        )
+
+
+def _keeps_changing() -> Conflict:
+    return Conflict("a row keeps changing: run the import again")

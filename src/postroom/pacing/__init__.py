@@ -1,0 +1,1 @@
+"""Rate limits that all senders share, behind one class: `pacer.Pacer`."""

@@ -1,0 +1,1 @@
+"""The parts of a sender: its lease, its lanes, a claimed batch, the journal and the recovery."""

@@ -1,0 +1,126 @@
+"""A claimed batch: its ledger as it should be and as it was last written, its delivery rows.
+
+While a sender owns a batch it must not give up on it: writes are repeated until storage answers. If
+another sender took the batch meanwhile, it has changed the ledger, and our next write is BatchLost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
+
+import msgspec
+
+from postroom.clock import Clock
+from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State, defer_by_limit
+from postroom.domain.message import Message
+from postroom.records import archive, batches
+from postroom.records.batches import BatchRows
+from postroom.records.stored import Stored
+from postroom.storage.port import Conflict, StorageFull, Tables, Unavailable
+
+T = TypeVar("T")
+PAUSES_S = (0.05, 0.2, 1.0, 5.0)  # between tries to record what was sent
+_numbers = itertools.count()
+
+
+class BatchLost(Exception):
+    """Another sender changed the ledger: everything we know about the batch is stale."""
+
+
+@dataclass
+class ClaimedBatch:
+    tables: Tables
+    clock: Clock
+    write_id: str  # names this claim of the batch; never used twice
+    message: Message
+    ledger: Ledger
+    written: Ledger
+    etag: str
+    rows: BatchRows = field(default_factory=BatchRows)
+    fault: bool = False  # our own provider is in trouble
+    is_tried: bool = False  # the provider accepted or refused at least one mail
+
+    @classmethod
+    async def load(
+        cls, tables: Tables, clock: Clock, owner: str, message: Message, found: Stored[Ledger]
+    ) -> Self:
+        """The batch with the rows of the deliveries that may still be sent."""
+        ledger = found.value
+        batch = cls(tables, clock, f"{owner}/{next(_numbers)}", message, ledger, *found)
+        if ledger.is_open:
+            batch.rows = await batches.load_batch(tables, ledger.ref, ledger.batch)
+        return batch
+
+    @property
+    def deliveries(self) -> Mapping[int, Delivery]:
+        return self.rows.deliveries
+
+    def is_whole(self) -> bool:
+        """Whether every open delivery has its row; if not, our ledger is stale or rows are lost."""
+        open_ = self.ledger.positions(State.QUEUED) + self.ledger.positions(State.SENDING)
+        return all(at in self.deliveries for at in open_)
+
+    async def write_ends(self, ends: Mapping[int, DeliveryEnd]) -> None:
+        """Write archive rows; the ledger follows with its next write, never before."""
+        if ends:
+            await self.retry_until_stored(
+                lambda: archive.write(self.tables, self.ledger, self.deliveries, ends)
+            )
+
+    async def write_settled(self, ends: Mapping[int, DeliveryEnd]) -> None:
+        """Write archive rows for a dead sender; BatchLost if another sender settles the batch."""
+        try:
+            await archive.write_settled(self.tables, self.ledger, self.deliveries, ends)
+        except Conflict:
+            raise BatchLost from None
+
+    def defer(self, until: Mapping[int, float]) -> None:
+        """Leave deliveries queued for a rate limit; the next write of the ledger says so."""
+        if until:
+            self.ledger = defer_by_limit(self.ledger, until, now_s=self.clock.now().timestamp())
+
+    async def record(self, ledger: Ledger) -> None:
+        """Commit point: write the ledger, and return only when it is certainly written."""
+        if ledger != self.written:
+            ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
+            self.etag = await self.retry_until_stored(lambda: self._replace(ledger))
+        self.ledger = self.written = ledger
+
+    async def delete_rows(self) -> None:
+        """Delete the delivery rows of a final batch.
+
+        Only rows that were read before the ledger was final: later ones may belong to revived
+        deliveries.
+        """
+        ref, batch = self.ledger.ref, self.ledger.batch
+        if self.rows.header is None:
+            self.rows = await batches.load_batch(self.tables, ref, batch)
+            found = await batches.find_ledger(self.tables, ref, batch)
+            if found is None or not found.value.is_final:
+                return
+        await batches.delete_deliveries(self.tables, ref, batch, self.rows)
+
+    async def retry_until_stored(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call until storage answers, however long it is away; nothing is sent meanwhile.
+
+        Only for calls that may be repeated.
+        """
+        pauses = iter(PAUSES_S)
+        while True:
+            try:
+                return await call()
+            except (Unavailable, StorageFull):
+                await self.clock.sleep(next(pauses, PAUSES_S[-1]))
+
+    async def _replace(self, ledger: Ledger) -> str:
+        """The new etag, also if an earlier try without an answer took effect."""
+        try:
+            return await batches.replace_ledger(self.tables, ledger, self.etag)
+        except Conflict:
+            found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
+            if found and found.value == ledger:
+                return found.etag
+            raise BatchLost from None

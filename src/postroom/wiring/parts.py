@@ -1,0 +1,100 @@
+"""What every command and role works with: the settings checked and the storage opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from postroom.clock import Clock, WallClock
+from postroom.domain.breaker import MailHealth
+from postroom.intervals import Intervals
+from postroom.migration import state
+from postroom.settings import BadSettings, Settings
+from postroom.storage.counting import CountingStorage
+from postroom.storage.port import Unavailable
+from postroom.wakeup import WakeUps
+from postroom.wiring.engines import WORK_S, engine_of, intervals_of, opened_storage
+from postroom.wiring.transports import transport_of
+
+PRIVATE_FOLDER = 0o700  # it holds uploads with addresses, journals, and the default storage
+
+
+@dataclass(frozen=True)
+class Parts:
+    settings: Settings
+    clock: Clock
+    storage: CountingStorage
+    wakeups: WakeUps
+    intervals: Intervals
+    health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
+
+
+def check(settings: Settings) -> list[str]:
+    """What is wrong with the addresses of storage and transport; opens nothing."""
+    mistakes: list[str] = []
+    try:
+        engine_of(settings)
+    except ValueError as error:
+        mistakes.append(f"POSTROOM_STORAGE: {error}")
+    try:
+        transport_of(settings)
+    except ValueError as error:
+        mistakes.append(f"POSTROOM_TRANSPORT: {error}")
+    return mistakes
+
+
+@contextlib.asynccontextmanager
+async def open_parts(
+    settings: Settings,
+    *,
+    timeout_s: float = WORK_S,
+    create_storage: bool = False,
+    create_folder: bool = True,
+) -> AsyncIterator[Parts]:
+    """Open the storage, and close it again in any case.
+
+    `timeout_s` limits a call to a remote storage. A missing storage is created only on request: a
+    command that runs in the wrong folder must say so instead of working with an empty storage. On
+    Azure the first role creates it.
+    """
+    if mistakes := check(settings):
+        raise BadSettings(mistakes)
+    clock = WallClock()
+    engine = engine_of(settings)
+    if not create_storage and not engine.may_exist():
+        raise Unavailable(
+            f"There is no Postroom storage at {engine.description} (from "
+            f"{settings.origin('storage')}). Set POSTROOM_STORAGE, or run the command in the "
+            "folder where Postroom runs."
+        )
+    if create_folder:  # only this one: another missing folder may be a disk that is not mounted
+        await asyncio.to_thread(_create_private_folder, settings.data)
+    create = create_storage or (create_folder and engine.is_created_by_roles)
+    async with opened_storage(settings, clock, timeout_s=timeout_s, create=create) as storage:
+        if why := await state.why_closed(storage.tables):
+            raise Unavailable(why)
+        yield Parts(
+            settings,
+            clock,
+            CountingStorage(storage),
+            WakeUps(settings.data / "bells"),
+            intervals_of(settings),
+            MailHealth(transport_of(settings).server),
+        )
+
+
+def _create_private_folder(folder: Path) -> None:
+    """Readable only by its owner, whatever the umask; an existing folder stays as it is."""
+    if folder.is_dir():
+        return
+    try:
+        folder.mkdir(PRIVATE_FOLDER, parents=True)
+        folder.chmod(PRIVATE_FOLDER)
+    except OSError as error:
+        if not folder.is_dir():  # another role may have been faster
+            raise Unavailable(
+                f"The folder {folder} cannot be created: {error.strerror}."
+            ) from error

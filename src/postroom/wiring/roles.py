@@ -1,0 +1,285 @@
+"""The roles: each is built, run until it is asked to stop, and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroom import metrics, worker
+from postroom import sender as sender_role
+from postroom.domain.errors import WrongState
+from postroom.domain.retry import RetryRules
+from postroom.domain.web_address import host_and_port
+from postroom.flow.render import Renderer, Site
+from postroom.importing.worker import ImportWorker
+from postroom.process_locks import ProcessLocks
+from postroom.records import outbox
+from postroom.records.secrets import installation_secret
+from postroom.scheduler import Scheduler
+from postroom.sender import Sender
+from postroom.sending.journal import FileJournals
+from postroom.settings import BadSettings, Settings, networks
+from postroom.transport.observed import ObservedTransport
+from postroom.wakeup import SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wiring.engines import WORK_S
+from postroom.wiring.parts import Parts, open_parts
+from postroom.wiring.transports import transport_of
+from postroom.worker import StopRequest
+
+if TYPE_CHECKING:
+    from postroom.web.server import WebServer
+
+PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
+COLLECT_AFTER = 50_000  # objects: rows and mails form no cycles; collecting took a sixth of fan-out
+BULK_NICE = 5  # on a busy machine pages come before mails: a person waits for them
+DRAIN_PAUSE_S = 0.05
+DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
+
+
+def build_scheduler(parts: Parts) -> Scheduler:
+    settings = parts.settings
+    return Scheduler(
+        parts.storage,
+        parts.clock,
+        _new_owner(),
+        ProcessLocks(settings.data / "schedulers"),
+        intervals=parts.intervals,
+        items_ahead=settings.items_ahead,
+        keep_archive_days=settings.archive_days,
+        unconfirmed_days=settings.unconfirmed_days,
+        is_test_mode=not transport_of(settings).leaves_the_machine,
+    )
+
+
+def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
+    from postroom.web.language import languages  # here, because most commands do without the web
+
+    return ImportWorker(
+        parts.storage,
+        parts.clock,
+        wake=parts.wakeups.ring,
+        languages=languages(),
+        lease_s=parts.intervals.lease_s,
+        poll_s=parts.intervals.imports_s,
+        on_room=wakeup.ring,
+    )
+
+
+async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
+    settings = parts.settings
+    storage = parts.storage
+    clock = parts.clock
+    owner = _new_owner()
+    site = Site(settings.url, await installation_secret(storage.tables))
+    transport = transport_of(settings).open(storage, clock)
+    return sender_role.build_sender(
+        storage,
+        clock,
+        owner,
+        ObservedTransport(transport, parts.health.note),
+        FileJournals(settings.data / "journals", owner),
+        Renderer(storage, site, clock),
+        wakeup,
+        rules=RetryRules(settings.retry_first_s, settings.retry_longest_s, settings.retry_window_s),
+        lanes=settings.lanes,
+        slice_size=settings.slice_size,
+        lease_s=parts.intervals.lease_s,
+        claim_s=settings.claim_s,
+        poll_s=parts.intervals.poll_s,
+        health=parts.health,
+    )
+
+
+async def build_web(parts: Parts) -> WebServer:
+    # Imported here: other roles and most commands do without it and start twice as fast.
+    from postroom.web.app import create_app
+    from postroom.web.context import WebContext
+    from postroom.web.server import WebServer
+
+    settings = parts.settings
+    transport = transport_of(settings)
+    context = WebContext(
+        parts.storage,
+        parts.clock,
+        parts.wakeups,
+        Site(settings.url, await installation_secret(parts.storage.tables)),
+        trusted_proxies=networks(settings.trusted_proxies),
+        admin_networks=networks(settings.admin_networks),
+        is_url_given=settings.is_url_given,
+        has_outbox=not transport.leaves_the_machine,
+        has_kept_mails=not await outbox.is_empty(parts.storage.tables),
+        mail_server=transport.server,
+    )
+    return WebServer(
+        create_app(context),
+        settings.stop_grace_s,
+        settings.stop_notice_s,
+        trusted_proxies=networks(settings.trusted_proxies),
+    )
+
+
+async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
+    """Schedule messages and, beside that, run imports, whether or not this scheduler leads."""
+    _lower_priority()
+    async with _role_parts("scheduler", settings) as parts:
+        wakeup = parts.wakeups.listen(SCHEDULER)
+        stop = StopRequest(wakeup, supervised=supervised)
+        scheduler = build_scheduler(parts)
+        import_wakeup = parts.wakeups.listen(SCHEDULER)
+        importer = build_importer(parts, import_wakeup)
+        stop.then(import_wakeup.ring)
+
+        async def step() -> bool:
+            is_busy = await scheduler.step()
+            if is_busy:
+                parts.wakeups.ring(SENDER)
+            return is_busy
+
+        _tune_garbage_collection()
+        try:
+            await asyncio.gather(
+                worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
+                worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
+            )
+        finally:
+            await scheduler.stop()
+            await importer.close(settings.stop_grace_s)
+            import_wakeup.close()
+            wakeup.close()
+
+
+async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
+    _lower_priority()
+    async with (
+        _role_parts("sender", settings) as parts,
+        _open_sender(parts, supervised=supervised) as (sender, wakeup, stop),
+    ):
+        _tune_garbage_collection()
+        await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+
+
+async def run_web(settings: Settings, *, supervised: bool = False) -> None:
+    """When it is asked to stop, requests in progress are finished within the grace period."""
+    with listening(settings) as listener:
+        async with _role_parts("web", settings, timeout_s=PAGE_S) as parts:
+            wakeup = parts.wakeups.listen(WEB)
+            server = await build_web(parts)
+            StopRequest(wakeup, supervised=supervised).then(server.stop)
+            _tune_garbage_collection()
+            try:
+                await server.run(listener)
+            finally:
+                wakeup.close()
+
+
+async def drain(settings: Settings) -> None:
+    """Run scheduler and sender in this process until nothing is due."""
+    async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
+        scheduler = build_scheduler(parts)
+        try:
+            while not stop.is_asked and await drain_step(scheduler, sender, wakeup):
+                pass
+        finally:
+            await scheduler.stop()
+
+
+async def drain_step(scheduler: Scheduler, sender: Sender, wakeup: WakeUpListener) -> bool:
+    """One step of each role; whether there is more to do."""
+    is_busy = await scheduler.step()
+    is_busy |= await sender.step()
+    if is_busy:
+        return True
+    faults = sender.breaker.faults
+    pause_s = await sender.rest_s() if faults else DRAIN_PAUSE_S
+    if faults >= DRAIN_FAULTS_MAX:
+        trouble = sender.health.trouble
+        if trouble is None:
+            raise WrongState(
+                "The mail server accepts no emails: see the log, and run “postroom doctor”."
+            )
+        words = str(trouble.sentence).removesuffix(".")
+        raise WrongState(f"{words}. {trouble.advice} Nothing is lost: run it again when it works.")
+    if sender.is_idle and sender.has_recovered:
+        return await scheduler.step_and_report()
+    await wakeup.wait(pause_s)
+    return True
+
+
+@contextlib.contextmanager
+def listening(settings: Settings) -> Iterator[socket.socket]:
+    """Listen on the address of the web role, which no other process can use meanwhile."""
+    address = host_and_port(settings.bind)
+    try:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        listener = socket.create_server(address, family=family)
+    except (OSError, OverflowError) as error:
+        raise BadSettings(
+            [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}): choose another port."]
+        ) from error
+    with listener:
+        yield listener
+
+
+@contextlib.asynccontextmanager
+async def _role_parts(
+    role: str, settings: Settings, *, timeout_s: float = WORK_S
+) -> AsyncIterator[Parts]:
+    """The parts of a role, with its metrics shown."""
+    async with open_parts(settings, timeout_s=timeout_s) as parts:
+        storage = parts.storage
+        with metrics.shown(
+            role,
+            settings.metrics_bind,
+            calls=lambda: msgspec.structs.asdict(storage.calls),
+            commits=lambda: {} if storage.commits is None else {"group": storage.commits},
+            troubles=lambda: {
+                "refused": storage.troubles.refused,
+                "in_doubt": storage.troubles.in_doubt,
+            },
+            health=parts.health if role == "sender" else None,
+        ):
+            yield parts
+
+
+@contextlib.asynccontextmanager
+async def _open_sender(
+    parts: Parts, *, supervised: bool = False
+) -> AsyncIterator[tuple[Sender, WakeUpListener, StopRequest]]:
+    """A sender that stops on signals and finishes the mails in hand when it is closed."""
+    wakeup = parts.wakeups.listen(SENDER)
+    sender = await build_sender(parts, wakeup)
+    stop = StopRequest(wakeup, supervised=supervised)
+    stop.then(sender.stop_handing_over)
+    await sender.open()
+    try:
+        yield sender, wakeup, stop
+    finally:
+        await sender.close(parts.settings.stop_grace_s)
+        wakeup.close()
+
+
+def _new_owner() -> str:
+    """The owner of a lease: unique, and readable in a log."""
+    return f"{socket.gethostname()[:20]}.{os.getpid()}.{secrets.token_hex(3)}".replace("/", "-")
+
+
+def _lower_priority() -> None:
+    """Let pages, and a mail server on the same machine, go first."""
+    if sys.platform != "win32":
+        os.nice(BULK_NICE)
+
+
+def _tune_garbage_collection() -> None:
+    """Everything built so far stays: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 10, 10)

@@ -1,0 +1,128 @@
+"""The ways mail leaves, one entry each; POSTROOM_TRANSPORT chooses.
+
+To add a transport, write its entry and list it in TRANSPORTS (CONTRIBUTING.md has the recipe).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import ClassVar
+
+from postroom.clock import Clock
+from postroom.domain.doctor import Check, CheckResult
+from postroom.domain.trouble import ADVICE
+from postroom.settings import Settings
+from postroom.storage.port import Storage
+from postroom.transport.outbox import OutboxTransport
+from postroom.transport.port import Transport
+from postroom.transport.smtp.config import SUBMISSIONS_PORT
+from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
+from postroom.transport.smtp.transport import (
+    SmtpConnection,
+    SmtpTransport,
+    Timeouts,
+    Tls,
+    parse_smtp_url,
+)
+
+WINDOW_GROWS = 4  # at most this many times the configured window, if the server answers slowly
+EXAMINE_S = 10.0  # longest wait for an answer while a person waits
+_TLS_WORDS = {Tls.REQUIRE: "with STARTTLS", Tls.IMPLICIT: "with TLS", Tls.NONE: "in clear"}
+
+
+class TransportEntry(ABC):
+    """One transport, as the settings name it.
+
+    Creating an entry checks the settings: ValueError, whose text never contains the password.
+    """
+
+    form: ClassVar[str]  # of its addresses, for people
+    leaves_the_machine: ClassVar[bool] = True  # False: mails are only kept for people to read
+    server: str = ""  # host and port, if mails go to one
+
+    @abstractmethod
+    def __init__(self, settings: Settings) -> None: ...
+
+    @abstractmethod
+    def open(self, storage: Storage, clock: Clock) -> Transport: ...
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """For people; without secrets."""
+
+    @abstractmethod
+    async def examine(self) -> Check:
+        """Whether mails could leave this way; sends nothing."""
+
+
+class OutboxEntry(TransportEntry):
+    form = "outbox:"
+    leaves_the_machine = False
+    description = "the outbox: mails are kept in storage, nothing leaves this machine"
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.transport.get_secret_value() != self.form:
+            raise _unknown_address()
+
+    def open(self, storage: Storage, clock: Clock) -> Transport:
+        return OutboxTransport(storage, clock)
+
+    async def examine(self) -> Check:
+        return Check(CheckResult.NOTE, "transport", self.description)
+
+
+class SmtpEntry(TransportEntry):
+    form = "smtp://host:port"
+
+    def __init__(self, settings: Settings) -> None:
+        config = parse_smtp_url(settings.transport.get_secret_value())
+        self._config = replace(
+            config,
+            window=settings.smtp_window,
+            window_max=settings.smtp_window * WINDOW_GROWS,
+            mails_per_connection_max=settings.smtp_mails_per_connection,
+            ehlo_name=config.ehlo_name or settings.smtp_ehlo_name,
+            ca_file=config.ca_file or settings.smtp_ca_file,
+        )
+        self.server = self._config.server
+
+    def open(self, storage: Storage, clock: Clock) -> Transport:
+        return SmtpTransport(self._config)
+
+    @property
+    def description(self) -> str:
+        user = f" as {self._config.username}" if self._config.username else ""
+        return f"SMTP to {self.server} {_TLS_WORDS[self._config.tls]}{user}"
+
+    async def examine(self) -> Check:
+        """Connect, start TLS and log in as a sender would."""
+        config = replace(self._config, timeouts=Timeouts(EXAMINE_S, EXAMINE_S, EXAMINE_S))
+        try:
+            line, offers = await open_session(config, tls_context(config))
+        except ServerUnavailable as trouble:
+            mend = str(ADVICE[trouble.fault.kind])
+            if config.port == SUBMISSIONS_PORT and config.tls is not Tls.IMPLICIT:
+                mend = "Port 465 uses TLS from the start: add ?tls=implicit to POSTROOM_TRANSPORT."
+            return Check(CheckResult.WRONG, "transport", str(trouble), mend)
+        except ValueError as error:
+            mend = "See POSTROOM_TRANSPORT."
+            return Check(CheckResult.WRONG, "transport", str(error), mend)
+        await SmtpConnection(line, offers, config).quit()
+        return Check(CheckResult.RIGHT, "transport", f"{self.description} answers")
+
+
+TRANSPORTS: dict[str, type[TransportEntry]] = {"outbox": OutboxEntry, "smtp": SmtpEntry}
+
+
+def transport_of(settings: Settings) -> TransportEntry:
+    """The entry that the address in POSTROOM_TRANSPORT names; ValueError if there is none."""
+    scheme, _, _ = settings.transport.get_secret_value().partition(":")
+    if scheme not in TRANSPORTS:
+        raise _unknown_address()
+    return TRANSPORTS[scheme](settings)
+
+
+def _unknown_address() -> ValueError:
+    return ValueError("must be " + " or ".join(entry.form for entry in TRANSPORTS.values()))
