@@ -15,7 +15,6 @@ import typer
 from postroom.cli import (
     doctor,
     exit_codes,
-    init,
     keys,
     limits,
     lists,
@@ -60,7 +59,7 @@ app.command()(running.web)
 app.command()(running.scheduler)
 app.command()(running.sender)
 app.command()(running.drain)
-app.command()(init.init)
+app.command()(storage.init)
 if find_spec("postroom_bench"):  # only in a checkout, not in the wheel or the image
     from postroom_bench.command import bench
 

@@ -150,8 +150,8 @@ class _Observer:
             self.first_noted.append(row)
 
     def counted(self, counts: ImportCounts) -> None:
-        words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
-        self._tick(self._source.read_bytes, self._source.size or None, words)
+        text = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
+        self._tick(self._source.read_bytes, self._source.size or None, text)
 
 
 @dataclass

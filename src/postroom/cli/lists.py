@@ -43,17 +43,13 @@ def create(
     """Create a list, and storage if there is none yet."""
     from postroom.wiring.engines import engine_of
 
-    wanted = manage_lists.checked(name, sender, description, postal_address, public_form)
-
-    async def job(parts: Parts) -> MailingList:
-        return await manage_lists.create(act_of(parts), wanted)
-
+    checked = manage_lists.checked(name, sender, description, postal_address, public_form)
     engine = engine_of(load_settings())
     is_new = not engine.may_exist()
-    made = work(job, create=True)
-    told = [f"Created a new storage at {engine.description}."] if is_new else []
-    told.append(f"List {name} is created. Its emails come from {made.sender}.")
-    show(list_data(made), as_json, *told)
+    created = work(lambda parts: manage_lists.create(act_of(parts), checked), create=True)
+    lines = [f"Created a new storage at {engine.description}."] if is_new else []
+    lines.append(f"List {name} is created. Its emails come from {created.sender}.")
+    show(list_data(created), as_json, *lines)
 
 
 @app.command("edit")

@@ -1,4 +1,4 @@
-"""`postroom storage …`: inspect tables, queues and blobs of any engine."""
+"""`postroom init` and `postroom storage …`: create a storage, inspect any engine's content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from postroom.cli.dead_letters import dead_letters_command
 from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
-from postroom.cli.session import work
+from postroom.cli.session import load_settings, work
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import ngettext
 from postroom.records.names import QUEUES, TABLES
@@ -29,6 +29,22 @@ app.command("dead-letters")(dead_letters_command)
 Table = Annotated[str, typer.Argument(metavar="TABLE")]
 Partition = Annotated[str, typer.Argument(metavar="PARTITION")]
 Key = Annotated[str, typer.Argument(metavar="KEY")]
+
+
+def init(as_json: AsJson = False) -> None:
+    """Create an empty storage, unless there is one. “postroom serve” does it by itself."""
+    from postroom.wiring.engines import engine_of
+
+    engine = engine_of(load_settings())
+    is_new = not engine.may_exist()
+    where = engine.description
+
+    async def job(parts: Parts) -> None:
+        """Opening the storage creates it."""
+
+    work(job, create=True)
+    text = f"Created a new storage at {where}." if is_new else f"The storage at {where} is ready."
+    show({"storage": where, "created": is_new}, as_json, text)
 
 
 @app.command("tables")
