@@ -1,4 +1,4 @@
-"""Every setting: its default, its unit, its reason. docs/settings.md is made from this file."""
+"""All settings, each with its default, unit and reason; docs/settings.md is generated from them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ from postroom.domain.web_address import base_url, host_and_port, url_of
 
 PREFIX = "POSTROOM_"
 FILE = Path("postroom.toml")
-
-
 ENVIRONMENT, DEFAULT = "the environment", "the default"
-
-Found = dict[str, tuple[Any, str]]  # value and origin, by the name of the setting
+Found = dict[str, tuple[Any, str]]  # value and origin by setting name
 
 
 class BadSettings(PostroomError):
-    """All mistakes at once, one sentence each."""
+    """All mistakes in the settings, one sentence each."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join(mistakes))
@@ -46,47 +43,48 @@ class Settings(BaseModel):
 
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
-        description="Where everything is kept: `sqlite:///path.db` (embedded, one file; a fourth "
-        "slash makes the path absolute), or Azure Storage: `azure:` and a connection string, "
-        "`azure:https://ACCOUNT.table.core.windows.net` (with this machine's managed identity), or "
-        "`azure:emulator` (Azurite on this machine; other ports by `?blob=…&queue=…&table=…`).",
+        description="Where everything is stored: `sqlite:///path.db` (embedded, one file; a "
+        "fourth slash makes the path absolute), or Azure Storage: `azure:` and a connection "
+        "string, `azure:https://ACCOUNT.table.core.windows.net` (with this machine's managed "
+        "identity), or `azure:emulator` (Azurite on this machine; other ports by "
+        "`?blob=…&queue=…&table=…`).",
     )
     azure_prefix: str = Field(
         "",
-        description="Put before the names of all tables, queues and the container in Azure, so "
-        "that two services can share an account: at most 20 small letters and digits.",
+        description="Prefix of all tables, queues and the container in Azure, so that two "
+        "services can share an account: at most 20 lower-case letters and digits.",
     )
     transport: SecretStr = Field(
         SecretStr("outbox:"),
-        description="How mails leave: `outbox:` keeps them in storage to be looked at, "
+        description="How emails are sent: `outbox:` only keeps them in a test mailbox, "
         "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them.",
     )
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
     url: str = Field(
         "",
         validate_default=True,
-        description="Public base URL, without a path: links in mails begin with it. Mailbox "
-        "providers want https. Default: `http://` and `POSTROOM_BIND`, which works on this machine "
-        "and serves to try things out.",
+        description="Public base URL, without a path, of all links in emails. Mailbox providers "
+        "want https. Default: `http://` and `POSTROOM_BIND`, which works on this machine only.",
     )
     data: Path = Field(
         Path("data"),
-        description="Folder for what belongs to this machine alone: ack journals and bells.",
+        description="Folder for files of this machine alone: journals of sent emails, and wake-up "
+        "pipes.",
     )
     senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` keeps running.")
     senders_max: int = Field(
         max(1, os.cpu_count() or 1),
         ge=1,
         le=64,
-        description="Sender processes `serve` starts at most when the queue is long. "
-        "Default: one per core, more do not pay.",
+        description="Most sender processes `serve` starts when the queue is long. Default: one "
+        "per core; more are not faster.",
     )
     lanes: int = Field(
         4,
         ge=1,
         le=256,
-        description="Connections a sender uses at once. More hide a slow relay. While there are "
-        "confirmations or test emails to send, it uses one more for them.",
+        description="Connections a sender uses at once. More help with a slow relay. While there "
+        "are confirmations or test emails to send, it uses one more for them.",
     )
     slice_size: int = Field(
         99,
@@ -99,23 +97,23 @@ class Settings(BaseModel):
         8,
         ge=1,
         le=100,
-        description="Mails on the wire of one connection where the server offers CHUNKING: what "
-        "is in doubt if the line breaks. Up to four times as many where it takes long to answer.",
+        description="Emails in flight on one connection if the server offers CHUNKING, and so in "
+        "doubt if the connection breaks. Up to four times as many if the server answers slowly.",
     )
     smtp_mails_per_connection: int = Field(
-        1000, ge=1, description="Mails after which a connection is replaced; relays cut long ones."
+        1000, ge=1, description="Emails per connection, because relays close long connections."
     )
     smtp_ehlo_name: str = Field(
         "", description="Name given in EHLO. Empty: this machine's full name."
     )
     smtp_ca_file: str = Field(
-        "", description="Certificate authorities in PEM. Empty: those of the system."
+        "", description="File with certificate authorities in PEM. Empty: those of the system."
     )
     retry_first_s: float = Field(
         60.0,
         gt=0,
-        description="Seconds until a temporarily refused delivery, or confirmation email, is tried "
-        "again.",
+        description="Seconds until a temporarily refused delivery, or confirmation email, is "
+        "tried again.",
     )
     retry_longest_s: float = Field(
         3600.0, gt=0, description="Longest pause between two tries, in seconds; pauses double."
@@ -130,40 +128,40 @@ class Settings(BaseModel):
         None,
         ge=1,
         le=600,
-        description="Seconds a role may be silent before another takes its work over. "
-        "Default: 30, and 60 on Azure, where every sign of life is a paid call.",
+        description="Seconds without a heartbeat after which another role takes over the work. "
+        "Default: 30, and 60 on Azure, where every heartbeat is a paid call.",
     )
     claim_s: float = Field(
         60.0,
         ge=10,
         le=600,
-        description="Seconds a work item is hidden from others. A batch that takes longer is safe; "
-        "one whose sender dies in the moment of taking it waits for so long.",
+        description="Seconds a claimed work item is hidden from others. A batch may take longer. "
+        "If a sender dies while it claims one, that batch waits this long.",
     )
     poll_s: float | None = Field(
         None,
         gt=0,
         le=600,
-        description="Longest pause between two looks for work, in seconds; short ones come first. "
-        "Within one machine a bell wakes the roles at once. Default: 1, and 15 on Azure, where "
-        "every look is a paid call.",
+        description="Longest pause between two polls for work, in seconds; the first ones are "
+        "shorter. Roles on one machine wake each other at once. Default: 1, and 15 on Azure, "
+        "where every poll is a paid call.",
     )
     items_ahead: int = Field(
         32,
         ge=0,
         le=32,
-        description="Work items waiting to be taken at which the scheduler stops queuing more. Few "
-        "let a new message begin at once beside a big one. 0: no limit.",
+        description="Waiting work items at which the scheduler stops queuing more. With few, a "
+        "new message starts at once beside a big one. 0: no limit.",
     )
     archive_days: int = Field(
-        365, ge=1, le=36500, description="Days the fate of every recipient is kept in the archive."
+        365, ge=1, le=36500, description="Days the outcome of every recipient is archived."
     )
     unconfirmed_days: int = Field(
         30,
         ge=1,
         le=3650,
-        description="Days somebody who signed up has to confirm; after that the sign-up is "
-        "forgotten, but for its consent record. Whom an administrator added stays.",
+        description="Days somebody who signed up has to confirm. Then the sign-up is deleted, "
+        "except for its consent record. People added by an administrator stay.",
     )
     trusted_proxies: str = Field(
         "",
@@ -177,19 +175,19 @@ class Settings(BaseModel):
     )
     metrics_bind: str = Field(
         "",
-        description="Address and port where a role shows its metrics to Prometheus, such as "
-        "127.0.0.1:9464. Under `serve` the web role has this port, the scheduler the next one, the "
-        "senders those after it. Empty: nowhere.",
+        description="Address and port where a role serves metrics for Prometheus, such as "
+        "127.0.0.1:9464. Under `serve` the web role has this port, the scheduler the next one, "
+        "and the senders those after it. Empty: none.",
     )
     stop_grace_s: float = Field(
-        30.0, ge=0, le=3600, description="Seconds work in hand has to finish after SIGTERM."
+        30.0, ge=0, le=3600, description="Seconds to finish work in progress after SIGTERM."
     )
     stop_notice_s: float = Field(
         0.0,
         ge=0,
-        description="Seconds of the grace for which the web role goes on answering after SIGTERM, "
-        "with `/readyz` failing: as long as whoever sends it requests needs to notice. One behind "
-        "no load balancer needs none.",
+        description="Seconds of the grace period for which the web role still answers after "
+        "SIGTERM, with `/readyz` failing, so that a load balancer notices. 0 without a load "
+        "balancer.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
 
@@ -197,36 +195,38 @@ class Settings(BaseModel):
 
     @property
     def is_url_given(self) -> bool:
-        """Whether somebody set it; else it follows the bound address."""
+        """Whether the URL was set; otherwise it follows POSTROOM_BIND."""
         return "url" in self.model_fields_set
 
     @property
     def given(self) -> list[str]:
-        """The names of the settings that do not come from a default."""
+        """The names of the settings that were set."""
         return [name for name in type(self).model_fields if name in self._origins]
 
     def origin(self, name: str) -> str:
-        """Where the value comes from: the environment, a file, or the default."""
+        """Return where the value comes from: the environment, a file, or the default."""
         return self._origins.get(name, DEFAULT)
 
     @model_validator(mode="before")
     @classmethod
     def _without_empty_url(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """An empty one is none: compose files pass on variables that nobody set."""
+        """Ignore an empty URL, because compose files pass on variables that are not set."""
         return {name: value for name, value in values.items() if name != "url" or value != ""}
 
     @field_validator("url")
     @classmethod
     def _base_url(cls, value: str, info: ValidationInfo) -> str:
         if not value and "bind" not in info.data:
-            return value  # the bound address is wrong, and told
+            return value  # POSTROOM_BIND is wrong, and reported
         return base_url(value or url_of(info.data["bind"]))
 
     @field_validator("azure_prefix")
     @classmethod
     def _prefix(cls, value: str) -> str:
         if not re.fullmatch(r"([a-z][a-z0-9]{0,19})?", value):
-            raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
+            raise ValueError(
+                "must be at most 20 lower-case letters and digits, beginning with a letter"
+            )
         return value
 
     @field_validator("bind", "metrics_bind")
@@ -251,7 +251,7 @@ class Settings(BaseModel):
     @classmethod
     def _notice(cls, value: float, info: ValidationInfo) -> float:
         if value > info.data.get("stop_grace_s", value):
-            raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, of which it is a part")
+            raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, which includes it")
         return value
 
     @field_validator("log_level")
@@ -267,7 +267,7 @@ def networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
-    """Environment first, then postroom.toml, then defaults."""
+    """Read the environment first, then postroom.toml, then the defaults."""
     environ = dict(os.environ) if environ is None else environ
     mistakes: list[str] = []
     found = _from_file(file, mistakes) | _from_environ(environ, mistakes)
@@ -276,7 +276,11 @@ def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
         settings = Settings(**{name: value for name, (value, _) in found.items()})
         settings._origins = origins
     except ValidationError as error:
-        mistakes += [_sentence(each["loc"], each["msg"], origins) for each in error.errors()]
+        for each in error.errors():
+            field = str(each["loc"][0]) if each["loc"] else "settings"
+            message = each["msg"].removeprefix("Value error, ")
+            origin = origins.get(field, DEFAULT)
+            mistakes.append(f"{PREFIX}{field.upper()}: {message} (from {origin}).")
     if mistakes:
         raise BadSettings(mistakes)
     return settings
@@ -297,7 +301,7 @@ def _from_file(file: Path, mistakes: list[str]) -> Found:
 
 
 def _from_environ(environ: dict[str, str], mistakes: list[str]) -> Found:
-    """A file goes before a value: an image has values, and a deployment names its secrets."""
+    """A file wins over a value, because images set values and deployments mount secret files."""
     values: Found = {}
     from_files: Found = {}
     for name, value in environ.items():
@@ -308,51 +312,38 @@ def _from_environ(environ: dict[str, str], mistakes: list[str]) -> Found:
         if field in Settings.model_fields:
             values[field] = value, ENVIRONMENT
         elif named in Settings.model_fields:
-            from_files |= _from_secret_file(named, name, Path(value), mistakes)
+            try:
+                content = Path(value).read_text(encoding="utf-8").strip()
+                from_files[named] = content, f"{value}, named by {name}"
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+                mistakes.append(f"{name}: {value} cannot be read ({why}).")
         else:
             mistakes.append(f"{name}: there is no such setting; docs/settings.md lists them.")
     return values | from_files
 
 
-def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> Found:
-    try:
-        return {field: (path.read_text(encoding="utf-8").strip(), f"{path}, named by {name}")}
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        mistakes.append(f"{name}: {path} cannot be read ({why}).")
-        return {}
-
-
-def _sentence(where: tuple[int | str, ...], message: str, origins: dict[str, str]) -> str:
-    field = str(where[0]) if where else "settings"
-    words = message.removeprefix("Value error, ")
-    return f"{PREFIX}{field.upper()}: {words} (from {origins.get(field, DEFAULT)})."
-
-
 def as_markdown() -> str:
-    """docs/settings.md, whole."""
+    """Return the whole of docs/settings.md."""
     lines = [
         "# Settings",
         "",
-        "Made from `src/postroom/settings.py`; a test compares the two.",
+        "Generated from `src/postroom/settings.py`; a test compares the two.",
         "",
         f"A setting is read from the environment (`{PREFIX}…`), then from `{FILE}` in the working",
-        "folder (lower-case names without the prefix), then its default holds. Every one can also",
-        "be given as a file that holds the value, with `_FILE` after its name:",
-        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. Where both are given, the file counts.",
+        "folder (lower-case names without the prefix); otherwise the default applies. Any setting",
+        "can also be read from a file, with `_FILE` after its name:",
+        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. If both are given, the file wins.",
         "",
         "| setting | default | what it is for |",
         "|---|---|---|",
     ]
+    computed = {"senders_max": "number of cores", "url": f"follows {PREFIX}BIND"}
     for name, field in Settings.model_fields.items():
-        default = field.default
+        default = computed.get(name, field.default)
         if isinstance(default, SecretStr):
             default = default.get_secret_value()
-        if name == "senders_max":
-            default = "number of cores"
         if default is None:
             default = "by engine"
-        if name == "url":
-            default = f"follows {PREFIX}BIND"
         lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {field.description} |")
     return "\n".join(lines) + "\n"

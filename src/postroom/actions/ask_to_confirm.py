@@ -50,8 +50,8 @@ COUNT_FOR = timedelta(seconds=4)  # somebody is waiting for the page that shows 
 # A new sign-up waits behind at most this many others, while senders keep up.
 ITEMS_AHEAD_MAX = 32
 # Polls of a full queue. Then a group is put anyway, because there may be no sender running.
-LOOKS_MAX = 10
-LOOK_EVERY_S = 0.1
+POLLS_MAX = 10
+POLL_EVERY_S = 0.1
 _SLOW = _("Storage did not answer. Start again: people who were asked are skipped.")
 
 
@@ -100,30 +100,35 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
 
 async def ask_together(act: Act, people: Sequence[Stored[Subscriber]]) -> int:
     """Ask the people of one list who may be asked; return how many."""
+    queues = act.storage.queues
     now = act.clock.now()
     chosen = [each for each in people if cannot_ask(each.value, now) is None]
     for start in range(0, len(chosen), PEOPLE_AT_ONCE):
-        await _wait_for_room(act)
-        await _ask_group(act, chosen[start : start + PEOPLE_AT_ONCE], now)
+        for _poll in range(POLLS_MAX):  # let new sign-ups go first
+            waiting = await queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
+            if len(waiting) < ITEMS_AHEAD_MAX:
+                break
+            await act.clock.sleep(POLL_EVERY_S)
+        group = chosen[start : start + PEOPLE_AT_ONCE]
+        items = [ConfirmItem(one.guid, one.list_name).body() for one, _etag in group]
+        await queues.put(SINGLE_MAIL_QUEUE, *items)
+        act.wake_senders()
+        try:
+            await _record(act, group, now)
+        except Conflict:  # somebody confirmed or unsubscribed at this moment
+            await _record_one_by_one(act, group, now)
     return len(chosen)
 
 
-async def _ask_group(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
-    items = [ConfirmItem(each.value.guid, each.value.list_name).body() for each in people]
-    await act.storage.queues.put(SINGLE_MAIL_QUEUE, *items)
-    act.wake_senders()
-    try:
-        await _record(act, people, now)
-    except Conflict:  # somebody confirmed or unsubscribed at this moment: record one by one
-        for each in people:
-            with contextlib.suppress(Conflict):  # then the next run asks them again
-                await retry_on_conflict(partial(_record_one, act, each.value, now))
+async def _record_one_by_one(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
+    async def record(one: Subscriber) -> None:
+        found = await subscribers.find(act.tables, one.list_name, one.key)
+        if found and cannot_ask(found.value, now) is None:
+            await _record(act, [found], now)
 
-
-async def _record_one(act: Act, one: Subscriber, now: datetime) -> None:
-    found = await subscribers.find(act.tables, one.list_name, one.key)
-    if found and cannot_ask(found.value, now) is None:
-        await _record(act, [found], now)
+    for one, _etag in people:
+        with contextlib.suppress(Conflict):  # then the next run asks them again
+            await retry_on_conflict(partial(record, one))
 
 
 async def _record(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
@@ -132,15 +137,6 @@ async def _record(act: Act, people: Sequence[Stored[Subscriber]], now: datetime)
         SubscriberEdit(each.value, asked(each.value, now), each.etag, consent) for each in people
     ]
     await edits.replace_together(act.tables, people[0].value.list_name, changed, now)
-
-
-async def _wait_for_room(act: Act) -> None:
-    """Let new sign-ups go first."""
-    for _look in range(LOOKS_MAX):
-        waiting = await act.storage.queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
-        if len(waiting) < ITEMS_AHEAD_MAX:
-            return
-        await act.clock.sleep(LOOK_EVERY_S)
 
 
 async def start(

@@ -88,8 +88,11 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
         yield Check(WRONG, "storage", str(error), fix)
     where = engine.path or settings.data.absolute()
     for path in sorted({settings.data.absolute(), where}):
-        # Somebody may have chosen these permissions, so they are not changed here.
-        if os.path.exists(path) and path.stat().st_mode & OTHERS:
+        try:
+            is_open_to_others = path.stat().st_mode & OTHERS
+        except OSError:
+            continue
+        if is_open_to_others:  # somebody may have chosen this, so it is not changed here
             mode = "700" if path.is_dir() else "600"
             text = f"other users of this machine can read {path.absolute()}"
             yield Check(NOTE, "rights", text, f"chmod {mode} {path.absolute()}")

@@ -122,7 +122,24 @@ def ask(
     if address is not None:
         _ask_one(list_name, parse_address(address), as_json)
         return
-    job = work(lambda parts: _ask_all(parts, list_name))
+
+    async def ask_all(parts: Parts) -> AskJob:
+        tables = parts.storage.tables
+        await lists.read(tables, list_name)
+        tally = await ask_to_confirm.tally(tables, list_name, parts.clock)
+        job, etag = await ask_to_confirm.start(
+            tables,
+            list_name,
+            by=COMMAND_LINE.source,
+            total=tally.askable if tally.is_whole else 0,
+            run=secrets.token_hex(8),
+            now=parts.clock.now(),
+        )
+        with interruptible() as interrupt:
+            act = act_of(parts)
+            return await ask_to_confirm.run(act, job, etag, lambda: not interrupt.is_asked)
+
+    job = work(ask_all)
     data = {"list": list_name, "asked": job.asked, "skipped": job.skipped, "status": job.status}
     text = ngettext(
         "{count:,} person on {name} was asked to confirm.",
@@ -148,22 +165,6 @@ def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
         raise WrongState(f"{address.typed} was not asked. {CANNOT_ASK_TEXTS[why]}")
     data = {"list": list_name, "address": address.typed, "asked": True}
     show(data, as_json, f"{address.typed} will get a confirmation email.")
-
-
-async def _ask_all(parts: Parts, list_name: str) -> AskJob:
-    tables = parts.storage.tables
-    await lists.read(tables, list_name)
-    found = await ask_to_confirm.tally(tables, list_name, parts.clock)
-    job, etag = await ask_to_confirm.start(
-        tables,
-        list_name,
-        by=COMMAND_LINE.source,
-        total=found.askable if found.is_whole else 0,
-        run=secrets.token_hex(8),
-        now=parts.clock.now(),
-    )
-    with interruptible() as interrupt:
-        return await ask_to_confirm.run(act_of(parts), job, etag, lambda: not interrupt.is_asked)
 
 
 @app.command("remove")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -17,6 +17,7 @@ BLOBS = "blobs"
 PROGRESS_EVERY = 1000
 _BLOBS_AT_ONCE = 4  # up to 64 MiB each, from both storages
 
+Element = tuple[str, bytes | None, bytes | None]  # where, and its content in source and target
 OnProgress = Callable[[str, int], None]
 """Called regularly with what is being compared and how much of it is done."""
 
@@ -42,88 +43,80 @@ async def compare(
 ) -> list[Comparison]:
     """Read both storages completely; nothing is changed.
 
-    `copied` is how many items were put into each queue of the target; without it the length of the
-    source's queue counts, some of which may have been hidden.
+    `copied` is how many items were put into each queue of the target. Without it the length of the
+    source's queue counts, which may include items that were hidden.
     """
-    tables = [await compare_table(source, target, table, on_progress) for table in TABLES]
-    blobs = await compare_blobs(source.blobs, target.blobs, on_progress)
+    elements = {table: _rows(source, target, table) for table in TABLES}
+    elements[BLOBS] = _blobs(source.blobs, target.blobs)
+    parts = [await _compare_elements(*part, on_progress) for part in elements.items()]
     queues = [await _compare_queue(source, target, queue, copied) for queue in QUEUES]
-    return [*tables, blobs, *queues]
+    return [*parts, *queues]
 
 
-class _Accumulator:
-    """Counts and checksums while two storages are read."""
-
-    def __init__(self, name: str, on_progress: OnProgress) -> None:
-        self._name = name
-        self._on_progress = on_progress
-        self._seen = 0
-        self._checksums = (Checksum(), Checksum())
-        self._differences = 0
-        self._first = ""
-
-    def add(self, where: str, source: bytes | None, target: bytes | None) -> None:
-        for one, checksum in zip((source, target), self._checksums, strict=True):
-            if one is not None:
-                checksum.add(one)
-        if source != target:
-            self._differences += 1
-            self._first = self._first or where
-        self._seen += 1
-        if self._seen % PROGRESS_EVERY == 0:
-            self._on_progress(self._name, self._seen)
-
-    def result(self) -> Comparison:
-        source, target = self._checksums
-        return Comparison(
-            name=self._name,
-            source=source.count,
-            target=target.count,
-            source_sum=source.hex,
-            target_sum=target.hex,
-            differences=self._differences,
-            first=self._first,
-        )
-
-
-async def compare_table(
-    source: Storage, target: Storage, table: str, on_progress: OnProgress
+async def _compare_elements(
+    name: str, elements: AsyncGenerator[Element, None], on_progress: OnProgress
 ) -> Comparison:
-    sums = _Accumulator(table, on_progress)
+    here = Checksum()
+    there = Checksum()
+    seen = 0
+    differences = 0
+    first = ""
+    async with aclosing(elements):
+        async for where, source, target in elements:
+            if source is not None:
+                here.add(source)
+            if target is not None:
+                there.add(target)
+            seen += 1
+            if source != target:
+                differences += 1
+                first = first or where
+            if seen % PROGRESS_EVERY == 0:
+                on_progress(name, seen)
+    return Comparison(
+        name=name,
+        source=here.count,
+        target=there.count,
+        source_sum=here.hex,
+        target_sum=there.hex,
+        differences=differences,
+        first=first,
+    )
+
+
+async def _rows(source: Storage, target: Storage, table: str) -> AsyncGenerator[Element, None]:
     async with aclosing(row_pairs(source.tables, target.tables, table)) as pairs:
         async for pair in pairs:
             here, there = (None if row is None else row_bytes(row) for row in pair)
-            sums.add(" / ".join(pair.position), here, there)
-    return sums.result()
+            yield " / ".join(pair.position), here, there
 
 
-async def compare_blobs(source: Blobs, target: Blobs, on_progress: OnProgress) -> Comparison:
-    sums = _Accumulator(BLOBS, on_progress)
-    batch: list[str] = []
-    async with aclosing(blob_names(source, target)) as names:
-        async for name, _, _ in names:
-            batch.append(name)
-            if len(batch) == _BLOBS_AT_ONCE:
-                await _add_blobs(sums, source, target, batch)
-                batch = []
-    await _add_blobs(sums, source, target, batch)
-    return sums.result()
-
-
-async def _add_blobs(sums: _Accumulator, source: Blobs, target: Blobs, names: list[str]) -> None:
-    """Read several blobs at once, and add them in order."""
+async def _blobs(source: Blobs, target: Blobs) -> AsyncGenerator[Element, None]:
+    """Read several blobs at once, and yield them in order."""
     contents: dict[tuple[str, Blobs], bytes | None] = {}
 
     async def read(name: str, blobs: Blobs) -> None:
         content = await blobs.get(name)
         contents[name, blobs] = None if content is None else name.encode() + b"\0" + content
 
-    async with TaskPool(2 * len(names) + 1) as pool:
-        for name in names:
-            await pool.start(read(name, source))
-            await pool.start(read(name, target))
-    for name in names:
-        sums.add(name, contents[name, source], contents[name, target])
+    async def read_all(names: list[str]) -> None:
+        async with TaskPool(2 * len(names) + 1) as pool:
+            for name in names:
+                await pool.start(read(name, source))
+                await pool.start(read(name, target))
+
+    async with aclosing(blob_names(source, target)) as names:
+        batch: list[str] = []
+        async for name, _, _ in names:
+            batch.append(name)
+            if len(batch) == _BLOBS_AT_ONCE:
+                await read_all(batch)
+                for each in batch:
+                    yield each, contents.pop((each, source)), contents.pop((each, target))
+                batch = []
+        await read_all(batch)
+        for each in batch:
+            yield each, contents.pop((each, source)), contents.pop((each, target))
 
 
 async def _compare_queue(
@@ -154,9 +147,7 @@ async def _compare_queue(
 async def _checksum_items(storage: Storage, queue: str) -> str:
     """Checksum the items in sorted order; empty if not all are visible."""
     bodies = await visible_bodies(storage.queues, queue)
-    if bodies is None:
-        return ""
     checksum = Checksum()
-    for body in bodies:
+    for body in bodies or []:
         checksum.add(body.encode())
-    return checksum.hex
+    return "" if bodies is None else checksum.hex
