@@ -19,7 +19,7 @@ log = structlog.get_logger("metrics")
 Counts = Callable[[], Mapping[str, int]]  # since the start, by kind
 
 
-@dataclass
+@dataclass(eq=False)  # compared by identity, as the registry needs
 class RoleCollector:
     """Reads existing counters at each scrape, so that counting costs nothing more."""
 

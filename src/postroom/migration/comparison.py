@@ -99,24 +99,26 @@ async def _blobs(source: Blobs, target: Blobs) -> AsyncGenerator[Element, None]:
         content = await blobs.get(name)
         contents[name, blobs] = None if content is None else name.encode() + b"\0" + content
 
-    async def read_all(names: list[str]) -> None:
+    async def read_batch(names: list[str]) -> list[Element]:
         async with TaskPool(2 * len(names) + 1) as pool:
             for name in names:
                 await pool.start(read(name, source))
                 await pool.start(read(name, target))
+        return [
+            (each, contents.pop((each, source)), contents.pop((each, target))) for each in names
+        ]
 
+    batch: list[str] = []
     async with aclosing(blob_names(source, target)) as names:
-        batch: list[str] = []
         async for name, _, _ in names:
             batch.append(name)
-            if len(batch) == _BLOBS_AT_ONCE:
-                await read_all(batch)
-                for each in batch:
-                    yield each, contents.pop((each, source)), contents.pop((each, target))
-                batch = []
-        await read_all(batch)
-        for each in batch:
-            yield each, contents.pop((each, source)), contents.pop((each, target))
+            if len(batch) < _BLOBS_AT_ONCE:
+                continue
+            for element in await read_batch(batch):
+                yield element
+            batch = []
+    for element in await read_batch(batch):
+        yield element
 
 
 async def _compare_queue(
