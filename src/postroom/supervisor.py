@@ -62,7 +62,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 @dataclass
 class Child:
-    """One role, kept running until told to stop."""
+    """The process of one role, restarted until it is asked to stop."""
 
     role: str
     environ: dict[str, str] = field(default_factory=dict)

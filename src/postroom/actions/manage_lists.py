@@ -67,9 +67,9 @@ def checked(
     )
 
 
-async def create(act: Act, wanted: CheckedList) -> MailingList:
+async def create(act: Act, new: CheckedList) -> MailingList:
     """AlreadyThere if the name is in use, or its old list is still being deleted."""
-    created = MailingList(**msgspec.structs.asdict(wanted), created_at=act.now)
+    created = MailingList(**msgspec.structs.asdict(new), created_at=act.now)
     await lists.create(act.tables, created)
     return created
 

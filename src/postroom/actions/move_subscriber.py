@@ -98,10 +98,10 @@ async def _change_list(
     if replaced is None:
         await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
-        known, etag = replaced
+        former, etag = replaced
         if not to.bring_back:
-            raise AlreadySubscribed(known)
-        after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
+            raise AlreadySubscribed(former)
+        after = (await subscribers.join_again(act.tables, former, after, etag, added)).value
     else:
         after = replaced.value
     removed = _event(act, Event.REMOVED, f"to the list {to.list_name}")

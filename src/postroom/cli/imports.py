@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, csv_file, show, tell
+from postroom.cli.output import AsJson, csv_file, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, act_of, interruptible, work
 from postroom.domain.consent import ALL_CONFIRMED, Trace
@@ -75,9 +75,17 @@ def import_people(
     check_list_name(list_name)
     if verified and ask:
         raise typer.BadParameter("not together with --verified", param_hint="--ask")
-    declared = _declared(basis or (ALL_CONFIRMED if verified else ""))
+    try:
+        declared = check_basis(basis or (ALL_CONFIRMED if verified else ""), Purpose.KEEP)
+    except BadInput as error:
+        raise typer.BadParameter(str(error), param_hint="--basis") from error
     source = import_source(clean_file_name(file.name), declared)
-    columns = _wanted(column or [])
+    columns: dict[str, str] = {}
+    for pair in column or []:
+        name, _, heading = pair.partition("=")
+        if not name or not heading:
+            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
+        columns[name] = heading
 
     def terms(parts: Parts) -> ImportTerms:
         return ImportTerms(
@@ -94,7 +102,7 @@ def import_people(
     result = work(lambda parts: _run(terms(parts), file, columns, report, quiet=as_json))
     show(result.data(), as_json, *result.lines(report))
     if result.observer.interrupt.is_asked:
-        tell("Interrupted. Run the same command again to do the rest.")
+        echo_err("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -108,7 +116,9 @@ async def _run(
             try:
                 counts = await importing.import_people(terms, people, observer)
             except StorageError:
-                tell("The import stopped; everybody added so far stays. Run it again for the rest.")
+                echo_err(
+                    "The import stopped; everybody added so far stays. Run it again for the rest."
+                )
                 raise
         return _Result(terms, counts, observer, source.encoding, people.delimiter)
 
@@ -207,20 +217,3 @@ class _Result:
                 f"“postroom subscriber ask {terms.list_name} --all”, or import them again with "
                 "--verified."
             )
-
-
-def _declared(basis: str) -> str:
-    try:
-        return check_basis(basis, Purpose.KEEP)
-    except BadInput as error:
-        raise typer.BadParameter(str(error), param_hint="--basis") from error
-
-
-def _wanted(pairs: list[str]) -> dict[str, str]:
-    wanted: dict[str, str] = {}
-    for pair in pairs:
-        name, _, heading = pair.partition("=")
-        if not name or not heading:
-            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
-        wanted[name] = heading
-    return wanted

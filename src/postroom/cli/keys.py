@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.output import AsJson, echo_err, readable, show
 from postroom.cli.session import work
 from postroom.domain.access_key import (
     AccessKey,
@@ -66,7 +66,7 @@ def all_keys(as_json: AsJson = False) -> None:
     found = sorted(work(job), key=lambda each: (each.name, each.created_at))
     show([_data(each) for each in found], as_json, *map(_line, found))
     if not found and not as_json:
-        tell("There is no access key yet. Create one with “postroom key create NAME”.")
+        echo_err("There is no access key yet. Create one with “postroom key create NAME”.")
 
 
 @app.command("revoke")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
 from postroom.domain.rate_limit import RateLimit, check_limit, limit_name, rate_text, whom
@@ -46,7 +46,7 @@ def show_(as_json: AsJson = False) -> None:
     data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
     show(data, as_json, *(_line(row.limit(name), row) for name, row in found.items()))
     if not found and not as_json:
-        tell("There is no limit. Emails are sent as fast as the server accepts them.")
+        echo_err("There is no limit. Emails are sent as fast as the server accepts them.")
 
 
 @app.command("clear")

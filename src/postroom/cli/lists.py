@@ -9,7 +9,7 @@ import typer
 from postroom.actions import manage_lists
 from postroom.actions.manage_lists import ListChanges
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
+from postroom.cli.output import AsJson, Yes, confirm, echo_err, fields, show
 from postroom.cli.progress import progress
 from postroom.cli.session import act_of, interruptible, load_settings, work
 from postroom.domain.errors import BadInput
@@ -111,7 +111,9 @@ def all_lists(as_json: AsJson = False) -> None:
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
     show(found, as_json, *(line.rstrip() for line in lines))
     if not found and not as_json:
-        tell("There is no list yet. Create one with “postroom list create NAME --from ADDRESS”.")
+        echo_err(
+            "There is no list yet. Create one with “postroom list create NAME --from ADDRESS”."
+        )
 
 
 @app.command("delete")
@@ -137,7 +139,7 @@ def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
 
     rows, is_done = work(job)
     if not is_done:
-        tell(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
+        echo_err(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
         raise typer.Exit(INTERRUPTED)
     count = ngettext("{count} row", "{count:,} rows", rows)
     show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({count}).")

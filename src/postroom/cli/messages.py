@@ -12,11 +12,11 @@ from postroom.cli.output import (
     KEPT_NOT_SENT,
     AsJson,
     csv_file,
+    echo_err,
     fields,
     print_json_array,
     readable,
     show,
-    tell,
     write_csv,
 )
 from postroom.cli.session import act_of, read_message, work
@@ -137,7 +137,7 @@ def all_messages(as_json: AsJson = False) -> None:
         return count
 
     if not work(job) and not as_json:
-        tell("There is no message yet. Create one with “postroom message create”.")
+        echo_err("There is no message yet. Create one with “postroom message create”.")
 
 
 @app.command("people")

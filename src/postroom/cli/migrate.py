@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED, REFUSED
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput, WrongState
@@ -145,10 +145,10 @@ async def _run(
             except TakenOver:
                 raise WrongState("Another “postroom migrate” is filling the target.") from None
             except Stopped:
-                tell("Interrupted. Run the same command again to continue.")
+                echo_err("Interrupted. Run the same command again to continue.")
                 raise typer.Exit(INTERRUPTED) from None
             except StorageError:
-                tell("The migration stopped. Run the same command again to continue.")
+                echo_err("The migration stopped. Run the same command again to continue.")
                 raise
 
 
@@ -179,7 +179,7 @@ def _report(
     }
     show(data, as_json, *map(_line, found))
     if differences:
-        tell(
+        echo_err(
             f"They are not equal: {differences:,} differences."
             if verify_only
             else f"Not moved: there are {differences:,} differences, because one of the two is "

@@ -38,7 +38,7 @@ def to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def tell(text: str | Text) -> None:
+def echo_err(text: str | Text) -> None:
     """Print on standard error, so that it does not mix with the result."""
     typer.echo(text, err=True)
 

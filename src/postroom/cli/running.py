@@ -9,7 +9,7 @@ import typer
 
 from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import in_loop, load_settings, work
 from postroom.domain.texts import ngettext
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
@@ -46,7 +46,7 @@ def web(supervised: Supervised = False) -> None:
         first = work(_first_link, create=True)
         _warn_of_wrong_url(settings)
         if first:
-            tell(f"Create your account at {first} (works once).")
+            echo_err(f"Create your account at {first} (works once).")
     in_loop(run_web(settings, supervised=supervised))
 
 
@@ -67,7 +67,7 @@ def drain(as_json: AsJson = False) -> None:
 
     lengths, is_anything_due = work(count_rest)
     if is_anything_due:
-        tell("Interrupted. Something is still due. Run the same command again.")
+        echo_err("Interrupted. Something is still due. Run the same command again.")
         raise typer.Exit(INTERRUPTED)
     dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
     waiting = sum(lengths.values())
@@ -92,7 +92,7 @@ def serve() -> None:
     settings = load_settings()
     engine = engine_of(settings)
     if hint := engine.start_hint():
-        tell(hint)
+        echo_err(hint)
     first = work(_first_link, create=True)  # fails before anything is printed
     with listening(settings):
         pass
@@ -121,7 +121,7 @@ def _warn_of_wrong_url(settings: Settings) -> None:
     from postroom.domain.web_address import mismatch
 
     if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
-        tell(why)
+        echo_err(why)
 
 
 async def _first_link(parts: Parts) -> str | None:

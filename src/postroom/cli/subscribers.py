@@ -14,10 +14,10 @@ from postroom.cli.imports import import_people
 from postroom.cli.output import (
     AsJson,
     csv_file,
+    echo_err,
     fields,
     print_json_array,
     show,
-    tell,
     write_csv,
 )
 from postroom.cli.session import act_of, interruptible, work
@@ -151,7 +151,7 @@ def ask(
     if job.mistake:
         raise WrongState(job.mistake)
     if job.status is JobStatus.STOPPED:
-        tell("Interrupted. Run the same command again to ask the others.")
+        echo_err("Interrupted. Run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -212,7 +212,7 @@ def export(
             name=list_name,
             path=path,
         )
-        tell(text)
+        echo_err(text)
 
 
 def _data(one: Subscriber) -> dict[str, Any]:

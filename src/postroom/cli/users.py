@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.output import AsJson, echo_err, readable, show
 from postroom.cli.session import work
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
@@ -75,7 +75,7 @@ def all_users(as_json: AsJson = False) -> None:
     lines = [f"{each.address:40}  {each.role:7}  {readable(each.created_at)}" for each in found]
     show([_data(each) for each in found], as_json, *lines)
     if not found and not as_json:
-        tell("There is no user yet. “postroom serve” prints a link for the first one.")
+        echo_err("There is no user yet. “postroom serve” prints a link for the first one.")
 
 
 @app.command("remove")
