@@ -46,6 +46,9 @@ BEHIND_THE_PORTS = {"wiring"}
 # Stages meet in storage alone; the second of each pair is a step of the first.
 STAGE_MAY_USE = {("send", "render")}
 
+# Inside web: the application, then pages and API side by side, then the parts that they share.
+WEB_ENTRANCES = {"admin": "admin", "api": "api", "public": "public", "public_form": "public"}
+
 # Time, chance and the outside world are handed in, so that the same code runs in the simulation.
 HANDED_IN = {"random", "signal", "socket", "subprocess", "threading", "time"}
 RUNS_IN_THE_SIMULATION = {"actions", "flow", "importing", "sending", "pacing", "records"}
@@ -115,7 +118,13 @@ def complaint_about(module: str, target: str) -> str | None:
 
 
 def complaint_inside(layer_name: str, here: str, there: str) -> str | None:
-    """Within a package all is open, but for stages and ports."""
+    """Within a package every import is allowed, except for stages, ports and the order of web."""
+    if layer_name == "web" and here != "app":
+        if there == "app":
+            return "imports web.app, but the application is on top"
+        entrance = WEB_ENTRANCES.get(there)
+        if entrance and entrance != WEB_ENTRANCES.get(here):
+            return f"imports web.{there}, but only the application may, and what is inside it"
     if layer_name == "flow" and here != there and (here, there) not in STAGE_MAY_USE:
         return f"imports flow.{there}, but stages meet in storage alone"
     if here == PORTS.get(layer_name) != there:
@@ -161,6 +170,10 @@ BAD = [
     ("flow/send.py", "def f() -> None:\n    from postroom import worker", "against the arrows"),
     ("flow/send.py", "from postroom.actions import sign_in", "against the arrows"),
     ("web/app.py", "import postroom.worker", "against the arrows"),
+    ("web/forms.py", "from postroom.web.admin import lists", "only the application"),
+    ("web/forms.py", "from postroom.web import public", "only the application"),
+    ("web/admin/lists.py", "from postroom.web.api import lists", "only the application"),
+    ("web/admin/lists.py", "from postroom.web.app import create_app", "on top"),
     ("web/app.py", "import importlib\nimportlib.import_module('postroom.cli')", "against"),
     ("worker.py", "if False:\n    from postroom.wiring import wire", "against the arrows"),
     ("cli.py", "from postroom.transport import outbox", "only the port"),
@@ -199,6 +212,9 @@ GOOD = [
     ),
     ("cli.py", "from postroom import __version__, wiring\nfrom postroom.flow import report"),
     ("settings.py", "from postroom.domain.message import OnDoubt"),
+    ("web/app.py", "from postroom.web import admin, api, forms, public"),
+    ("web/public/sign_up_form.py", "from postroom.web import forms, public"),
+    ("web/admin/lists.py", "from postroom.web import forms\nfrom postroom.web.admin import keys"),
 ]
 
 

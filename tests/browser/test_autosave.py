@@ -85,7 +85,7 @@ async def test_what_somebody_else_wrote_stays_and_the_form_says_so(
     assert found
     await compose.edit(storage, ref, Revision(html="<p>Theirs</p>"), found[1])
     await body(page).fill("<p>Mine</p>")
-    await expect(line(page)).to_contain_text("Somebody else changed this message")
+    await expect(line(page)).to_contain_text("somebody else changed this message")
     assert await html_of(site, ref) == "<p>Theirs</p>"
     await expect(body(page)).to_have_value("<p>Mine</p>")
 
@@ -151,7 +151,7 @@ async def test_a_scheduled_message_is_saved_by_hand_alone(site: RunningSite, pag
     saves: list[str] = []
     page.on("request", lambda request: saves.append(request.url))
     await page.goto(f"{site.url}/admin/messages/{ref}/write")
-    await expect(line(page)).to_contain_text("it does not save itself")
+    await expect(line(page)).to_contain_text("Autosave is off")
     await body(page).fill("<p>Half a sen</p>")
     await expect(page.frame_locator("iframe.mail").get_by_text("Half a sen")).to_be_visible()
     assert [url for url in saves if "autosave" in url] == []

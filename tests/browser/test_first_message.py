@@ -92,12 +92,12 @@ async def write_from_example(page: Page) -> None:
     await expect(mail.get_by_role("heading", name="A new lecture series begins")).to_be_visible()
     await page.get_by_role("button", name="Save and check").click()
     await expect(mail.get_by_role("link", name="See the programme")).to_be_visible()
-    await expect(page.get_by_text("it cannot be forgotten")).to_be_visible()
+    await expect(page.get_by_text("contains an unsubscribe link")).to_be_visible()
 
 
 async def ask_for_test(page: Page) -> None:
     """What became of it appears below the button, by itself; and that it was not sent."""
-    await page.get_by_role("button", name="Send me a test").click()
+    await page.get_by_role("button", name="Send test email").click()
     await expect(page.locator("#test-outcome")).to_contain_text("Kept in the test mailbox")
     await expect(page.get_by_text("so emails are kept here instead of being sent")).to_be_visible()
 
@@ -114,7 +114,7 @@ async def watch(page: Page) -> None:
     """It completes before the reader's eyes: nothing is loaded again."""
     await page.evaluate("window.isStillThisPage = true")
     await expect(page.get_by_role("heading", name="Sent", exact=True)).to_be_visible()
-    await expect(page.get_by_text("people in the audience. The books balance.")).to_be_visible()
+    await expect(page.get_by_text("recipients. The books balance.")).to_be_visible()
     await expect(page.get_by_role("cell", name=MYSELF)).to_be_visible()
     assert await page.evaluate("window.isStillThisPage")
 
@@ -138,7 +138,7 @@ async def read_in_outbox_and_leave(page: Page) -> None:
     await page.get_by_role("link", name="New lecture series").first.click()
     mail = page.frame_locator("iframe.mail")
     await expect(mail.get_by_text("Dear friend of the department")).to_be_visible()
-    leaving = await open_elsewhere(page, mail.get_by_role("link", name="Leave the list"))
+    leaving = await open_elsewhere(page, mail.get_by_role("link", name="Unsubscribe"))
     await leaving.get_by_role("button", name="Unsubscribe").click()
     await expect(leaving.get_by_role("heading", name="You’ve unsubscribed")).to_be_visible()
     await leaving.close()
@@ -184,7 +184,7 @@ async def test_the_preview_follows_what_is_typed_and_going_back_leaves_the_page(
     for words in ("First words", "Second words"):
         await page.get_by_label("Body", exact=True).fill(f"<h1>{words}</h1><a href=''>x</a>")
         await expect(mail.get_by_role("heading", name=words)).to_be_visible()
-        await expect(page.get_by_text("Links that lead nowhere: 1.")).to_be_visible()
+        await expect(page.get_by_text("Links without a target: 1.")).to_be_visible()
     await page.go_back()
     await expect(page).to_have_url(f"{site.url}/admin/messages")
 

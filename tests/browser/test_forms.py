@@ -31,10 +31,10 @@ async def test_the_page_of_a_new_key_loaded_again_makes_no_second_one(
     await sign_in_page(site, any_page)
     await any_page.goto(f"{site.url}/admin/keys")
     await any_page.get_by_role("textbox", name="Name").fill(name)
-    await any_page.get_by_role("button", name="Make the key").click()
+    await any_page.get_by_role("button", name="Create key").click()
     await expect(any_page.locator("#key")).to_contain_text("prk_")
     await any_page.reload()
-    await expect(any_page.get_by_role("status")).to_contain_text("was made already")
+    await expect(any_page.get_by_role("status")).to_contain_text("was already created")
     await expect(any_page.get_by_text("prk_")).to_have_count(0)
     made = [key.name async for key in keys.every_key(site.parts.storage.tables)]
     assert made.count(name) == 1
@@ -67,11 +67,11 @@ async def test_the_page_with_what_was_typed_is_open_to_everybody(
     troubles.expect("403")
     await sign_in_page(site, page)
     await page.goto(f"{site.url}/admin/account")
-    await page.get_by_label("Password now").fill("four words are good")
+    await page.get_by_label("Current password").fill("four words are good")
     await page.get_by_label("New password").fill("four other words")
     await end_every_session(site)
     await page.get_by_role("button", name="Change").click()
-    await expect(page.get_by_role("alert")).to_contain_text("give them again")
+    await expect(page.get_by_role("alert")).to_contain_text("enter them again")
     await expect(page.get_by_label("New password")).to_have_value("")
     assert await axe(page) == []
     await page.set_viewport_size({"width": 360, "height": 740})

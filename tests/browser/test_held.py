@@ -64,7 +64,7 @@ async def is_completed(site: RunningSite, ref: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("choice", "mails"), [("Send again", PEOPLE), ("Count as sent", 0)], ids=["again", "sent"]
+    ("choice", "mails"), [("Send again", PEOPLE), ("Mark as sent", 0)], ids=["again", "sent"]
 )
 async def test_a_person_decides_on_the_held(
     site: RunningSite, any_page: Page, choice: str, mails: int
@@ -75,14 +75,14 @@ async def test_a_person_decides_on_the_held(
     await sign_in_page(site, any_page)
     await any_page.goto(f"{site.url}/admin/messages/{ref}")
     await expect(any_page.get_by_role("cell", name="student0@contoso.edu")).to_be_visible()
-    await any_page.get_by_role("link", name="Decide on the 3 held…").click()
+    await any_page.get_by_role("link", name="Decide on 3 held…").click()
     await expect(any_page.get_by_role("heading", name="3 held deliveries")).to_be_visible()
     await any_page.get_by_label(choice).check()
-    await any_page.get_by_role("button", name="Decide on all 3").click()
-    await expect(any_page.get_by_role("status").first).to_contain_text("Decided.")
+    await any_page.get_by_role("button", name="Apply to all 3").click()
+    await expect(any_page.get_by_role("status").first).to_contain_text("Done.")
     await until(lambda: is_completed(site, ref), within_s=SETTLED_S_MAX)
     await any_page.goto(f"{site.url}/admin/messages/{ref}")
-    await expect(any_page.get_by_text("3 = 3 people in the audience.")).to_be_visible()
+    await expect(any_page.get_by_text("3 = 3 recipients.")).to_be_visible()
     await expect(any_page.get_by_role("link", name="sent 3")).to_be_visible()
     subjects = [mail["Subject"] for mail in await site.mails()]
     assert subjects.count(subject) == mails

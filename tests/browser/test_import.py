@@ -83,7 +83,7 @@ async def test_ten_thousand_people_come_in_and_the_bad_rows_are_told(
     await _see(site, page, "Done: 10,000 rows")
     await _read_report(page)
     await page.get_by_role("link", name="Show the people").click()
-    await page.get_by_label("The beginning of an address").fill("student0999")
+    await page.get_by_label("Start of an address").fill("student0999")
     await page.get_by_role("button", name="Search").click()
     await expect(page.get_by_role("row")).to_have_count(11)  # ten and the heading
     await page.wait_for_load_state("networkidle")  # what was typed was looked for as well
@@ -181,7 +181,7 @@ async def test_the_search_follows_what_is_typed_and_keeps_the_place(
     await sign_in_page(site, page)
     await page.goto(f"{site.url}/admin/subscribers?list={list_name}")
     await expect(page.get_by_role("row")).to_have_count(4)
-    field = page.get_by_label("The beginning of an address")
+    field = page.get_by_label("Start of an address")
     await field.press_sequentially("ADA")
     await expect(page.get_by_role("row")).to_have_count(3)
     await expect(field).to_be_focused()
@@ -190,7 +190,7 @@ async def test_the_search_follows_what_is_typed_and_keeps_the_place(
     await page.reload()
     await expect(page.get_by_role("row")).to_have_count(2)
     await page.get_by_label("Standing").select_option("gone")
-    await expect(page.get_by_text("Nobody like that")).to_be_visible()
+    await expect(page.get_by_text("No subscribers found")).to_be_visible()
 
 
 async def test_somebody_is_added_edited_and_removed(
@@ -199,21 +199,21 @@ async def test_somebody_is_added_edited_and_removed(
     page = any_page
     await sign_in_page(site, page)
     await page.goto(f"{site.url}/admin/subscribers?list={list_name}")
-    await page.get_by_role("link", name="Add the first one").click()
-    await page.get_by_label("E-mail address").fill("Ada@contoso.edu")
+    await page.get_by_role("link", name="Add the first subscriber").click()
+    await page.get_by_label("Email address").fill("Ada@contoso.edu")
     await page.get_by_label("Attributes").fill("city=Köln")
     await page.get_by_role("button", name="Add").click()
     await expect(page.get_by_role("status")).to_contain_text("Added.")
     await page.get_by_role("link", name="Edit").click()
-    await page.get_by_label("Verified").check()
+    await page.get_by_label("Confirmed").check()
     await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_text("They get every message")).to_be_visible()
+    await expect(page.get_by_text("They receive every message")).to_be_visible()
     await page.get_by_role("link", name="Remove").click()
-    await page.get_by_role("button", name="Remove them").click()
-    await expect(page.get_by_text("no import brings them back")).to_be_visible()
-    await page.get_by_role("link", name="Bring back").click()
-    await expect(page.get_by_label("E-mail address")).to_have_value("Ada@contoso.edu")
-    await page.get_by_label("They asked to come back").check()
+    await page.get_by_role("button", name="Remove subscriber").click()
+    await expect(page.get_by_text("no import re-adds them")).to_be_visible()
+    await page.get_by_role("link", name="Re-add").click()
+    await expect(page.get_by_label("Email address")).to_have_value("Ada@contoso.edu")
+    await page.get_by_label("They asked to be re-added").check()
     await page.get_by_role("button", name="Add").click()
     await expect(page.get_by_role("status")).to_contain_text("Added.")
 

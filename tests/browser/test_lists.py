@@ -51,13 +51,13 @@ async def test_wrong_input_comes_back_with_a_sentence_and_all_that_was_typed(
     await any_page.get_by_role("textbox", name="Name").fill("two words")
     await any_page.get_by_label("Description").fill("Kept words")
     await any_page.get_by_label("From").fill("donotreply@contoso.edu")
-    await any_page.get_by_label("Anybody may sign up").check()
+    await any_page.get_by_label("Let anybody sign up").check()
     await any_page.get_by_role("button", name="Save").click()
     await expect(any_page.get_by_role("alert")).to_contain_text("cannot be a list name")
     await expect(any_page.get_by_role("textbox", name="Name")).to_have_value("two words")
     await expect(any_page.get_by_label("Description")).to_have_value("Kept words")
     await expect(any_page.get_by_label("From")).to_have_value("donotreply@contoso.edu")
-    await expect(any_page.get_by_label("Anybody may sign up")).to_be_checked()
+    await expect(any_page.get_by_label("Let anybody sign up")).to_be_checked()
 
 
 async def test_the_menu_opens_on_a_phone_without_script(
@@ -69,7 +69,7 @@ async def test_the_menu_opens_on_a_phone_without_script(
     await page.goto(f"{site.url}/admin")
     link = page.get_by_role("link", name="Lists", exact=True)
     await expect(link).to_be_hidden()
-    await page.get_by_label("Show the menu").check()
+    await page.get_by_label("Show menu").check()
     await link.click()
     await expect(page.get_by_role("heading", name="Lists", level=1)).to_be_visible()
 

@@ -119,7 +119,7 @@ async def test_a_form_that_is_too_large_changes_nothing_and_says_so(
     button = page.get_by_role("button")
     await button.evaluate("(button, size) => { button.value = 'x'.repeat(size) }", TOO_MUCH)
     await button.click()
-    await heading(page, "That was not understood")
+    await heading(page, "Something went wrong")
     assert await axe(page) == []
     assert await newsletter.subscriber() == subscriber
 
@@ -132,8 +132,8 @@ async def test_the_button_confirms_and_the_page_after_welcomes(
 ) -> None:
     url = newsletter.confirm_url((await newsletter.join(verified=False)).guid)
     await any_page.goto(url)
-    await heading(any_page, "One click to join")
-    await any_page.get_by_role("button", name="Yes, I want to join").click()
+    await heading(any_page, "Confirm your subscription")
+    await any_page.get_by_role("button", name="Confirm").click()
     await heading(any_page, "Welcome")
     assert (await newsletter.subscriber()).verified
     await any_page.goto(url)
@@ -147,7 +147,7 @@ async def test_the_link_in_the_mail_that_came_leads_onto_the_list(
     await subscribe.sign_up(acting(parts.storage, parts.clock.now()), newsletter.name, SOMEBODY, {})
     parts.wakeups.ring("sender")
     await page.goto(await link_in_mail(newsletter))
-    await page.get_by_role("button", name="Yes, I want to join").click()
+    await page.get_by_role("button", name="Confirm").click()
     await heading(page, "Welcome")
     assert (await newsletter.subscriber()).verified
 
@@ -209,7 +209,7 @@ async def test_pages_of_somebody_who_asked_have_no_barrier(
     pages = {
         leave: "Unsubscribe?",
         f"{leave}/kept": "Nothing changed",
-        confirm: "One click to join",
+        confirm: "Confirm your subscription",
         f"{confirm}0": "This link is no longer valid",
     }
     await check_faces(phone, pages)
@@ -236,7 +236,7 @@ async def test_pages_of_nobody_have_no_barrier(
     await phone.route(slow, answer_too_late)
     pages = {
         site.url: "Postroom",
-        f"{site.url}/nothing": "There is nothing here",
+        f"{site.url}/nothing": "Page not found",
         slow: "Please try again",
     }
     await check_faces(phone, pages)

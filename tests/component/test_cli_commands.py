@@ -184,9 +184,9 @@ def test_a_message_is_steered_only_where_that_makes_sense(contoso1: Postroom) ->
     for arguments, complaint in [
         (["pause", ref], "Only a message that is being sent can be paused"),
         (["resume", ref], "not paused"),
-        (["retry", ref], "cannot be sent again yet"),
-        (["retry", ref, "--held"], "cannot be sent again yet"),
-        (["settle", ref], "cannot be sent again yet"),
+        (["retry", ref], "it cannot be sent again yet"),
+        (["retry", ref, "--held"], "it cannot be sent again yet"),
+        (["settle", ref], "it cannot be sent again yet"),
     ]:
         ran = contoso1("message", *arguments)
         assert (ran.code, ran.out) == (1, "")

@@ -11,16 +11,16 @@ def test_a_limit_is_set_shown_replaced_and_cleared(contoso1: Postroom) -> None:
     assert contoso1("limit", "show", "--json").json == []
     contoso1("limit", "set", "--mails-per-second", "500", "--connections", "8")
     told = contoso1("limit", "set", "--domain", "Contoso.EDU", "--mails-per-second", "20").out
-    assert told.startswith("Mails to contoso.edu: 20 a second. Senders apply")
+    assert told.startswith("Emails to contoso.edu: 20 a second. Senders apply")
     shown = contoso1("limit", "show", "--json").json
     whole, domain = shown
     assert whole["name"] == "transport"
     assert (whole["mails_per_second"], whole["connections"], whole["senders"]) == (500, 8, 0)
     assert (domain["name"], domain["connections"]) == ("contoso.edu", None)
     contoso1("limit", "set", "--connections", "2")
-    assert "All mails: 2 connections" in contoso1("limit", "show").out
+    assert "All emails: 2 connections" in contoso1("limit", "show").out
     contoso1("limit", "clear")
-    assert "All mails" not in contoso1("limit", "show").out
+    assert "All emails" not in contoso1("limit", "show").out
     assert "contoso.edu" in contoso1("limit", "show").out
 
 
@@ -33,12 +33,12 @@ def test_without_a_limit_people_are_told_so(contoso1: Postroom) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["set"], "how many"),
+        (["set"], "Enter emails per second"),
         (["set", "--mails-per-second", "0"], "0.01"),
         (["set", "--connections", "0"], "from 1"),
         (["set", "--domain", "contoso", "--connections", "1"], "not a domain"),
-        (["clear"], "no limit for all mails"),
-        (["clear", "--domain", "contoso.edu"], "no limit for mails to contoso.edu"),
+        (["clear"], "no limit for all emails"),
+        (["clear", "--domain", "contoso.edu"], "no limit for emails to contoso.edu"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(

@@ -18,7 +18,7 @@ from postroom_bench.installation import LIST, Installation, Process, until
 
 SENTENCE = (
     "The database file was deleted or replaced while Postroom was running. "
-    "Stop all roles, put it back, start again."
+    "Stop all roles, restore the file, and start again."
 )
 WITHIN_S = 120.0  # far more than it takes: machines are busy
 

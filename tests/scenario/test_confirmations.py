@@ -252,7 +252,10 @@ async def test_lists_of_one_slice_each_have_their_sender_and_title(town: Town) -
     await town.open_sender()
     await town.quiet()
     subjects = {mail.content.split(b"Subject: ")[1].split(b"\r\n")[0] for mail in town.sink.mails}
-    assert subjects == {b"Please confirm: History news", b"Please confirm: Chemistry news"}
+    assert subjects == {
+        b"Confirm your subscription to History news",
+        b"Confirm your subscription to Chemistry news",
+    }
 
 
 async def test_one_refusal_in_a_slice_is_nobody_elses(town: Town) -> None:

@@ -157,7 +157,10 @@ async def test_a_list_description_with_braces_in_it_spoils_no_confirmation(town:
     await town.open_sender()
     await town.quiet()
     [mail] = town.sink.mails
-    assert b"Subject: Please confirm: Maths {{ 1 + 1 }} and {{ email }}\r\n" in mail.content
+    assert (
+        b"Subject: Confirm your subscription to Maths {{ 1 + 1 }} and {{ email }}\r\n"
+        in mail.content
+    )
 
 
 async def test_every_burial_is_logged_with_its_reason_and_without_an_address(

@@ -95,7 +95,7 @@ async def test_the_confirmation_mail_carries_the_link_and_says_what_it_is(town: 
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
     mail = parsed(town.sink.mails[0].content)
-    assert mail["Subject"] == "Please confirm: History news"
+    assert mail["Subject"] == "Confirm your subscription to History news"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["List-Unsubscribe"] is None
     assert mail["List-Unsubscribe-Post"] is None

@@ -13,7 +13,7 @@ from postroom.actions.ask_to_confirm import ITEMS_AHEAD_MAX, PAGE_PEOPLE, PEOPLE
 from postroom.domain.address import parse_address
 from postroom.domain.ask_job import SILENT_AFTER, AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN, CannotAsk
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import COMMAND_LINE, Event, by_user
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import MailingList
@@ -28,7 +28,7 @@ from tests.clock import START, MovableClock
 from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 
 LIST = "contoso1"
-TRACE = Trace(source="user ada@contoso.edu")
+TRACE = by_user("ada@contoso.edu", "")
 
 
 class Office:
@@ -98,8 +98,8 @@ async def test_who_has_not_confirmed_is_asked_and_the_record_says_by_whom(office
     assert office.woken == 1
     events = (await consents.history(office.storage.tables, LIST, one.key)).events
     assert [(each.event, each.source) for each in events] == [
-        (Event.ADDED, "command line"),
-        (Event.INVITED, "user ada@contoso.edu"),
+        (Event.ADDED, COMMAND_LINE.source),
+        (Event.INVITED, TRACE.source),
     ]
 
 

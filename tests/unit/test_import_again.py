@@ -12,7 +12,7 @@ import pytest
 from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.asking import ASK_ONCE_IN
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import ConsentSource, Event, SourceKind, Trace
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import ATTRIBUTES_MAX, InactiveReason, Subscriber
 from postroom.flow import subscribe
@@ -27,7 +27,7 @@ from tests.unit.failing import Fuse, FusedTables, Killed, fused_storage
 from tests.unit.test_import_people import Watch
 
 LIST = "contoso1"
-BASIS = "import of people.csv: signed up at the fair"
+FAIR = ConsentSource(SourceKind.IMPORT, "people.csv", basis="signed up at the fair")
 MANY = 3 * BATCH_PEOPLE + 5
 
 
@@ -49,7 +49,7 @@ class Desk:
     async def import_people(self, *rows: str, header: str = "email", **terms: Any) -> ImportCounts:
         people = People(iter(io.StringIO("\n".join([header, *rows]) + "\n")), {})
         verified = terms.pop("verified", False)
-        act = Act(self.storage, self.clock, self.clock.now(), Trace(source=BASIS))
+        act = Act(self.storage, self.clock, self.clock.now(), Trace(source=FAIR))
         chosen = ImportTerms(act, LIST, verified, **terms)
         self.watch = Watch()
         return await import_people(chosen, people, self.watch)
@@ -59,7 +59,7 @@ class Desk:
         assert found
         return found[0]
 
-    async def events(self, address: str) -> list[tuple[str, str]]:
+    async def events(self, address: str) -> list[tuple[str, ConsentSource]]:
         key = parse_address(address).storage_key
         found = (await consents.history(self.tables, LIST, key)).events
         return [(each.event, each.source) for each in found]
@@ -95,8 +95,8 @@ async def test_importing_again_as_confirmed_confirms_who_came_from_a_file(contex
     one = await context.read("student3@contoso.edu")
     assert (one.verified, one.since) == (True, START + timedelta(seconds=60))
     assert await context.events("student3@contoso.edu") == [
-        (Event.IMPORTED, BASIS),
-        (Event.CONFIRMED, BASIS),
+        (Event.IMPORTED, FAIR),
+        (Event.CONFIRMED, FAIR),
     ]
     again = await context.import_people(*students(MANY), verified=True)
     assert again == ImportCounts(already=MANY)
@@ -113,7 +113,7 @@ async def test_who_signed_up_and_did_not_confirm_is_confirmed_and_the_record_say
     )
     one = await context.read("ada@contoso.edu")
     assert (one.verified, one.expires) == (True, False)
-    assert (await context.events("ada@contoso.edu"))[-1] == (Event.CONFIRMED, BASIS)
+    assert (await context.events("ada@contoso.edu"))[-1] == (Event.CONFIRMED, FAIR)
 
 
 @pytest.mark.parametrize("why", list(InactiveReason))
@@ -239,7 +239,7 @@ async def test_everybody_in_the_file_who_is_unverified_is_asked_once(context: De
     assert await context.items() == 0
     assert await context.import_people(*rows, ask=True) == expected
     assert await context.items() == MANY + 1
-    assert (await context.events("student1@contoso.edu"))[-1] == (Event.INVITED, BASIS)
+    assert (await context.events("student1@contoso.edu"))[-1] == (Event.INVITED, FAIR)
     assert (await context.import_people(*rows, ask=True)).asked == 0
     context.clock.move(ASK_ONCE_IN.total_seconds())
     assert (await context.import_people(*rows, ask=True)).asked == MANY + 1

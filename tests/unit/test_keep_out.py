@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.domain.address import parse_address
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import ConsentSource, Event, SourceKind, Trace
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList
@@ -26,6 +26,7 @@ from tests.acting import acting
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 LIST = "contoso1"
+COURT = ConsentSource(SourceKind.IMPORT, "no.csv", basis="court")
 MANY = BATCH_PEOPLE * 5 + 3
 
 
@@ -77,7 +78,7 @@ def students(number: int) -> list[str]:
 async def keep_out(tables: SlowTables, *addresses: str, is_rehearsal: bool = False) -> ImportCounts:
     people = People(iter(io.StringIO("\n".join(["email", *addresses]) + "\n")), {})
     terms = ImportTerms(
-        acting(tables, NOW, Trace(source="import of no.csv: court")),
+        acting(tables, NOW, Trace(source=COURT)),
         LIST,
         True,
         is_rehearsal,
@@ -113,11 +114,9 @@ async def test_the_record_says_by_which_file(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     await keep_out(tables, *students(2))
     there = (await consents.history(tables, LIST, "student0@contoso.edu")).events
-    assert [(each.event, each.source) for each in there[1:]] == [
-        (Event.REMOVED, "import of no.csv: court")
-    ]
+    assert [(each.event, each.source) for each in there[1:]] == [(Event.REMOVED, COURT)]
     [never] = (await consents.history(tables, LIST, "student1@contoso.edu")).events
-    assert (never.event, never.source) == (Event.IMPORTED, "import of no.csv: court")
+    assert (never.event, never.source) == (Event.IMPORTED, COURT)
 
 
 async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None:

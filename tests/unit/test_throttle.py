@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.throttle import NO_WAIT, Throttle
+from postroom.domain.throttle import NO_WAIT, Rate, Throttle
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
 def thousand_a_second() -> Throttle:
-    return Throttle(1000, SECOND, burst=2000, callers_max=10)
+    return Throttle(Rate(1000, SECOND, 2000), callers_max=10)
 
 
 def taken(throttle: Throttle, calls: int, now: datetime, caller: str = "a") -> int:
@@ -33,7 +33,7 @@ def test_after_a_burst_calls_are_taken_at_the_average() -> None:
 
 
 def test_the_wait_told_is_exactly_long_enough() -> None:
-    throttle = Throttle(20, timedelta(hours=1), burst=20, callers_max=10)
+    throttle = Throttle(Rate(20, timedelta(hours=1), 20), callers_max=10)
     taken(throttle, 20, NOW)
     wait = throttle.wait("a", NOW)
     assert wait == timedelta(minutes=3)
@@ -60,7 +60,7 @@ def test_a_clock_set_back_locks_nobody_out_for_longer_than_a_burst_takes() -> No
 
 
 def test_beyond_the_limit_the_caller_counted_longest_ago_is_forgotten() -> None:
-    throttle = Throttle(1, SECOND, burst=1, callers_max=2)
+    throttle = Throttle(Rate(1, SECOND, 1), callers_max=2)
     for caller in ("a", "b", "c"):
         assert throttle.wait(caller, NOW) == NO_WAIT
     assert len(throttle) == 2
@@ -73,7 +73,9 @@ def test_beyond_the_limit_the_caller_counted_longest_ago_is_forgotten() -> None:
 def test_in_no_stretch_of_time_more_is_taken_than_burst_and_average(
     burst: int, pauses_us: list[int]
 ) -> None:
-    throttle, now, times = Throttle(10, SECOND, burst=burst, callers_max=1), NOW, []
+    throttle = Throttle(Rate(10, SECOND, burst), callers_max=1)
+    now = NOW
+    times = []
     for pause_us in pauses_us:
         now += timedelta(microseconds=pause_us)
         if throttle.wait("a", now) == NO_WAIT:

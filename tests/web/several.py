@@ -25,7 +25,6 @@ from postroom.storage.sqlite.storage import SqliteStorage
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
-from postroom.web.throttles import ROUND_S
 from tests.clock import START, MovableClock, soon
 from tests.contract.azurite import azurite
 from tests.web.office import LIST
@@ -70,13 +69,6 @@ class TwoWebs:
     one: Web
     two: Web
     clock: MovableClock
-
-    async def make_rounds(self, number: int = 2) -> None:
-        """What one tells in the first of them the other hears in the second at the latest."""
-        for _ in range(number):
-            await self.clock.asleep(2)
-            self.clock.move(ROUND_S)
-        await self.clock.asleep(2)
 
 
 @asynccontextmanager

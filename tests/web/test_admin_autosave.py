@@ -86,7 +86,7 @@ async def test_what_somebody_else_wrote_meanwhile_stays(editor: Worker) -> None:
     assert (await editor.post(f"{path}/write", **theirs)).status_code == 303
     told = await autosave(editor, path, etag=etag, body="<p>Mine</p>")
     assert told["state"] == "stopped"
-    assert "Somebody else changed this message" in told["words"]
+    assert "somebody else changed this message" in told["words"]
     assert await said_by(editor, path) == ("<p>Theirs</p>", None)
 
 
@@ -106,7 +106,7 @@ async def test_what_is_scheduled_does_not_save_itself(editor: Worker) -> None:
     await compose.give_time(acting(tables, NOW), ref, NOW.replace(year=2120))
     page = (await editor.get(f"{path}/write")).text
     assert "data-autosave" not in page
-    assert "it does not save itself" in page
+    assert "Autosave is off" in page
     told = await autosave(editor, path, etag=etag_of(page), body="<p>Half a sen</p>")
     assert told["state"] == "stopped"
     assert await said_by(editor, path) == (GOOD["body"], None)

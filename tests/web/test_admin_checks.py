@@ -17,7 +17,7 @@ from tests.web.drafts import GOOD, said_by, written
 from tests.web.people import join
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
 
-NOTHING_TO_MEND = "nothing to mend"
+NOTHING_TO_MEND = "merge fields look good"
 
 
 @pytest_asyncio.fixture
@@ -42,10 +42,10 @@ async def checks(editor: Worker, **changes: str) -> str:
         ("file:///C:/logo.png", "on your own computer, which nobody else can see: file:///C:/logo"),
         ("C:\\logo.png", "on your own computer, which nobody else can see: C:\\logo.png"),
         ("cid:logo", "messages have no attachments: cid:logo"),
-        ("http://127.0.0.1/a.png", "people outside of it cannot see: http://127.0.0.1/a.png"),
+        ("http://127.0.0.1/a.png", "nobody outside it can see: http://127.0.0.1/a.png"),
         ("data:image/png;base64,iVBOR", "Outlook do not show: data:image/png;base64,iVBOR"),
-        ("", "without an address (src)"),
-        ("ftp://contoso.edu/a.png", "cannot open: ftp://contoso.edu/a.png"),
+        ("", "have no address (src)"),
+        ("ftp://contoso.edu/a.png", "can’t open: ftp://contoso.edu/a.png"),
     ],
 )
 async def test_a_picture_that_nobody_can_see_is_named(
@@ -71,7 +71,7 @@ LETTER = "Dear all,\n\nthe library is open again.\n\nYours,\nErika\nOffice"
 
 async def test_plain_text_typed_as_html_gets_a_hint_and_a_way_to_markdown(editor: Worker) -> None:
     page = await checks(editor, body=LETTER)
-    assert "This is plain text, but its format is HTML" in page
+    assert "This is plain text, but the format is HTML" in page
     assert 'name="kind" value="markdown"' in page
     path = await written(editor, body=LETTER)
     saved = unescape((await editor.get(path)).text)
@@ -93,7 +93,7 @@ async def test_markdown_keeps_lines_as_they_were_typed(editor: Worker) -> None:
 
 async def test_a_whole_document_as_markdown_gets_a_hint_and_a_way_to_html(editor: Worker) -> None:
     page = await checks(editor, body="<!doctype html><html><p>x</p></html>", kind="markdown")
-    assert "This is a whole HTML document, but its format is Markdown" in page
+    assert "This is an HTML document, but the format is Markdown" in page
     assert 'name="kind" value="html"' in page
 
 
@@ -112,7 +112,7 @@ async def test_a_field_that_some_people_do_not_have_is_counted(editor: Worker) -
     await join(editor, "ben@contoso.edu", vorname=" ")
     await join(editor, "eve@contoso.edu")
     page = await checks(editor, body="<p>Guten Tag {{ vorname }}!</p>")
-    assert "2 of 3 people have no vorname" in page
+    assert "2 of 3 subscribers have no vorname" in page
     assert '{{ vorname | default("…") }}' in page
     page = await checks(editor, body='<p>Guten Tag {{ vorname | default("alle") }}!</p>')
     assert NOTHING_TO_MEND in page
@@ -135,12 +135,17 @@ async def test_a_mistake_in_a_field_quotes_what_was_typed_alone(editor: Worker, 
 @pytest.mark.parametrize(
     ("field", "name", "content", "sentence"),
     [
-        ("html_file", "x.exe", b"<p>Words</p>", "must be one of these kinds: .htm, .html"),
-        ("html_file", "letter.docx", b"PK\x03\x04", "must be one of these kinds"),
-        ("text_file", "x.html", b"Words", "must be one of these kinds: .txt"),
+        ("html_file", "x.exe", b"<p>Words</p>", "of one of these types: .htm, .html"),
+        ("html_file", "letter.docx", b"PK\x03\x04", "of one of these types"),
+        ("text_file", "x.html", b"Words", "of one of these types: .txt"),
         ("html_file", "x.html", b"\x7fELF\x02\x01\x01\x00", "not a text file"),
-        ("html_file", "x.html", b"x" * (2 * 1024 * 1024 + 1), "has 2.0 MiB, but a body has at"),
-        ("html_file", "x.html", b"x" * 16_462_643, "has 15.7 MiB, but a body has at most 2.0 MiB"),
+        ("html_file", "x.html", b"x" * (2 * 1024 * 1024 + 1), "is 2.0 MiB, but the body can be at"),
+        (
+            "html_file",
+            "x.html",
+            b"x" * 16_462_643,
+            "is 15.7 MiB, but the body can be at",
+        ),
     ],
 )
 async def test_a_file_that_is_no_body_is_refused_and_what_was_typed_stays(
@@ -172,7 +177,7 @@ async def test_what_was_typed_and_is_too_long_comes_back_with_both_sizes(editor:
     parts = {name: (None, text) for name, text in (GOOD | {"body": body}).items()}
     answer = await editor.browser.post("/admin/messages/write", files=parts, headers=OWN_PAGE)
     assert answer.status_code == 422
-    assert "This has 3.0 MiB, but a body has at most 2.0 MiB" in answer.text
+    assert "The body is 3.0 MiB, but can be at most 2.0 MiB" in answer.text
     assert body in answer.text
 
 

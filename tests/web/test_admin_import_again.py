@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from postroom.domain.consent import source_text
 from postroom.domain.user import Role
 from postroom.records import consents
 from postroom.records.names import SINGLE_MAIL_QUEUE
@@ -97,7 +98,7 @@ async def test_an_import_without_a_confirmation_is_no_dead_end(editor: Worker) -
     assert eve
     assert (ada.verified, eve.verified) == (True, False)
     events = (await consents.history(editor.office.storage.tables, LIST, ada.key)).events
-    assert [(each.event, each.source) for each in events] == [
+    assert [(each.event, str(source_text(each.source))) for each in events] == [
         ("imported", "import of people.csv"),
         ("confirmed", "import of people.csv: signed up at the conference 2026"),
     ]

@@ -226,7 +226,8 @@ async def test_people_come_in_with_attributes_and_the_declared_basis(editor: Wor
     ada = await stored(editor, "ada@contoso.edu")
     assert ada
     assert (ada.verified, ada.attributes) == (True, {"first_name": "Ada", "city": "Köln"})
-    assert ada.basis == "import of people.csv: signed up at the conference 2026"
+    assert ada.import_source
+    assert (ada.import_source.name, ada.import_source.basis) == ("people.csv", CHOICE["basis"])
     people = await counts.read(editor.office.storage.tables, LIST)
     assert (people.verified, people.unverified) == (2, 0)
     assert await kinds_kept(editor) == []  # the upload is not kept any longer than needed
@@ -276,7 +277,7 @@ async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Wor
     report = {row[0]: row[1:] for row in csv.reader(io.StringIO(text))}
     assert report["line"] == ["value", "reason"]
     assert report["2"][0] == "ada@contoso.edu"
-    assert "no longer subscribed (left)" in report["2"][1]
+    assert "no longer subscribed (unsubscribed)" in report["2"][1]
     assert report["4"][0] == "'=nobody"  # a spreadsheet must not run it
 
 

@@ -30,7 +30,7 @@ async def made(owner: Worker, **fields: str) -> str:
 
 
 async def test_a_key_is_shown_once_and_signs_people_up(owner: Worker) -> None:
-    key = await made(owner, name="Contoso web site", lists=LIST, **{"right-subscribe": "yes"})
+    key = await made(owner, name="Contoso website", lists=LIST, **{"right-subscribe": "yes"})
     assert key not in (await owner.get("/admin/keys")).text
     answer = await owner.browser.post(
         "/api/v1/subscribe",
@@ -67,7 +67,7 @@ async def test_wrong_input_loses_nothing(owner: Worker) -> None:
 
 
 async def test_revoking_a_key_asks_first_and_says_what_will_stop(owner: Worker) -> None:
-    secret = await made(owner, name="Contoso web site", **{f"list-{LIST}": "yes"})
+    secret = await made(owner, name="Contoso website", **{f"list-{LIST}": "yes"})
     tables = owner.office.storage.tables
     await keys.note_use(tables, secret, NOW)
     [key] = [key async for key in keys.every_key(tables)]
@@ -75,7 +75,7 @@ async def test_revoking_a_key_asks_first_and_says_what_will_stop(owner: Worker) 
     assert f'href="/admin/keys/{key.id}/revoke"' in index
     assert "<form" not in index.partition("<tbody>")[2].partition("</tbody>")[0]
     page = (await owner.get(f"/admin/keys/{key.id}/revoke")).text
-    for words in ("Contoso web site", LIST, "Signing people up", "2026-11-15 09:00 UTC"):
+    for words in ("Contoso website", LIST, "Signing people up", "2026-11-15 09:00 UTC"):
         assert words in page
     assert [key async for key in keys.every_key(tables)] == [key]
 

@@ -53,7 +53,7 @@ async def test_without_a_limit_the_page_says_what_one_is_for_and_offers_the_form
     owner: Worker,
 ) -> None:
     page = await shown(owner)
-    assert "Mails leave as fast as the server takes them." in page
+    assert "Emails are sent as fast as the mail server accepts them." in page
     assert fields_of(page, SET).keys() == {
         "once", "etag", "domain", "mails_per_second", "connections",
     }  # fmt: skip
@@ -68,7 +68,7 @@ async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_i
     shares = {"one": Share(250.0, 4), "two": Share(250.0, 4)}
     await rate_limits.write_shares(tables, {TRANSPORT: msgspec.structs.replace(row, shares=shares)})
     page = await shown(owner)
-    names = ["<strong>all mails<", "<strong>mails to contoso.edu<", "mails to zoo.contoso.edu<"]
+    names = ["<strong>all emails<", "<strong>emails to contoso.edu<", "emails to zoo.contoso.edu<"]
     places = [page.index(name) for name in names]
     assert places == sorted(places)
     first, second, third = (page[start:].partition("</tr>")[0] for start in places)
@@ -83,7 +83,7 @@ async def test_a_limit_that_cannot_be_read_is_told_and_can_be_set_again(owner: W
     row = await tables.get("service", "limit", TRANSPORT)
     assert row
     await tables.upsert("service", "limit", TRANSPORT, {**row.properties, "Format": 99})
-    assert "no mail leaves until it can" in await shown(owner)
+    assert "no emails are sent until it can" in await shown(owner)
     typed = fields_of(await shown(owner, change=TRANSPORT), SET) | {"mails_per_second": "5"}
     assert (await owner.post(SET, **typed)).status_code == 303
     assert await stored(owner) == [RateLimit(TRANSPORT, 5.0)]
@@ -120,7 +120,7 @@ async def test_a_limit_is_set_and_the_page_says_when_it_counts(
     answer = await owner.post(SET, **typed)
     assert answer.status_code == 303
     assert await stored(owner) == [limit]
-    assert "senders follow within a few seconds" in await shown(owner, answer.headers["location"])
+    assert "within a few seconds" in await shown(owner, answer.headers["location"])
 
 
 async def test_a_limit_takes_the_place_of_the_one_for_the_same_mails(owner: Worker) -> None:
@@ -139,7 +139,7 @@ async def test_a_form_sent_again_does_not_undo_what_was_set_after_it(owner: Work
 
 # --- What cannot be set -------------------------------------------------------------------------
 
-RATE = "Mails a second must be from 0.01 to 1,000,000."
+RATE = "Emails per second must be between 0.01 and 1,000,000."
 LINES = "Connections must be from 1 to 10,000."
 GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
 
@@ -160,7 +160,7 @@ GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
         (
             {"mails_per_second": "", "connections": " "},
             "mails_per_second",
-            "Say how many mails a second, how many connections, or both.",
+            "Enter emails per second, connections, or both.",
         ),
     ],
 )
@@ -215,7 +215,7 @@ async def test_what_storage_did_not_take_comes_back_and_can_be_sent_again(
 
 @pytest.mark.parametrize(
     ("gone", "left", "named"),
-    [(ALL_MAILS, TO_DOMAIN, "all mails"), (TO_DOMAIN, ALL_MAILS, "mails to contoso.edu")],
+    [(ALL_MAILS, TO_DOMAIN, "all emails"), (TO_DOMAIN, ALL_MAILS, "emails to contoso.edu")],
 )
 async def test_clearing_asks_by_name_and_leaves_the_others(
     owner: Worker, gone: RateLimit, left: RateLimit, named: str
@@ -226,7 +226,7 @@ async def test_clearing_asks_by_name_and_leaves_the_others(
     assert f"<h1>Clear the limit for {named}?</h1>" in await shown(owner, path)
     assert len(await stored(owner)) == 2
     answer = await owner.post(path)
-    assert "senders follow within a few seconds" in await shown(owner, answer.headers["location"])
+    assert "within a few seconds" in await shown(owner, answer.headers["location"])
     assert await stored(owner) == [left]
 
 

@@ -65,7 +65,7 @@ async def test_of_two_who_edit_one_list_the_second_sees_both_versions(editor: Wo
     assert (await editor.post(f"/admin/lists/{LIST}/edit", **theirs)).status_code == 303
     answer = await editor.post(f"/admin/lists/{LIST}/edit", **mine)
     assert answer.status_code == 409
-    assert "Somebody else changed this meanwhile" in answer.text
+    assert "Somebody else changed this" in answer.text
     assert 'value="Mine"' in answer.text
     assert "<strong>Theirs</strong>" in answer.text
     assert (await lists.read(editor.office.storage.tables, LIST)).description == "Theirs"
@@ -122,5 +122,5 @@ async def test_a_viewer_looks_and_is_offered_nothing_else(editor: Worker) -> Non
 async def test_an_empty_house_offers_the_first_list(editor: Worker) -> None:
     await lists.start_deleting(editor.office.storage.tables, LIST)
     page = await editor.get("/admin/lists")
-    assert "Make the first list" in page.text
+    assert "Create your first list" in page.text
     assert "Create a list" in (await editor.get("/admin")).text

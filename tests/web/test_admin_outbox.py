@@ -132,7 +132,7 @@ async def test_deleting_all_asks_first_and_leaves_nothing(owner: Worker) -> None
     assert "number 0" in (await owner.get("/admin/outbox")).text
     answer = await owner.post("/admin/outbox/empty")
     assert (answer.headers["location"], notice_in(answer)) == ("/admin/outbox", "emptied")
-    assert "No email yet" in (await owner.get("/admin/outbox")).text
+    assert "No emails yet" in (await owner.get("/admin/outbox")).text
     names, _ = await owner.office.storage.blobs.list("outbox/")
     assert names == []
 

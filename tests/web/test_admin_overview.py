@@ -44,7 +44,7 @@ async def test_what_goes_out_next_is_shown_whatever_was_written_since(editor: Wo
     await write_drafts(editor, MESSAGES_LOOKED_AT)
     page = (await editor.get("/admin")).text
     assert "The yearly letter" in page
-    assert "Nothing is scheduled" not in page
+    assert "Nothing scheduled" not in page
 
 
 @pytest.mark.parametrize("status", [Status.QUEUING, Status.PROCESSING, Status.PAUSED])

@@ -60,7 +60,7 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
 async def test_a_message_on_its_way_shows_books_that_balance(editor: Worker) -> None:
     page = (await editor.get(await going_out(editor))).text
     assert "1 + 1 =" in page
-    assert "<strong>2</strong> people in the audience. The books balance." in page
+    assert "<strong>2</strong> recipients. The books balance." in page
     assert 'sse-connect="' in page
     assert "Reload" in page  # without script
 
@@ -93,14 +93,14 @@ async def test_pause_and_resume(editor: Worker) -> None:
     assert (await stored(editor, path)).status is Status.PAUSED
     again = await editor.post(f"{path}/pause")
     assert again.status_code == 409
-    assert "only a message that is being sent can be paused" in again.text
+    assert "Only a message that is being sent can be paused" in again.text
     await editor.post(f"{path}/resume")
     assert (await stored(editor, path)).status is Status.QUEUING
 
 
 async def test_cancelling_asks_first(editor: Worker) -> None:
     path = await going_out(editor)
-    assert "Go on sending" in (await editor.get(f"{path}/cancel")).text
+    assert "Keep sending" in (await editor.get(f"{path}/cancel")).text
     assert (await stored(editor, path)).status is Status.PROCESSING
     await editor.post(f"{path}/cancel")
     assert (await stored(editor, path)).status is Status.CANCELLED
@@ -108,7 +108,7 @@ async def test_cancelling_asks_first(editor: Worker) -> None:
 
 async def test_the_failed_are_retried(editor: Worker) -> None:
     path = await going_out(editor, Status.COMPLETED, completed_at=NOW)
-    assert "Retry the 1 failed" in (await editor.get(path)).text
+    assert "Retry 1 failed" in (await editor.get(path)).text
     await editor.post(f"{path}/retry")
     assert (await stored(editor, path)).revive is Revive.FAILED
 

@@ -20,7 +20,7 @@ from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work
 
 LIST = "history"
-NOTHING = "nothing found that filters look for"
+NOTHING = "No spam signs found"
 BAD = (
     '<p>Dear <a href="https://192.0.2.1/">reader</a></p><iframe></iframe>'
     '<a href="http://contoso.edu/?a=<b>">x</a>'

@@ -146,10 +146,10 @@ async def test_a_look_that_is_not_at_its_end_says_so(
     page = (await editor.get("/admin/subscribers", list=LIST, standing="gone")).text
     for _ in range(2):
         assert shown(page) == []
-        assert "Looked at 2 people so far" in page
+        assert "Searched 2 subscribers so far" in page
         page = (await editor.get(next_of(page))).text
     assert shown(page) == ["zoe@contoso.edu"]
-    assert "Looked at" not in page
+    assert "Searched" not in page
 
 
 async def test_without_a_list_the_only_one_is_taken_and_several_are_offered(
@@ -190,7 +190,7 @@ async def test_somebody_is_added_with_attributes(editor: Worker) -> None:
     ("fields", "sentence"),
     [
         ({"address": "nobody"}, "no @"),
-        ({"attributes": "just words"}, "write it as name=value"),
+        ({"attributes": "just words"}, "Write it as name=value"),
         ({"attributes": "Name=Ada"}, "cannot be an attribute"),
         ({"attributes": f"name={'x' * 501}"}, "longer than 500"),
     ],
@@ -224,7 +224,7 @@ async def test_who_left_comes_back_only_by_the_tick_that_says_so(editor: Worker)
     await leave(editor, await join(editor, ADDRESS))
     answer = await editor.post(NEW, address=ADDRESS, attributes="city=Köln", verified="yes")
     assert answer.status_code == 409
-    assert "They left by themselves" in answer.text
+    assert "They unsubscribed:" in answer.text
     assert 'name="bring_back"' in answer.text
     assert "city=Köln" in answer.text
     gone = await stored(editor, ADDRESS)
@@ -242,7 +242,7 @@ async def test_the_page_of_somebody_who_is_gone_leads_to_bringing_them_back(
 ) -> None:
     await leave(editor, await join(editor, ADDRESS))
     page = (await editor.get(await path_of(editor, ADDRESS))).text
-    assert "They left by themselves" in page
+    assert "They unsubscribed:" in page
     assert "/edit" not in page
     link = unescape(page.partition('href="/admin/subscribers/new')[2].partition('"')[0])
     form = (await editor.get(f"/admin/subscribers/new{link}")).text

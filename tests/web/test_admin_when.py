@@ -77,7 +77,7 @@ async def test_now_is_now_and_the_notice_says_so(editor: Worker) -> None:
     assert answer.headers["location"] == path
     message = await stored(editor, path)
     assert (message.status, message.due_at) == (Status.PENDING, NOW)
-    assert "Sending to 9 subscribers has begun." in (await editor.get(path)).text
+    assert "Sending to 9 subscribers has started." in (await editor.get(path)).text
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_sending_now_with_a_date_or_a_time_is_refused_and_nothing_typed_is
     path, etag = await draft(editor)
     answer = await editor.post(f"{path}/send", **typed, etag=etag)
     assert answer.status_code == 422
-    assert "Nothing was sent, because a date or a time was given." in answer.text
+    assert "Nothing was sent because you entered a date or time." in answer.text
     for name in {"date", "time", "zone"} & typed.keys():
         assert value(answer.text, name) == typed[name]
     assert f'action="{path}/schedule"' in answer.text  # what was typed can only be scheduled
@@ -132,7 +132,7 @@ async def test_a_message_to_nobody_is_not_sent_and_the_way_out_is_shown(
         assert "Nobody would get this message" in page
         assert "Send now to" not in page
         assert f'href="/admin/subscribers?list={LIST}' in page
-        assert ("8 people have not confirmed yet" in page) == bool(people)
+        assert ("8 subscribers have not confirmed yet" in page) == bool(people)
     assert (await stored(editor, path)).status is Status.DRAFT
 
 
@@ -158,7 +158,7 @@ async def test_a_time_is_meant_in_its_zone_and_shown_in_it(editor: Worker) -> No
     assert message.due_at.isoformat() == "2026-12-01T08:30:00+00:00"
     page = (await editor.get(path)).text
     assert "Scheduled for Tue 1 Dec, 09:30 (Europe/Berlin), 1 subscriber." in page
-    assert "your changes will be sent" in (await editor.get(path)).text
+    assert "You can edit it until then" in (await editor.get(path)).text
 
 
 async def test_rescheduling_begins_with_the_time_that_the_message_has(editor: Worker) -> None:

@@ -236,7 +236,7 @@ def test_the_next_event_a_minute_later_says_how_many_were_closed(
     open_ones = OpenConnections(ConnectionLimits(of_network=1), clock=lambda: now)
     for _ in range(4):
         open_ones.add(Line(), "192.0.2.7")
-    now += connections.TOLD_EVERY_S
+    now += connections.LOGGED_EVERY_S
     open_ones.add(Line(), "192.0.2.7")
     assert [event["closed"] for event in events] == [1, 3]
 

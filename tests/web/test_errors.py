@@ -23,7 +23,7 @@ from tests.web.drafts import written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
 
-FOR_SUBSCRIBERS = ("from the mail", "public.css")
+FOR_SUBSCRIBERS = ("the email", "public.css")
 
 
 @pytest_asyncio.fixture
@@ -100,7 +100,7 @@ async def test_a_database_that_is_gone_is_told_to_administrators_and_programs(
     """Without the path, and to subscribers as any trouble: they cannot mend it."""
     gone = failing(StorageGone("The database file /srv/postroom.db was deleted."))
     monkeypatch.setattr(owner.office.storage.tables, "get", gone)
-    words = "deleted or replaced while Postroom was running. Stop all roles, put it back"
+    words = "deleted or replaced while Postroom was running. Stop all roles, restore the file"
     page = await owner.get("/admin/lists")
     assert (page.status_code, words in page.text) == (503, True)
     form = await owner.post("/admin/lists/new", name="contoso9", sender="a@contoso.edu")
@@ -230,7 +230,7 @@ async def test_every_failure_has_a_page_for_administrators(
     for status, answer in answers.items():
         assert answer.status_code == status
         assert is_for_administrators(answer.text)
-        assert "To the overview" in answer.text
+        assert "Go to the overview" in answer.text
 
 
 async def test_a_page_that_takes_too_long_is_one_for_administrators(

@@ -296,7 +296,7 @@ async def test_a_conflict_is_told_as_one_with_what_was_typed(
         losing.setattr(manage_lists, "delete", lose)
         answer = await editor.post(path, **typed)
     assert answer.status_code == 409
-    assert "Somebody else changed this meanwhile" in unescape(answer.text)
+    assert "Somebody else changed this" in unescape(answer.text)
     assert fields_of(answer.text, path) == typed
     assert (await editor.post(path, **typed)).status_code == 303
 

@@ -200,7 +200,7 @@ async def test_books_follow_without_a_reload(room: Room) -> None:
     async with room.watching(live(message)) as stream:
         name, data = await stream.event()
         assert name == "books"
-        assert "<strong>3</strong> people in the audience. The books balance." in data
+        assert "<strong>3</strong> recipients. The books balance." in data
         await room.change(message.ref, books=Books(queued=1, sent=2))
         await room.clock.tick()
         name, data = await stream.event()
@@ -237,12 +237,12 @@ async def test_buttons_follow_the_numbers_that_they_name(room: Room) -> None:
         await stream.event()
         await room.change(message.ref, books=Books(queued=2, held=1))
         await room.clock.tick()
-        assert "Decide on the 1 held…" in (await stream.event())[1]
+        assert "Decide on 1 held…" in (await stream.event())[1]
         await room.change(message.ref, books=Books(held=2, failed=1))
         await room.clock.tick()
         data = (await stream.event())[1]
-        assert "Decide on the 2 held…" in data
-        assert "Retry the 1 failed" in data
+        assert "Decide on 2 held…" in data
+        assert "Retry 1 failed" in data
 
 
 async def test_a_paused_message_has_no_rate_and_says_so_once(room: Room) -> None:
@@ -270,11 +270,11 @@ async def test_who_waits_to_retry_is_counted_with_the_time_of_the_next_try(room:
     async with room.watching(live(message)) as stream:
         data = (await stream.event())[1]
         assert "<h2>Waiting to retry</h2>" in data
-        assert "2 people are waiting to retry, next at" in data
+        assert "2 emails are waiting to be retried, next at" in data
         assert "2026-11-15 09:06 UTC" in data
         assert "mails/s" not in data
     page = (await room.worker.get(f"/admin/messages/{message.ref}")).text  # without script
-    assert "2 people are waiting to retry, next at" in page
+    assert "2 emails are waiting to be retried, next at" in page
 
 
 async def test_a_stream_ends_when_the_message_is_completed(room: Room) -> None:

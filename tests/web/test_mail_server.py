@@ -71,7 +71,7 @@ async def test_the_overview_says_what_is_wrong_since_when_and_what_to_do(editor:
     shown = words((await editor.get("/admin")).text)
     assert shown == (
         f"{SENTENCE} Since 2026-11-15 08:55 UTC. "
-        "Nothing is lost; the next try is at 09:00:08 UTC. "
+        "Nothing is lost. The next attempt is at 09:00:08 UTC. "
         "Check the user name and the password in POSTROOM_TRANSPORT."
     )
 
@@ -85,7 +85,7 @@ async def test_trouble_of_some_senders_is_not_told_as_everybodys(editor: Worker)
     for owner, trouble in (("one", LOGIN), ("two", None), ("three", None)):
         await sender(editor.office.storage, owner, trouble)
     shown = words((await editor.get("/admin")).text)
-    assert "1 of 3 senders reports this; the others report no such trouble." in shown
+    assert "1 of 3 senders reports this problem." in shown
 
 
 async def test_the_same_trouble_of_several_senders_is_told_once(editor: Worker) -> None:
@@ -94,7 +94,9 @@ async def test_the_same_trouble_of_several_senders_is_told_once(editor: Worker) 
     await sender(editor.office.storage, "two", LOGIN)
     page = (await editor.get("/admin")).text
     assert page.count("refuses our login") == 1
-    assert "Since 2026-11-15 08:55 UTC. Nothing is lost; the next try is at 09:00:08" in words(page)
+    assert "Since 2026-11-15 08:55 UTC. Nothing is lost. The next attempt is at 09:00:08" in words(
+        page
+    )
 
 
 async def test_the_trouble_of_a_dead_sender_is_not_told(editor: Worker) -> None:
@@ -110,7 +112,7 @@ async def test_the_trouble_of_a_dead_sender_is_not_told(editor: Worker) -> None:
 async def test_who_has_nothing_to_try_it_with_does_not_promise_a_try(editor: Worker) -> None:
     old = msgspec.structs.replace(LOGIN, next_try_at=NOW - timedelta(hours=1))
     await sender(editor.office.storage, "one", old)
-    assert "it is tried again with the next email" in words((await editor.get("/admin")).text)
+    assert "Postroom tries again with the next email" in words((await editor.get("/admin")).text)
 
 
 @pytest.mark.parametrize("status", [Status.QUEUING, Status.PROCESSING])
@@ -178,9 +180,9 @@ async def asked(editor: Worker, state: TrialState, said: str = "") -> str:
     [
         (TrialState.SENT, "Sent, <time"),
         (TrialState.REFUSED, "550 5.1.1 &lt;nobody&gt;"),
-        (TrialState.DEFERRED, "550 5.1.1 &lt;nobody&gt; It is tried again."),
+        (TrialState.DEFERRED, "550 5.1.1 &lt;nobody&gt; Postroom will try again."),
         (TrialState.UNKNOWN, "The connection broke before the mail server confirmed it"),
-        (TrialState.GIVEN_UP, "Given up after several tries"),
+        (TrialState.GIVEN_UP, "Given up after several attempts"),
         (TrialState.UNWRITABLE, "Not sent: 550 5.1.1"),
     ],
 )

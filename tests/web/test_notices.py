@@ -95,8 +95,8 @@ async def test_a_page_with_a_cookie_of_somebody_else_is_shown_without_a_notice(
 @pytest.mark.parametrize(
     ("cookie", "sentence"),
     [
-        ("sending|1", "Sending to 1 subscriber has begun."),
-        ("sending|12345", "Sending to 12,345 subscribers has begun."),
+        ("sending|1", "Sending to 1 subscriber has started."),
+        ("sending|12345", "Sending to 12,345 subscribers has started."),
         (
             "scheduled|1794902400|Europe%2FBerlin|9|1794900000",
             "Scheduled for Tue 17 Nov, 09:00 (Europe/Berlin), 9 subscribers.",

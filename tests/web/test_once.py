@@ -29,7 +29,7 @@ from tests.web.sent_forms import fields_of
 from tests.web.signed_in import Worker, at_work, sign_in_as
 
 EVE = "eve@contoso.edu"
-NEW_KEY = {"name": "Contoso web site", "lists": LIST, "right-subscribe": "yes"}
+NEW_KEY = {"name": "Contoso website", "lists": LIST, "right-subscribe": "yes"}
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_what_is_shown_once_is_neither_made_nor_shown_again(
     clock.move(60)
     again = await sent(owner, creation, fields)
     assert again.status_code == 200
-    assert "was made already" in again.text
+    assert "was already created" in again.text
     assert "shown only once" in again.text
     assert creation.typed["name" if kind == "key" else "address"] in again.text
     assert "prk_" not in again.text
@@ -240,7 +240,7 @@ async def test_a_key_whose_list_is_gone_since_was_made_all_the_same(owner: Worke
     fields = await filled_in(owner, creation)
     await sent(owner, creation, fields)
     await lists.start_deleting(owner.office.storage.tables, LIST)
-    assert "was made already" in (await sent(owner, creation, fields)).text
+    assert "was already created" in (await sent(owner, creation, fields)).text
 
 
 # --- Two at once, and dying half-way ------------------------------------------------------------
@@ -305,7 +305,7 @@ async def test_what_died_without_a_word_is_taken_over_when_its_time_is_up(
         await sent(owner, creation, fields)
     waiting = await sent(owner, creation, fields)
     assert waiting.status_code == 409
-    assert "wait a little" in waiting.text
+    assert "Wait a moment" in waiting.text
     assert fields_of(waiting.text).items() >= creation.typed.items()
     clock.move(30 if kind == "message" else ORDINARY.answer_s or 0)
     answer = await sent(owner, creation, fields)
@@ -344,7 +344,7 @@ async def test_somebody_who_left_before_the_move_is_told_as_left(
     await owner.post(f"{path}/remove")
     answer = await owner.post(f"{path}/edit", **fields)
     assert answer.status_code == 409
-    assert "They left in the meantime" in answer.text
+    assert "They unsubscribed in the meantime" in answer.text
 
 
 async def test_a_ref_that_another_message_took_does_not_lock_anybody_out(
@@ -357,6 +357,6 @@ async def test_a_ref_that_another_message_took_does_not_lock_anybody_out(
         taken.setattr("postroom.web.admin.messages.writing.ref_of_call", lambda *_: other)
         answer = await sent(owner, creation, fields)
     assert answer.status_code == 422
-    assert "at the same moment" in answer.text
+    assert "at the same time" in answer.text
     clock.move(1)
     assert (await sent(owner, creation, fields)).status_code == 303

@@ -31,7 +31,7 @@ async def test_who_fills_in_the_hidden_field_is_asked_once_more_without_it(
     """A browser may have done it; what fills in forms by itself does not press a button again."""
     answer = await doorstep.fill_in(homepage="https://spam.example.org")
     assert answer.status_code == 422
-    assert "press the button once more" in answer.text
+    assert "press the button again" in answer.text
     assert f'value="{ADDRESS}"' in answer.text
     assert 'name="homepage"' not in answer.text
     assert 'aria-invalid="true"' not in answer.text  # nothing is wrong with the address
@@ -45,7 +45,7 @@ async def test_who_fills_in_the_hidden_field_is_asked_once_more_without_it(
 async def test_who_is_quicker_than_people_is_asked_once_more(doorstep: Doorstep) -> None:
     answer = await doorstep.fill_in(after_s=1.9)
     assert answer.status_code == 422
-    assert "press the button once more" in answer.text
+    assert "press the button again" in answer.text
     assert f'value="{ADDRESS}"' in answer.text
     assert await doorstep.subscriber() is None
     again = {"email": ADDRESS, "homepage": "", "postmark": postmark_in(answer)}
@@ -61,7 +61,7 @@ async def test_a_wrong_address_is_told_before_anything_else(
     answer = await doorstep.fill_in("nobody", after_s=after_s, homepage=trap)
     assert answer.status_code == 422
     assert "The address has no @" in answer.text
-    assert "once more" not in answer.text
+    assert "press the button again" not in answer.text
     mended = {"email": ADDRESS, "postmark": postmark_in(answer)}
     assert is_thanks(await doorstep.browser.post(PATH, data=mended))
 
@@ -107,7 +107,7 @@ async def test_an_address_has_a_limit_that_says_so_to_everybody_alike(
     doorstep.clock.move(seconds=30)
     refused = await doorstep.fill_in()
     assert refused.status_code == 429
-    assert "This address was entered too often. Try again in 3 minutes." in refused.text
+    assert "This address was entered too many times. Try again in 3 minutes." in refused.text
     assert await doorstep.subscriber() == asked
     assert await doorstep.mails() == (0 if is_there else 1)
 

@@ -1,4 +1,4 @@
-"""A web that is asked to stop: it gives notice, and nobody who has come is sent away."""
+"""A web process that is asked to stop: it gives notice and answers whoever has connected."""
 
 from __future__ import annotations
 
@@ -99,20 +99,25 @@ async def test_a_kept_connection_gets_its_answer_and_is_closed_with_it(app: ASGI
         writer.close()
 
 
-async def test_who_connects_at_the_last_moment_is_answered(
+async def test_a_connection_that_waits_when_the_notice_ends_is_answered(
     app: ASGIApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They wait in the listener's queue with their requests sent, when nobody new is let in."""
-    refuse, all_in, waiting = server.refuse_newcomers, asyncio.Event(), list[socket.socket]()
+    """Thirty are in the listener's queue, their requests sent, when the server shuts down."""
+    shut_down = server._Server.shutdown
+    all_in = asyncio.Event()
+    waiting = list[socket.socket]()
 
-    def refuse_after_these(listener: socket.socket) -> None:
+    async def shut_down_after_these(
+        self: server._Server, sockets: list[socket.socket] | None = None
+    ) -> None:
+        assert sockets
         for _ in range(WAITING):
-            waiting.append(socket.create_connection(listener.getsockname()))
+            waiting.append(socket.create_connection(sockets[0].getsockname()))
             waiting[-1].sendall(HELLO)
-        refuse(listener)
         all_in.set()
+        await shut_down(self, sockets)
 
-    monkeypatch.setattr(server, "refuse_newcomers", refuse_after_these)
+    monkeypatch.setattr(server._Server, "shutdown", shut_down_after_these)
     async with running(app, notice_s=0) as (web, _port):
         web.stop()
         async with asyncio.timeout(PATIENCE_S):
@@ -146,19 +151,3 @@ async def test_a_request_at_work_when_it_stops_is_finished() -> None:
         web.stop()
         go_on.set()
         assert (await reading)[0] == 200
-
-
-@pytest.mark.skipif(not hasattr(socket, "SO_DOMAIN"), reason="Linux alone has such filters")
-def test_after_the_last_newcomer_nobody_connects_and_nobody_is_reset() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        address = listener.getsockname()
-        callers = [socket.create_connection(address) for _ in range(5)]
-        server.refuse_newcomers(listener)
-        with pytest.raises(TimeoutError):
-            socket.create_connection(address, timeout=0.2)
-        for caller in callers:
-            caller.sendall(b"hello")
-            accepted, _ = listener.accept()
-            with closing(accepted), closing(caller):
-                accepted.settimeout(PATIENCE_S)
-                assert accepted.recv(5) == b"hello"

@@ -104,7 +104,7 @@ async def test_what_was_kept_can_be_read_and_deleted_with_a_mail_server(sending:
 
 async def steps_done(owner: Worker) -> int:
     page = (await owner.get("/admin")).text
-    assert "Your first message, in five minutes" in page
+    assert "Send your first message in five minutes" in page
     return page.count('<li class="done">')
 
 
@@ -119,7 +119,7 @@ async def test_first_steps_get_their_ticks(owner: Worker) -> None:
 async def test_first_steps_are_over_with_the_first_message_that_was_sent(sending: Worker) -> None:
     assert await steps_done(sending) == 2  # a list, a mail server
     await completed(sending)
-    assert "Your first message" not in (await sending.get("/admin")).text
+    assert "Send your first message" not in (await sending.get("/admin")).text
 
 
 async def test_books_of_the_overview_are_not_called_sent_either(owner: Worker) -> None:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from enum import StrEnum
 
 import pytest
+from msgspec.structs import replace
 
 from postroom.domain import access_key, consent, job_status, message, subscriber, user
-from postroom.domain.consent import by_key, by_user, source_text
+from postroom.domain.consent import (
+    COMMAND_LINE,
+    ConsentSource,
+    SourceKind,
+    by_key,
+    by_user,
+    source_text,
+)
 from postroom.domain.message import Books
-from postroom.domain.texts import Text, speaking
+from postroom.domain.texts import speaking
 from postroom.web.admin.account import _browser
 from postroom.web.labels import STATES, size, word
 from tests.web.pseudo import CLOSE, OPEN, PSEUDO
@@ -18,15 +26,26 @@ SHOWN = [
     *(access_key.Right, consent.Event, job_status.JobStatus, message.Status),
     *(subscriber.InactiveReason, subscriber.SubscriberFilter, user.Role),
 ]
-SOURCES = [
-    *("command line", "confirmation mail", "form", "import", "link", "not confirmed in time"),
-    *("one-click", by_key("0123abcd", "").source, by_user("ada@contoso.edu", "").source),
-    "user ada@contoso.edu, changed to eve@contoso.edu",
-    "key 0123abcd, changed from eve@contoso.edu",
-    "command line, to the list contoso2",
-    "user ada@contoso.edu, from the list contoso1",
-    "import of people.csv: they asked, in 2026: by letter",
-]
+KEY = by_key("0123abcd", "").source
+USER = by_user("ada@contoso.edu", "").source
+FILE = ConsentSource(SourceKind.IMPORT, "people.csv")
+SOURCES = {
+    "key 0123abcd": KEY,
+    "user ada@contoso.edu": USER,
+    "user ada@contoso.edu, address changed to eve@contoso.edu": replace(
+        USER, new_address="eve@contoso.edu"
+    ),
+    "key 0123abcd, address changed from eve@contoso.edu": replace(
+        KEY, old_address="eve@contoso.edu"
+    ),
+    "command line, moved to the list contoso2": replace(COMMAND_LINE.source, new_list="contoso2"),
+    "user ada@contoso.edu, moved from the list contoso1": replace(USER, old_list="contoso1"),
+    "import of people.csv": FILE,
+    "import of people.csv: they asked, in 2026: by letter": replace(
+        FILE, basis="they asked, in 2026: by letter"
+    ),
+    "import of people.csv: all of them have confirmed": replace(FILE, all_confirmed=True),
+}
 
 
 @pytest.mark.parametrize("kind", SHOWN)
@@ -43,18 +62,18 @@ def test_the_bar_names_every_part_of_the_books() -> None:
     assert {name for name, _text in STATES} == {*Books.__struct_fields__} - {"doubts"}
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_source_of_ours_is_a_text_that_says_in_english_what_is_stored(source: str) -> None:
-    text = source_text(source)
-    assert isinstance(text, Text)
-    assert str(text) == source
+@pytest.mark.parametrize("english", SOURCES)
+def test_a_source_of_a_consent_is_shown_as_a_text(english: str) -> None:
+    text = source_text(SOURCES[english])
+    assert str(text) == english
     with speaking(PSEUDO):
         assert str(text).startswith(OPEN)
         assert str(text).endswith(CLOSE)
 
 
-def test_any_other_source_stands_as_it_is() -> None:
-    assert source_text("a letter of 1998") == "a letter of 1998"
+@pytest.mark.parametrize("kind", SourceKind)
+def test_every_kind_of_source_has_a_text(kind: SourceKind) -> None:
+    assert str(source_text(ConsentSource(kind)))
 
 
 @pytest.mark.parametrize(

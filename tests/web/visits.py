@@ -63,8 +63,8 @@ DATA = [
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     *("Postroom", "UTC", "https://", "…"),
     # What an inbox shows of a mail, which is in the language of its list.
-    *("Dear [name]", "– a", "– a a", "You get this because you are on the list"),
-    "Leave the list.",
+    *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
+    "Unsubscribe",
 ]
 KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
 

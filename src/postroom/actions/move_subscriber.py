@@ -81,8 +81,8 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
         before=before.value,
         after=after,
         replaced=replaced,
-        removed=_event(act, Event.REMOVED, f"changed to {after.address}"),
-        added=_event(act, Event.ADDED, f"changed from {before.value.address}"),
+        removed=_event(act, Event.REMOVED, new_address=after.address),
+        added=_event(act, Event.ADDED, old_address=before.value.address),
         left_at=act.clock.now(),
     )
     await subscribers.move(tables, change, etag)
@@ -94,7 +94,7 @@ async def _change_list(
 ) -> Subscriber:
     """Somebody already on the new list is left unchanged, so that a repeated move can finish."""
     after = _at_destination(before.value, to, act.now)
-    added = _event(act, Event.ADDED, f"from the list {before.value.list_name}")
+    added = _event(act, Event.ADDED, old_list=before.value.list_name)
     if replaced is None:
         await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
@@ -104,7 +104,7 @@ async def _change_list(
         after = (await subscribers.join_again(act.tables, former, after, etag, added)).value
     else:
         after = replaced.value
-    removed = _event(act, Event.REMOVED, f"to the list {to.list_name}")
+    removed = _event(act, Event.REMOVED, new_list=to.list_name)
     await subscribers.leave(
         act.tables, *before, why=InactiveReason.REMOVED, consent=removed, left_at=act.clock.now()
     )  # Commit point.
@@ -129,7 +129,7 @@ def _at_destination(before: Subscriber, to: Destination, now: datetime) -> Subsc
     )
 
 
-def _event(act: Act, event: Event, how: str) -> Consent:
-    """Describe the move in the consent record; each address names the other."""
-    trace = msgspec.structs.replace(act.trace, source=f"{act.trace.source}, {how}")
-    return trace.consent(event, act.now)
+def _event(act: Act, event: Event, **other: str) -> Consent:
+    """Describe the move in the consent record; each address or list names the other."""
+    source = msgspec.structs.replace(act.trace.source, **other)
+    return msgspec.structs.replace(act.trace, source=source).consent(event, act.now)

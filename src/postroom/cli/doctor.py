@@ -36,7 +36,7 @@ FREE_BYTES_LOW = 1024**3
 
 def doctor(as_json: AsJson = False) -> None:
     """Check the installation, and say how to fix what is wrong."""
-    checks = _examine()
+    checks = examine()
     lines: list[str] = []
     for check in checks:
         lines.append(f"{check.verdict:5}  {check.about:12}  {check.words}")
@@ -47,7 +47,7 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(REFUSED)
 
 
-def _examine() -> list[Check]:
+def examine() -> list[Check]:
     from postroom.settings import FILE, BadSettings
 
     try:

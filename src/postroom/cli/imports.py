@@ -14,7 +14,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, act_of, interruptible, work
-from postroom.domain.consent import ALL_CONFIRMED, Trace
+from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
@@ -33,7 +33,6 @@ from postroom.importing.job import (
     Purpose,
     check_basis,
     clean_file_name,
-    import_source,
 )
 from postroom.storage.port import StorageError
 
@@ -76,10 +75,15 @@ def import_people(
     if verified and ask:
         raise typer.BadParameter("not together with --verified", param_hint="--ask")
     try:
-        declared = check_basis(basis or (ALL_CONFIRMED if verified else ""), Purpose.KEEP)
+        declared = check_basis(basis, Purpose.KEEP)
     except BadInput as error:
         raise typer.BadParameter(str(error), param_hint="--basis") from error
-    source = import_source(clean_file_name(file.name), declared)
+    source = ConsentSource(
+        SourceKind.IMPORT,
+        clean_file_name(file.name),
+        basis=declared,
+        all_confirmed=verified and not declared,
+    )
     columns: dict[str, str] = {}
     for pair in column or []:
         name, _, heading = pair.partition("=")

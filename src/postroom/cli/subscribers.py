@@ -24,7 +24,7 @@ from postroom.cli.session import act_of, interruptible, work
 from postroom.domain.address import Address, parse_address
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import CANNOT_ASK_TEXTS, CannotAsk
-from postroom.domain.consent import COMMAND_LINE
+from postroom.domain.consent import COMMAND_LINE, source_text
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import check_list_name
@@ -130,7 +130,7 @@ def ask(
         job, etag = await ask_to_confirm.start(
             tables,
             list_name,
-            by=COMMAND_LINE.source,
+            by=str(source_text(COMMAND_LINE.source)),
             total=tally.askable if tally.is_whole else 0,
             run=secrets.token_hex(8),
             now=parts.clock.now(),

@@ -1,12 +1,11 @@
 """The consent record: what somebody agreed to, when, from where, and what they were shown.
 
-Append-only. It outlives the subscription it speaks of, because that is when it is asked for.
+Append-only. It outlives the subscription, because it is needed most after its end. It stores
+structure; sentences are made from it when it is shown, in the reader's language.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 
@@ -14,19 +13,18 @@ import msgspec
 
 from postroom.domain.texts import Text, _, pgettext
 
-SOURCE_CHARS_MAX = 300
 CLIENT_CHARS_MAX = 45  # an IPv6 address at its longest
 SHOWN_CHARS_MAX = 2000  # a page's sentences, not a page
 
 
 class Event(StrEnum):
-    """In the order of a life, by which events of one moment are shown."""
+    """In the order of a subscription, by which events of one moment are shown."""
 
     IMPORTED = "imported"
     ADDED = "added"  # by an administrator
     ASKED = "asked"  # signed up
     INVITED = "invited"  # asked to confirm, by an administrator or an import
-    MAILED = "mailed"  # the confirmation was handed over
+    MAILED = "mailed"  # the confirmation email was handed over
     CONFIRMED = "confirmed"
     UNCONFIRMED = "unconfirmed"  # an administrator took the confirmation back
     LEFT = "left"
@@ -35,17 +33,43 @@ class Event(StrEnum):
 
 
 EVENT_TEXTS = {
-    Event.IMPORTED: pgettext("a subscriber", "came out of a file"),
+    Event.IMPORTED: pgettext("a subscriber was", "imported"),
     Event.ADDED: pgettext("a subscriber was", "added by an administrator"),
     Event.ASKED: pgettext("a subscriber", "signed up"),
     Event.INVITED: pgettext("a subscriber was", "asked to confirm"),
-    Event.MAILED: pgettext("to a subscriber", "confirmation mailed"),
+    Event.MAILED: pgettext("to a subscriber", "confirmation email sent"),
     Event.CONFIRMED: pgettext("a subscriber", "confirmed"),
-    Event.UNCONFIRMED: pgettext("a subscriber's", "confirmation taken back"),
-    Event.LEFT: pgettext("a subscriber", "left"),
+    Event.UNCONFIRMED: pgettext("a subscriber's", "confirmation withdrawn"),
+    Event.LEFT: pgettext("a subscriber", "unsubscribed"),
     Event.REMOVED: pgettext("a subscriber was", "removed"),
-    Event.EXPIRED: pgettext("a subscriber", "never confirmed, forgotten"),
+    Event.EXPIRED: pgettext("a subscriber", "never confirmed, deleted"),
 }
+ORDER = {event: place for place, event in enumerate(Event)}
+
+
+class SourceKind(StrEnum):
+    COMMAND_LINE = "command_line"
+    KEY = "key"  # a client's site, known by its access key
+    USER = "user"  # an administrator on the admin pages
+    FORM = "form"
+    LINK = "link"
+    ONE_CLICK = "one_click"  # RFC 8058
+    CONFIRMATION_EMAIL = "confirmation_email"
+    IMPORT = "import"
+    NOT_CONFIRMED = "not_confirmed"  # in time
+
+
+class ConsentSource(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What made a change: its kind, and what belongs to that kind."""
+
+    kind: SourceKind
+    name: str = ""  # the id of a key, the address of a user, the file of an import
+    basis: str = ""  # of an import: why these people may be mailed
+    all_confirmed: bool = False  # the basis of an import that only says that all have confirmed
+    new_address: str = ""  # of a change of address, in the record of the old one
+    old_address: str = ""
+    new_list: str = ""  # of a move, in the record of the old list
+    old_list: str = ""
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +77,7 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True):
 
     event: Event
     at: datetime
-    source: str
+    source: ConsentSource
     client: str = ""
     shown: str = ""
 
@@ -61,71 +85,65 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a change comes from: all of a consent but what happened and when."""
 
-    source: str  # a key, a form, a user, a link
+    source: ConsentSource
     client: str = ""  # IP address, where there is one
     shown: str = ""  # the text the person read, where there was one
 
     def consent(self, event: Event, at: datetime) -> Consent:
-        return Consent(
-            event=event,
-            at=at,
-            source=self.source[:SOURCE_CHARS_MAX],
-            client=self.client[:CLIENT_CHARS_MAX],
-            shown=self.shown[:SHOWN_CHARS_MAX],
-        )
+        client = self.client[:CLIENT_CHARS_MAX]
+        shown = self.shown[:SHOWN_CHARS_MAX]
+        return Consent(event=event, at=at, source=self.source, client=client, shown=shown)
 
 
-COMMAND_LINE = Trace(source="command line")
-ALL_CONFIRMED = "all of them have confirmed"  # the basis of an import that only says --verified
-ORDER = {event: place for place, event in enumerate(Event)}
+COMMAND_LINE = Trace(source=ConsentSource(SourceKind.COMMAND_LINE))
 
 
 def by_key(key_id: str, client: str) -> Trace:
-    """A client's site, known by its access key; the address is the site's."""
-    return Trace(source=f"key {key_id}", client=client)
+    """A client's site; the IP address is the site's."""
+    return Trace(source=ConsentSource(SourceKind.KEY, key_id), client=client)
 
 
-def by_user(name: str, client: str) -> Trace:
-    """An administrator on the admin pages."""
-    return Trace(source=f"user {name}", client=client)
+def by_user(address: str, client: str) -> Trace:
+    return Trace(source=ConsentSource(SourceKind.USER, address), client=client)
 
 
-# --- A source as people read it -----------------------------------------------------------------
-
-_SOURCES = {
-    "command line": _("command line"),
-    "confirmation mail": _("confirmation mail"),
-    "form": pgettext("a subscriber used a", "form"),
-    "import": pgettext("a subscriber came by an", "import"),
-    "link": pgettext("a subscriber used a", "link"),
-    "not confirmed in time": _("not confirmed in time"),
-    "one-click": pgettext("a subscriber left by", "one-click"),
+_FIXED_TEXTS = {
+    SourceKind.COMMAND_LINE: _("command line"),
+    SourceKind.FORM: _("sign-up form"),
+    SourceKind.LINK: pgettext("a subscriber used a", "link in an email"),
+    SourceKind.ONE_CLICK: _("one-click unsubscribe"),
+    SourceKind.CONFIRMATION_EMAIL: _("confirmation email"),
+    SourceKind.NOT_CONFIRMED: _("not confirmed in time"),
 }
-_NAMING: list[tuple[re.Pattern[str], Callable[..., Text]]] = [
-    (re.compile("(?P<by>.+), changed to (?P<address>[^,]+)"), lambda **it: _(
-        "{by}, changed to {address}", **it)),
-    (re.compile("(?P<by>.+), changed from (?P<address>[^,]+)"), lambda **it: _(
-        "{by}, changed from {address}", **it)),
-    (re.compile("(?P<by>.+), to the list (?P<name>[^,]+)"), lambda **it: _(
-        "{by}, to the list {name}", **it)),
-    (re.compile("(?P<by>.+), from the list (?P<name>[^,]+)"), lambda **it: _(
-        "{by}, from the list {name}", **it)),
-    (re.compile("key (?P<id>[0-9a-f]+)"), lambda **it: _("key {id}", **it)),
-    (re.compile("user (?P<name>[^ ,]+)"), lambda **it: _("user {name}", **it)),
-    (re.compile(f"import of (?P<file>.+?): {ALL_CONFIRMED}"), lambda **it: _(
-        "import of {file}: all of them have confirmed", **it)),
-    (re.compile("import of (?P<file>.+?): (?P<basis>.*)"), lambda **it: _(
-        "import of {file}: {basis}", **it)),
-    (re.compile("import of (?P<file>.+)"), lambda **it: _("import of {file}", **it)),
-]  # fmt: skip
 
 
-def source_text(source: str) -> Text | str:
-    """A stored source, which is what the texts above say in English; any other as it stands."""
-    for pattern, text in _NAMING:
-        if found := pattern.fullmatch(source):
-            values: dict[str, object] = dict(found.groupdict())
-            if "by" in values:
-                values["by"] = source_text(found["by"])
-            return text(**values)
-    return _SOURCES.get(source, source)
+def source_text(source: ConsentSource) -> Text:
+    """The source as people read it."""
+    by = _kind_text(source)
+    if source.new_address:
+        return _("{by}, address changed to {address}", by=by, address=source.new_address)
+    if source.old_address:
+        return _("{by}, address changed from {address}", by=by, address=source.old_address)
+    if source.new_list:
+        return _("{by}, moved to the list {name}", by=by, name=source.new_list)
+    if source.old_list:
+        return _("{by}, moved from the list {name}", by=by, name=source.old_list)
+    return by
+
+
+def _kind_text(source: ConsentSource) -> Text:
+    match source.kind:
+        case SourceKind.KEY:
+            return _("key {id}", id=source.name)
+        case SourceKind.USER:
+            return _("user {name}", name=source.name)
+        case SourceKind.IMPORT if source.basis:
+            return _("import of {file}: {basis}", file=source.name, basis=source.basis)
+        case SourceKind.IMPORT if source.all_confirmed:
+            return _("import of {file}: all of them have confirmed", file=source.name)
+        case SourceKind.IMPORT if source.name:
+            return _("import of {file}", file=source.name)
+        case SourceKind.IMPORT:
+            return pgettext("a subscriber was added by an", "import")
+        case kind:
+            return _FIXED_TEXTS[kind]

@@ -48,7 +48,7 @@ NOTHING = Share()
 def check_limit(name: str, mails_per_s: float | None, connections: int | None) -> RateLimit:
     """Check a limit as a person typed it; BadInput says what is wrong."""
     if mails_per_s is None and connections is None:
-        raise BadInput(_("Say how many mails a second, how many connections, or both."))
+        raise BadInput(_("Enter emails per second, connections, or both."))
     return RateLimit(
         name,
         0.0 if mails_per_s is None else check_mails_per_s(mails_per_s),
@@ -62,7 +62,7 @@ def check_mails_per_s(typed: float | str) -> float:
     except ValueError:
         number = math.nan  # in no range
     if not MAILS_PER_S_MIN <= number <= MAILS_PER_S_MAX:
-        raise BadInput(_("Mails a second must be from 0.01 to 1,000,000."))
+        raise BadInput(_("Emails per second must be between 0.01 and 1,000,000."))
     return number
 
 
@@ -82,8 +82,8 @@ def limit_name(domain: str) -> str:
 
 
 def whom(name: str) -> Text:
-    """The mails a limit is for, as part of a sentence."""
-    return _("all mails") if name == TRANSPORT else _("mails to {domain}", domain=name)
+    """The emails a limit is for, as part of a sentence."""
+    return _("all emails") if name == TRANSPORT else _("emails to {domain}", domain=name)
 
 
 def rate_text(mails_per_s: float) -> str:

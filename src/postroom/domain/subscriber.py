@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.confirmation import ConfirmationAttempts
+from postroom.domain.consent import ConsentSource
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.texts import _, pgettext
 
@@ -31,9 +32,9 @@ class InactiveReason(StrEnum):
 
 
 INACTIVE_TEXTS = {
-    InactiveReason.LEFT: pgettext("a subscriber has", "left"),
+    InactiveReason.LEFT: pgettext("a subscriber has", "unsubscribed"),
     InactiveReason.REMOVED: pgettext("a subscriber was", "removed"),
-    InactiveReason.BOUNCED: pgettext("a subscriber's mail has", "bounced"),
+    InactiveReason.BOUNCED: pgettext("emails to a subscriber have", "bounced"),
     InactiveReason.COMPLAINED: pgettext("a subscriber has", "complained"),
 }
 
@@ -61,10 +62,10 @@ class SubscriberFilter(StrEnum):
 
 STANDING_TEXTS = {
     SubscriberFilter.ALL: pgettext("subscribers", "everybody"),
-    SubscriberFilter.THERE: pgettext("subscribers", "there"),
-    SubscriberFilter.VERIFIED: pgettext("subscribers", "verified"),
-    SubscriberFilter.UNVERIFIED: pgettext("subscribers", "not verified"),
-    SubscriberFilter.GONE: pgettext("subscribers", "gone"),
+    SubscriberFilter.THERE: pgettext("subscribers", "active"),
+    SubscriberFilter.VERIFIED: pgettext("subscribers", "confirmed"),
+    SubscriberFilter.UNVERIFIED: pgettext("subscribers", "unconfirmed"),
+    SubscriberFilter.GONE: pgettext("subscribers", "inactive"),
 }
 
 
@@ -78,15 +79,11 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     gone: InactiveReason | None = None  # the row stays, so that no import re-adds them
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
-    asks: str | None = (
-        None  # when administrators last asked them to confirm, one time after the other
-    )
+    asks: str | None = None  # when administrators last asked them, one time after the other
     expires: bool = False  # signed up themselves and have not confirmed: deleted after a while
-    gone_before: InactiveReason | None = (
-        None  # why they were not subscribed when they signed up again
-    )
+    gone_before: InactiveReason | None = None  # why they were inactive when they signed up again
     moved_to: str | None = None  # the key of their new address, if they changed it
-    basis: str = ""  # the import that added them, and the consent it declared
+    import_source: ConsentSource | None = None  # of the import that added them
     imported_at: datetime | None = None
     confirmation: ConfirmationAttempts | None = None  # only until the email is accepted
 

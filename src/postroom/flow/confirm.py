@@ -35,7 +35,7 @@ from postroom.domain.confirmation import (
     is_untried,
     status_of,
 )
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import ConsentSource, Event, SourceKind, Trace
 from postroom.domain.dead_letter import Reason
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome, Sent
@@ -62,7 +62,7 @@ from postroom.transport.port import Lane, Mail, Permit
 log = structlog.get_logger("confirm")
 SLICE_MAX = BATCH_CHANGES_MAX  # emails handed over together: their events fit into one write
 UNREADABLE_DELAY_S = 60.0  # time for a sender of a newer version to take it
-_BY_MAIL = Trace(source="confirmation mail")
+_BY_MAIL = Trace(source=ConsentSource(SourceKind.CONFIRMATION_EMAIL))
 _SENDERS_STOPPED = "its sender stopped while it was sending this email, several times"
 
 

@@ -147,10 +147,7 @@ class Renderer:
     def confirmations(
         self, mailing_list: MailingList, people: Sequence[Subscriber]
     ) -> list[RenderedMail]:
-        """Each with one sentence, one button, the plain link, what happens if it is ignored.
-
-        ValueError if the list's From cannot stand in a mail.
-        """
+        """The confirmation emails; ValueError if the list's From is not valid in an email."""
         site, secret = self._site, self._site.secret.encode()
         compiled, sender = self._compiled_confirmation(mailing_list.sender)
         title, date = mailing_list.description or mailing_list.name, format_date(self._clock.now())
@@ -176,11 +173,12 @@ class Renderer:
         """All that differs between two lists is the From; the rest are values."""
         known = self._confirmations.get(sender)
         if known is None:
+            html, text = _confirmation_bodies()
             parts = MailParts(
                 sender=parse_mailbox(sender),
-                subject="Please confirm: {{ list }}",  # a value, so that braces in it mean nothing
-                html=_CONFIRM_HTML,
-                text=_CONFIRM_TEXT,
+                subject=str(_("Confirm your subscription to {list}", list="{{ list }}")),
+                html=html,
+                text=text,
                 precedence_bulk=False,
                 auto_submitted=True,
             )
@@ -227,24 +225,21 @@ def message_parts(
     )
 
 
-_CONFIRM_TEXT = """\
-You, or somebody for you, asked to join {{ list }}. To confirm, open this link:
-
-{{ confirm_url }}
-
-If you did not ask for this, do nothing: you will not be mailed.
-
-Requested on {{ site }}.
-"""
-
-_CONFIRM_HTML = """\
+def _confirmation_bodies() -> tuple[str, str]:
+    """HTML and text. What differs between people stands in merge fields, so braces in it stay."""
+    link = "{{ confirm_url }}"
+    request = _("Somebody asked to subscribe this address to {list}.", list="{{ list }}")
+    ignore = _("If it was not you, ignore this email. You won’t get any others.")
+    origin = _("Requested on {site}.", site="{{ site }}")
+    text = f"{request}\n{_('To confirm, open this link:')}\n\n{link}\n\n{ignore}\n\n{origin}\n"
+    html = f"""\
 <!doctype html><html lang="en">
 <body style="font-family:sans-serif;max-width:32rem;margin:2rem auto">
-<p>You, or somebody for you, asked to join <strong>{{ list }}</strong>.</p>
-<p><a href="{{ confirm_url }}" style="display:inline-block;padding:.8rem 1.4rem;\
-background:#1f7a5c;color:#fff;border-radius:.4rem;text-decoration:none">Yes, I want to join</a></p>
-<p>Or open this link: <a href="{{ confirm_url }}" style="word-break:break-all">\
-{{ confirm_url }}</a></p>
-<p>If you did not ask for this, do nothing: you will not be mailed.</p>
-<p style="color:#667">Requested on {{ site }}.</p></body></html>
+<p>{request}</p>
+<p><a href="{link}" style="display:inline-block;padding:.8rem 1.4rem;\
+background:#1f7a5c;color:#fff;border-radius:.4rem;text-decoration:none">{_("Confirm")}</a></p>
+<p>{_("Or open this link:")} <a href="{link}" style="word-break:break-all">{link}</a></p>
+<p>{ignore}</p>
+<p style="color:#667">{origin}</p></body></html>
 """
+    return html, text

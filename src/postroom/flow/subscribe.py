@@ -120,7 +120,7 @@ async def edit(
     tables = act.tables
     found = await subscribers.find(tables, list_name, key)
     if found is None or found.value.gone:
-        raise NotFound(_("They are not on {name} any more.", name=list_name))
+        raise NotFound(_("They are no longer on {name}.", name=list_name))
     known = found.value
     edited = msgspec.structs.replace(
         known, attributes=attributes, address=spelling or known.address

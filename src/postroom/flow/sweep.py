@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 import structlog
 
-from postroom.domain.consent import Event, Trace
+from postroom.domain.consent import ConsentSource, Event, SourceKind, Trace
 from postroom.domain.delivery import Ledger
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.work_item import BatchItem
@@ -42,7 +42,7 @@ FORGOTTEN_AFTER = timedelta(minutes=15)  # longer than any claim: the item must 
 EXPIRED_BATCHES_A_SWEEP = 300
 LIST_BATCHES_A_SWEEP = 100
 SIGN_UPS_A_SWEEP = 500  # of a list, in a minute: more than any form accepts
-_IN_TIME = Trace(source="not confirmed in time")
+_IN_TIME = Trace(source=ConsentSource(SourceKind.NOT_CONFIRMED))
 
 
 async def put_forgotten_items(

@@ -415,7 +415,7 @@ class ImportBuffer:
             since=self.terms.act.now,
             gone=InactiveReason.REMOVED if keep_out else None,
             attributes={} if keep_out else person.attributes,
-            basis=self.terms.act.trace.source,
+            import_source=self.terms.act.trace.source,
             imported_at=self.terms.act.now,
         )
 

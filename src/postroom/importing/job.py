@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.consent import SOURCE_CHARS_MAX
+from postroom.domain.consent import ConsentSource, SourceKind
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.job_status import JobStatus
@@ -17,7 +17,7 @@ from postroom.importing.csv_people import Columns
 
 KEPT = timedelta(days=30)
 FILE_NAME_CHARS_MAX = 60
-BASIS_CHARS_MAX = SOURCE_CHARS_MAX - FILE_NAME_CHARS_MAX - 20
+BASIS_CHARS_MAX = 220
 BAD_ROWS_SHOWN = 10
 COUNTED = (
     *("added", "already", "twice", "gone", "bad"),  # each row is one of these
@@ -116,8 +116,9 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
         return self.purpose is Purpose.SUPPRESS
 
     @property
-    def source(self) -> str:
-        return import_source(self.file_name, self.basis)
+    def source(self) -> ConsentSource:
+        """What the consent record says of everybody in the import."""
+        return ConsentSource(SourceKind.IMPORT, self.file_name, basis=self.basis)
 
 
 def mapped(
@@ -212,12 +213,6 @@ def attributes_after(
             return clean_attributes(in_file | known)
         case Existing.OVERWRITE:
             return clean_attributes(known | in_file)
-
-
-def import_source(file_name: str, basis: str) -> str:
-    """What the consent record says of everybody in an import."""
-    source = f"import of {file_name}"
-    return f"{source}: {basis}"[:SOURCE_CHARS_MAX] if basis else source
 
 
 def clean_file_name(text: str) -> str:

@@ -5,8 +5,7 @@ consent:<address key>:<falling time>-<nonce>    one event; never changed, delete
 The latest comes first: somebody may be asked again and again for years, and showing them must cost
 no more than a page. An event is written in the batch of the change it records, so that neither
 exists without the other. Nothing that sends emails reads these rows. An import writes none, because
-that would be one more row for each of a million people: its declared basis is on the subscriber's
-own row.
+that would be one more row for each of a million people: the subscriber's own row has its source.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from postroom.domain.consent import ORDER, Consent, Event
+from postroom.domain.consent import ORDER, Consent, ConsentSource, Event, SourceKind
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import first_rows, from_properties, to_properties
 from postroom.records.sortable_time import sortable_newest_first
@@ -57,16 +56,10 @@ async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
     keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]
-    found += await _imported(tables, list_name, key)
+    person = await tables.get(_TABLE, list_name, _EMAIL + key)
+    known = from_properties(person.properties, Subscriber) if person else None
+    if known and known.imported_at:
+        source = known.import_source or ConsentSource(SourceKind.IMPORT)
+        found.append(Consent(event=Event.IMPORTED, at=known.imported_at, source=source))
     found.sort(key=lambda consent: (consent.at, ORDER[consent.event]))
     return ConsentHistory(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)
-
-
-async def _imported(tables: Tables, list_name: str, key: str) -> list[Consent]:
-    """The event of an import, from the subscriber's own row."""
-    row = await tables.get(_TABLE, list_name, _EMAIL + key)
-    known = from_properties(row.properties, Subscriber) if row else None
-    if known is None or known.imported_at is None:
-        return []
-    source = known.basis or "import"
-    return [Consent(event=Event.IMPORTED, at=known.imported_at, source=source)]

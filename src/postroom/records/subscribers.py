@@ -75,7 +75,7 @@ def joining(subscriber: Subscriber) -> list[Change]:
 
 
 async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = None) -> str:
-    """Add a subscriber; the etag. An import writes no consent event, but its basis in the row."""
+    """Add a subscriber; the etag. An import writes no consent event, but its source in the row."""
     changes = [*joining(newcomer), *_beside(None, newcomer, consent)]
     try:
         return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
@@ -167,7 +167,9 @@ async def join_again(
     tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
 ) -> Stored[Subscriber]:
     """Add somebody who had unsubscribed, under a new GUID: as stored, and the new etag."""
-    back = msgspec.structs.replace(newcomer, basis=before.basis, imported_at=before.imported_at)
+    back = msgspec.structs.replace(
+        newcomer, import_source=before.import_source, imported_at=before.imported_at
+    )
     etags = await tables.batch(
         TABLE,
         back.list_name,

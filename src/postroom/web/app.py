@@ -1,4 +1,4 @@
-"""The web application: every route, and what happens when none of them can answer."""
+"""The web application: all routes, and the answers to errors."""
 
 from __future__ import annotations
 
@@ -35,80 +35,85 @@ from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
 from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
 from postroom.web.submit_once import AlreadySubmitted
-from postroom.web.throttles import throttles_in
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
-OURS = str(Path(__file__).parent.parent)  # where our own code is
+OURS = str(Path(__file__).parent.parent)  # our own code
 READY_S_MAX = 2.0
 RETRY = {"Retry-After": "10"}
-DETAILS = {  # of a problem, for programs
+DETAILS = {  # for API clients
     404: _("There is no such resource. /api/v1/openapi.json lists them."),
-    405: _("This method is not allowed here. See /api/v1/openapi.json."),
-    409: _("Somebody else changed it at the same moment. Check it, and try again."),
+    405: _("This resource does not support that method. See /api/v1/openapi.json."),
+    409: _("Somebody else changed it at the same time. Check it and try again."),
     413: _("The body is too large. Send a smaller one."),
     500: _("Something went wrong. Check whether it was done, then try again."),
-    503: _("Storage does not respond in time. Try again later."),
+    503: _("Storage did not respond in time. Try again later."),
 }
 
-# Title and sentence for administrators; whoever reads mail has pages of their own.
+# Title and sentence for administrators; subscribers have pages of their own.
 ADMIN_PAGES = {
     404: (
-        _("There is nothing here"),
-        _("Somebody deleted it meanwhile, or the address is mistyped."),
+        _("Page not found"),
+        _("It was deleted, or the address is mistyped."),
     ),
     405: (
-        _("This page does not take that"),
-        _("Open it from the menu, and use its buttons. Nothing changed."),
+        _("This is not allowed here"),
+        _("Nothing changed. Open the page from the menu and use its buttons."),
     ),
-    409: (_("This cannot be done now"), _("It changed meanwhile: look at it again.")),
+    409: (_("Not possible right now"), _("It has changed. Reload the page and check.")),
     413: (
-        _("That was too much at once"),
-        _("More was sent than this page takes. Nothing changed: go back, and send less."),
+        _("Too much data"),
+        _("You sent more than this page accepts. Nothing changed. Go back and send less."),
     ),
-    429: (_("That was too often"), _("Wait a little, then try again. Nothing changed.")),
+    429: (_("Too many requests"), _("Nothing changed. Wait a moment and try again.")),
     500: (
-        _("Something went wrong here"),
-        _("It is in the log of the web role. Look whether your change was made, then try again."),
+        _("Something went wrong"),
+        _(
+            "The error is in the log of the web role. Check whether your change was saved, then "
+            "try again."
+        ),
     ),
     503: (
         _("Please try again"),
-        _("Storage does not answer in time. Wait a little, and look whether your change was made."),
+        _(
+            "Storage did not respond in time. Wait a moment and check whether your change was "
+            "saved."
+        ),
     ),
 }
 NOT_UNDERSTOOD = (
-    _("That was not understood"),
-    _("Nothing changed: go back, load the page again, and use its buttons."),
+    _("Something went wrong"),
+    _("Nothing changed. Go back, reload the page and use its buttons."),
 )
-# For whoever sent a form: the page has what they typed, and a button to send it again.
+# For a submitted form: the page has what was typed, and a button to submit it again.
 SLOW = (
     _("Please try again"),
     _(
-        "Storage does not answer in time. What you sent is still here: wait a little, "
-        "and try again."
+        "Storage did not respond in time. What you entered is still here. Wait a moment and try "
+        "again."
     ),
 )
-GONE = (_("The database is gone"), STORAGE_GONE)
+GONE = (_("The database is missing"), STORAGE_GONE)
 CHANGED = (
-    _("Somebody else changed this meanwhile"),
-    _("Nothing was overwritten: look how it stands now, and try again."),
+    _("Somebody else changed this"),
+    _("Nothing was overwritten. Check the current version and try again."),
 )
 DELETED = (
-    _("There is nothing here any more"),
+    _("This no longer exists"),
     _(
-        "Somebody deleted it meanwhile. What you sent is still here: copy what you need, or try "
-        "again when it is back."
+        "Somebody deleted it. What you entered is still here. Copy what you need, or try again "
+        "once it is back."
     ),
 )
 UNDER_WAY = (
-    _("This is being done already"),
-    _("The same form was sent a moment ago, and is at work: wait a little, and try again."),
+    _("Already in progress"),
+    _("You just submitted the same form. Wait a moment and try again."),
 )
 SIGNED_OUT = (
     _("Sign in again"),
     _(
-        "You are not signed in any more. What you sent is still here: sign in on another page, "
-        "come back to this one, and try again."
+        "You are no longer signed in. What you entered is still here. Sign in on another page, "
+        "come back to this one and try again."
     ),
 )
 PUBLIC_PAGES = {
@@ -120,14 +125,14 @@ PUBLIC_PAGES = {
 
 
 def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
-    """All of it; `spoken` are languages to answer in, if not those that there are."""
+    """The whole application; `spoken` replaces the available languages."""
     app = FastAPI(
         title="Postroom",
         description="Mailing lists, subscribers and messages.",
         openapi_url="/api/v1/openapi.json",
-        docs_url=None,  # both load scripts from elsewhere
+        docs_url=None,  # both load scripts from other sites
         redoc_url=None,
-        redirect_slashes=False,  # such a redirect would trust the Host header, and carry the token
+        redirect_slashes=False,  # the redirect would trust the Host header and leak the token
         lifespan=in_service,
     )
     app.state.context = context
@@ -157,21 +162,18 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
 
 @contextlib.asynccontextmanager
 async def in_service(app: FastAPI) -> AsyncIterator[None]:
-    """While the server runs; runs that ask people to confirm stop before storage is closed."""
-    telling = asyncio.create_task(throttles_in(app).keep_telling())
+    """Background runs stop with the server, before storage is closed."""
     yield
-    telling.cancel()
-    await asyncio.wait([telling])
     await asking.runs_in(app).stop_all()
 
 
 async def healthy() -> Response:
-    """This process is alive."""
+    """The process is alive."""
     return JSONResponse({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:
-    """Storage answers, and the server goes on: nobody new is to be sent to one that stops."""
+    """Storage responds and the server is not stopping; route requests by this."""
     if stopping_of(request).is_set():
         return JSONResponse({"status": "stopping"}, status_code=503)
     try:
@@ -180,7 +182,7 @@ async def ready(request: Request) -> Response:
     except StorageGone:
         return JSONResponse({"status": str(STORAGE_GONE)}, status_code=503)
     except (TimeoutError, StorageError):
-        return JSONResponse({"status": "storage does not answer"}, status_code=503)
+        return JSONResponse({"status": "storage does not respond"}, status_code=503)
     return JSONResponse({"status": "ok"})
 
 
@@ -190,7 +192,7 @@ async def no_page(request: Request, error: Exception) -> Response:
 
 
 async def not_there(request: Request, error: Exception) -> Response:
-    """Somebody deleted it meanwhile, or the address was typed."""
+    """It was deleted, or the URL is wrong."""
     kept = await recovered_form(request)
     if kept and kept.typed:
         return _given_back(HTTPStatus.NOT_FOUND, *DELETED, kept, is_gone=True)
@@ -198,12 +200,12 @@ async def not_there(request: Request, error: Exception) -> Response:
 
 
 async def not_now(request: Request, error: Exception) -> Response:
-    """The error is a sentence for whoever asked."""
+    """The error is a sentence for the user."""
     return _failed(request.url.path, 409, sentence=str(error))
 
 
 async def sign_in_first(request: Request, error: Exception) -> Response:
-    """Back to where they wanted to go, after signing in; a part of a page reloads the whole."""
+    """Return to the wanted page after signing in; a fragment makes the whole page reload."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     kept = await recovered_form(request)
@@ -229,33 +231,32 @@ async def try_again(request: Request, error: Exception) -> Response:
 
 
 async def changed_meanwhile(request: Request, error: Exception) -> Response:
-    """On a page for subscribers nothing is typed: the next try decides anew."""
+    """On subscriber pages nothing is typed, so they can simply try again."""
     if not _is_admin(request.url.path):
         return await try_again(request, error)
     return _given_back(HTTPStatus.CONFLICT, *CHANGED, await recovered_form(request))
 
 
 async def under_way(request: Request, error: Exception) -> Response:
-    """The same form was sent before, and is not done yet."""
+    """The same form was submitted before and is not done yet."""
     return _given_back(HTTPStatus.CONFLICT, *UNDER_WAY, await recovered_form(request))
 
 
 async def too_large(request: Request, error: Exception) -> Response:
-    """Programs have a sentence of their own, in the description of the web service."""
+    """API clients get the text that the OpenAPI document promises."""
     path = request.url.path
     if not _is_admin(path):
         return _failed(path, 413)
     limit = size(limits_for(path).body_bytes)
     sentence = _(
-        "More was sent than the {limit} that this page takes. Nothing changed: go back, and send "
-        "less.",
+        "This page accepts at most {limit}. Nothing changed. Go back and send less.",
         limit=limit,
     )
     return _failed(path, 413, sentence=str(sentence))
 
 
 async def too_late(scope: Scope, receive: Receive) -> Response:
-    """Whoever sent a form gets it back as it was."""
+    """Give a submitted form back as it was."""
     kept = await recovered_form(Request(scope, receive)) if "app" in scope else None
     if kept:
         return _given_back(HTTPStatus.SERVICE_UNAVAILABLE, *SLOW, kept, RETRY)
@@ -263,10 +264,10 @@ async def too_late(scope: Scope, receive: Receive) -> Response:
 
 
 class LastResort:
-    """Answers for what nobody foresaw, and writes down what it was and where.
+    """Answers unexpected errors, and logs their type and place.
 
-    Not its words, nor a traceback with them: they may quote an address or a token. So the error
-    ends here; a handler of Starlette's would hand it on to the server, which writes down all of it.
+    Not their text, nor a traceback: they may quote an address or a token. Starlette's own handler
+    would pass the error on to the server, which logs all of it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -285,7 +286,7 @@ class LastResort:
         except ClientDisconnect:
             raise
         except Exception as error:
-            if scope["type"] != "http":  # the start or the stop of the whole: for the server
+            if scope["type"] != "http":  # start or stop: for the server
                 raise
             cause = error.__cause__ or error
             log.error("page_failed", error=type(cause).__name__, at=_place(cause))
@@ -294,7 +295,7 @@ class LastResort:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost frame of ours."""
+    """File and line of the innermost frame in our code."""
     frames = [
         (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
@@ -306,7 +307,7 @@ def _place(error: BaseException) -> str:
 def _failed(
     path: str, status: int, headers: Mapping[str, str] | None = None, sentence: str = ""
 ) -> Response:
-    """A page for people, problem+json (RFC 9457) for programs."""
+    """A page for people, problem+json (RFC 9457) for API clients."""
     if path.startswith("/api/"):
         detail = sentence or DETAILS.get(status, _("This could not be done."))
         return api.ApiProblem(HTTPStatus(status), detail, headers or {}).response()
@@ -329,7 +330,7 @@ def _given_back(
     is_signed_out: bool = False,
     is_gone: bool = False,
 ) -> Response:
-    """A page for administrators, with what they sent, if that can be sent again."""
+    """An error page for administrators, with the form they submitted if it can be retried."""
     page = part(
         "failed.html",
         notice="",

@@ -2,11 +2,11 @@
 
 A connection is waiting until the whole head of a request has arrived, and again after each answer.
 When a limit is reached, the connection that has been waiting longest is closed: of the same
-network, or of all. So whoever sends a request at once is served, also beside thousands of silent
-connections from the same address (NAT). If none is waiting, the new connection is closed.
+network, or of all. So a client that sends its request at once is served, also beside thousands of
+silent connections from the same address (NAT). If none is waiting, the new connection is closed.
 
 Why not a library: uvicorn has no such limits, and ASGI middleware does not see a connection before
-its first request. A reverse proxy in front may do the same, but nobody has to have one.
+its first request. A reverse proxy in front may do the same, but not everybody has one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES_RESERVED = 100  # for storage, uploads, the listener and logs
 HEAD_BYTES_MAX = 64 * 1024  # cookies and all; the parser itself has no limit
 REST_OF_BODY_S = 30.0  # for a body that was answered before its end, so that the answer is read
 SLOW_READER_S = 60.0  # for the reader of a full buffer, or of the rest of the last answer
-TOLD_EVERY_S = 60.0
+LOGGED_EVERY_S = 60.0
 _SHOWN_BITS = {4: 24, 6: 48}  # of an address, in a log
 
 
@@ -46,9 +46,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 def limits_within(files_max: int) -> ConnectionLimits:
-    """The limits for a process that may open so many files.
+    """The limits for a process that may open this many files.
 
-    The loop accepts whoever waits in the listener's queue before we can close anybody, so that
+    The loop accepts the whole queue of the listener before we can close a connection, so that
     queue needs room as well.
     """
     room = max(files_max - FILES_RESERVED - CONNECTIONS_WAITING_MAX, files_max // 2)
@@ -98,18 +98,18 @@ class OpenConnections:
         self._networks: dict[str, _Network] = {}
         self._network_of: dict[Connection, str] = {}
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
-        self._told: dict[str, tuple[float, int]] = {}  # by limit: when, and how many closed since
+        self._logged: dict[str, tuple[float, int]] = {}  # by limit: when, and how many closed since
 
     def add(self, connection: Connection, host: str) -> bool:
-        """Count a new connection, which is waiting; False if there is no room for it."""
+        """Count a new, waiting connection; False if the limits leave no room for it."""
         key = "" if is_within(host, self._trusted_proxies) else _network_key(host)
         network = self._networks.get(key)
         if key and network and network.open >= self.limits.of_network:
-            self._tell("network", host, network.open)
+            self._log_reached("network", host, network.open)
             if not self._close_one_of(network.waiting):
                 return False
         if len(self._network_of) >= self.limits.of_all:
-            self._tell("all", host, len(self._network_of))
+            self._log_reached("all", host, len(self._network_of))
             if not self._close_one_of(self._waiting):
                 return False
         self._network_of[connection] = key
@@ -118,7 +118,7 @@ class OpenConnections:
         return True
 
     def remove(self, connection: Connection) -> None:
-        """Also of one that was never added, or is removed already."""
+        """Forget a connection; one that is not counted changes nothing."""
         key = self._network_of.get(connection)
         if key is None:
             return
@@ -149,14 +149,14 @@ class OpenConnections:
         longest.close()
         return True
 
-    def _tell(self, limit: str, host: str, connections: int) -> None:
+    def _log_reached(self, limit: str, host: str, connections: int) -> None:
         """Log that a limit was reached, at most once a minute for each limit."""
         now = self._clock()
-        at, closed = self._told.get(limit, (now - TOLD_EVERY_S, 0))
-        if now < at + TOLD_EVERY_S:
-            self._told[limit] = at, closed + 1
+        at, closed = self._logged.get(limit, (now - LOGGED_EVERY_S, 0))
+        if now < at + LOGGED_EVERY_S:
+            self._logged[limit] = at, closed + 1
             return
-        self._told[limit] = now, 0
+        self._logged[limit] = now, 0
         log.warning(
             "connection_limit_reached",
             limit=limit,
@@ -167,7 +167,7 @@ class OpenConnections:
 
 
 def _network_key(host: str) -> str:
-    """Empty for a caller without an address, as on a Unix socket: it has no network."""
+    """Empty for a caller without an address, as on a Unix socket."""
     try:
         return network_of(host)
     except ValueError:
@@ -175,7 +175,7 @@ def _network_key(host: str) -> str:
 
 
 def _shown_network(host: str) -> str:
-    """Enough to find who fills the service, too little to know one person."""
+    """Enough to find who fills the server, too little to identify a person."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -186,7 +186,7 @@ def _shown_network(host: str) -> str:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, which tells `Connections` what it does, and ends slow connections."""
+    """Uvicorn's protocol, which reports to `Connections` and ends slow connections."""
 
     def __init__(self, *arguments: Any, connections: OpenConnections, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -201,7 +201,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def close(self) -> None:
-        """At once; `transport.close` would wait until the other side has read what is buffered."""
+        """At once; `transport.close` would wait until the other side has read the buffer."""
         self.transport.abort()
 
     # --- How a connection begins and ends
@@ -245,7 +245,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _start_head_timer(self, seconds: float) -> None:
-        """Unless it runs: a byte now and then gains nobody time."""
+        """Unless it is running, so that a byte now and then gains no time."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(seconds, self.close)
 

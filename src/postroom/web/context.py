@@ -35,11 +35,11 @@ class WebContext:
     clock: Clock
     wakeups: WakeUps
     site: Site
-    trusted_proxies: Networks = ()  # whose word on the caller's address is taken
-    admin_networks: Networks = ()  # where the admin pages are shown; empty: everywhere
-    is_url_given: bool = True  # somebody set it; else it follows the bound address
-    has_outbox: bool = False  # test mode: mails go to the outbox, the test mailbox of the pages
-    has_kept_mails: bool = False  # when the web started: they can be read and deleted
+    trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
+    admin_networks: Networks = ()  # that may open the admin pages; empty for all
+    is_url_given: bool = True  # by a setting; otherwise it follows the bound address
+    has_outbox: bool = False  # test mode: emails go to the outbox, shown as the test mailbox
+    has_kept_mails: bool = False  # at the start: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
 
     @property
@@ -55,13 +55,13 @@ class WebContext:
 
 
 class TestMailbox:
-    """Whether this web has seen the test mailbox emptied."""
+    """Whether this process has seen the test mailbox emptied."""
 
     is_emptied = False
 
 
 def has_mailbox(request: Request) -> bool:
-    """Whether the test mailbox is in the menu: in test mode, and until it was emptied."""
+    """Whether the test mailbox is in the menu: in test mode, and until it is emptied."""
     context = context_of(request)
     is_left = context.has_kept_mails and not one_per_app(request.app, TestMailbox).is_emptied
     return context.has_outbox or is_left
@@ -73,7 +73,7 @@ def context_of(request: Request) -> WebContext:
 
 
 def one_per_app(app: Starlette, make: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """What `make` made for this application, at the first call."""
+    """The result of `make`, called once per application."""
     if not hasattr(app.state, "made"):
         app.state.made = {}
     made: dict[Callable[P, T], object] = app.state.made
@@ -83,11 +83,11 @@ def one_per_app(app: Starlette, make: Callable[P, T], *args: P.args, **named: P.
 
 
 def client_of(request: Request) -> str:
-    """The address of whoever calls: past the proxies we trust, and no further.
+    """The IP address of the caller, seen past the trusted proxies.
 
-    Each proxy adds the address it sees at the end of X-Forwarded-For, so it is read backwards; what
-    stands before the first address that is not a trusted proxy may be made up. Where a proxy wrote
-    something else than an address, its own is the nearest there is.
+    Each proxy appends the address it sees to X-Forwarded-For, so it is read backwards; anything
+    before the first address that is not a trusted proxy may be made up. Where a proxy wrote
+    something that is not an address, the proxy's own address counts.
     """
     context = context_of(request)
     client = request.client.host if request.client else NOWHERE

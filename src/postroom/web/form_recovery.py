@@ -1,13 +1,12 @@
-"""What was sent and could not be saved, given back: the same fields, and a button to try again.
+"""A submitted form that could not be saved is given back: the same fields, and a button to retry.
 
-The page is the answer to the request that brought the fields, so it tells nobody anything new, and
-needs neither storage nor a session: whoever signed out in another tab gets it, too. It is made for
-what our own pages sent alone: a form of another site, given back, would come from ours when it is
-sent again. Passwords and files do not come back;
-the page asks for them anew.
+The page answers the request that brought the fields, so it reveals nothing new and needs neither
+storage nor a session: a user who signed out in another tab gets it, too. Only forms of our own
+pages are given back: a form of another site would count as ours when submitted again. Passwords and
+files are not given back; the page asks for them again.
 
-If nothing of the form was read before it failed, it is read now. Whoever sent it may be a stranger,
-so there is a limit on how much, how long, and for how many at once.
+If the form was not read before the failure, it is read now. The caller may be a stranger, so size,
+time and the number of forms read at once are limited.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from postroom.web.forms import MULTIPART, ONCE, SubmittedForm, opened
 from postroom.web.security import TooLarge, is_body_begun
 from postroom.web.signed_in import ADMIN, NotAllowed, check_network_and_origin
 
-CHARS_MAX = 2 * BODY_BYTES_MAX + 64 * 1024  # both bodies of a message, and what stands around them
-READ_BYTES_MAX = 10 * 1024 * 1024  # the same as it is sent
+CHARS_MAX = 2 * BODY_BYTES_MAX + 64 * 1024  # both bodies of a message, and the other fields
+READ_BYTES_MAX = 10 * 1024 * 1024  # the same, encoded
 READ_S_MAX = 5.0
 READ_AT_ONCE_MAX = 4
 FILES_MAX = 2
 _CARRIED = ("etag", ONCE)
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _LABELS: Mapping[str, Text] = {
-    "old_password": _("Password now"),
+    "old_password": _("Current password"),
     "new_password": _("New password"),
     "html_file": _("HTML file"),
     "text_file": _("Text file"),
@@ -43,7 +42,7 @@ _LABELS: Mapping[str, Text] = {
 
 
 class FieldToRepeat(msgspec.Struct, frozen=True):
-    """A field that must be filled in once more."""
+    """A field that must be filled in again."""
 
     name: str
     label: Text
@@ -51,7 +50,7 @@ class FieldToRepeat(msgspec.Struct, frozen=True):
 
 
 class RecoveredForm(msgspec.Struct, frozen=True):
-    """A form that can be sent again as it was."""
+    """A form that can be submitted again as it was."""
 
     action: str
     fields: dict[str, str]
@@ -60,18 +59,19 @@ class RecoveredForm(msgspec.Struct, frozen=True):
 
     @property
     def typed(self) -> list[str]:
-        """The names of what people typed or chose; the rest forms carry for themselves."""
+        """The names of the fields that people fill in."""
         return [name for name, text in self.fields.items() if text and name not in _CARRIED]
 
 
 async def recovered_form(request: Request) -> RecoveredForm | None:
-    """None if it is no form of ours, or more than can be given back."""
+    """The form of a request; None if it is not one of ours or too large."""
     if not _is_own_form(request):
         return None
     sent = getattr(request.state, "sent", None) or await _read_now(request)
     if sent is None or sum(map(len, sent.fields.values())) > CHARS_MAX:
         return None
-    passwords = [name for name in sent.fields if _is_password(name)]
+    passwords = [name for name in sent.fields if "password" in name]
+    content_type = request.headers.get("content-type", "")
     files = [name for name, file in sent.files.items() if file.filename]
     return RecoveredForm(
         action=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
@@ -83,12 +83,12 @@ async def recovered_form(request: Request) -> RecoveredForm | None:
             ),
             *(FieldToRepeat(name, _LABELS.get(name, _("File")), "file") for name in files),
         ],
-        is_multipart=_kind(request).startswith(MULTIPART.decode()),
+        is_multipart=content_type.lower().startswith(MULTIPART.decode()),
     )
 
 
 def _is_own_form(request: Request) -> bool:
-    """Not a part of a page, which nobody could send again; nor what another site sent."""
+    """Not a fragment of a page, which nobody can submit again, nor a form of another site."""
     is_page = request.headers.get("sec-fetch-dest", "document") == "document"
     if request.method != "POST" or not is_page or "hx-request" in request.headers:
         return False
@@ -102,8 +102,10 @@ def _is_own_form(request: Request) -> bool:
 
 
 async def _read_now(request: Request) -> SubmittedForm | None:
-    readers = _readers_of(request)
-    if is_body_begun(request.scope) or not _is_small(request) or readers.locked():
+    readers = one_per_app(request.app, _readers)
+    length = request.headers.get("content-length", "")  # browsers send it with every form
+    is_small = bool(_LENGTH.fullmatch(length)) and int(length) <= READ_BYTES_MAX
+    if is_body_begun(request.scope) or not is_small or readers.locked():
         return None
     try:
         async with (
@@ -116,23 +118,5 @@ async def _read_now(request: Request) -> SubmittedForm | None:
         return None
 
 
-def _is_small(request: Request) -> bool:
-    """Browsers say how long a form is; whoever does not is none."""
-    length = request.headers.get("content-length", "")
-    return bool(_LENGTH.fullmatch(length)) and int(length) <= READ_BYTES_MAX
-
-
-def _readers_of(request: Request) -> asyncio.Semaphore:
-    return one_per_app(request.app, _readers)
-
-
 def _readers() -> asyncio.Semaphore:
     return asyncio.Semaphore(READ_AT_ONCE_MAX)
-
-
-def _is_password(name: str) -> bool:
-    return "password" in name
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").lower()

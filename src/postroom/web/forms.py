@@ -1,4 +1,4 @@
-"""Forms: what was typed, what is wrong with it, and what somebody else typed meanwhile."""
+"""Forms: what was typed, its errors, and what somebody else saved in the meantime."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import Text, _
 
 T = TypeVar("T")
-ONCE = "once"  # the field with the token of a form that acts once (once.py)
+ONCE = "once"  # the field with the token of a form that acts once
 FIELDS_MAX = 100
 FIELD_BYTES_MAX = 64 * 1024
 SLICE_BYTES = 32 * 1024  # unescaped at a time, in 3 ms at most
-URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
+URLENCODED = b"application/x-www-form-urlencoded"
+MULTIPART = b"multipart/form-data"
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
 
 @dataclass
 class Form:
-    """A form as it goes back to the page: nothing typed is lost."""
+    """A form as the page shows it again: nothing typed is lost."""
 
     values: dict[str, str] = field(default_factory=dict)
     mistakes: dict[str, Text | str] = field(default_factory=dict)  # a sentence beside the field
-    others: dict[str, str] = field(default_factory=dict)  # what stands there now, by somebody else
-    mistake: Text | str = ""  # about the whole
+    others: dict[str, str] = field(default_factory=dict)  # what somebody else saved
+    mistake: Text | str = ""  # about the whole form
 
     def value(self, name: str) -> str:
         return self.values.get(name, "")
@@ -47,7 +48,7 @@ class Form:
         return bool(self.values.get(name))
 
     def take(self, name: str, check: Callable[[str], T]) -> T | None:
-        """The value as it is stored; None, and a sentence beside the field, if it cannot be."""
+        """The checked value; None, with an error beside the field, if it is not valid."""
         try:
             return check(self.value(name))
         except BadInput as error:
@@ -59,10 +60,9 @@ class Form:
         return not self.mistakes and not self.others and not self.mistake
 
     def show_others(self, now_there: Mapping[str, str], etag: str) -> bool:
-        """Somebody else was faster: their values beside ours; sending again overwrites them.
+        """Show what somebody else saved beside our values; saving again overwrites it.
 
-        False if nothing differs: what was typed is there already, as after a second click on the
-        button, and the form is as good as saved.
+        False if nothing differs, as after a second click on the button: the form is saved already.
         """
         self.others = {
             name: value
@@ -73,14 +73,14 @@ class Form:
         return bool(self.others)
 
     def keep_for_later(self) -> None:
-        """Storage failed, and nobody knows whether before or after it took what was typed."""
+        """Storage failed, before or after it saved the form."""
         self.mistake = _(
-            "Storage does not answer: what you typed is still here. Wait a little, and save again."
+            "Storage does not respond. What you typed is still here. Wait a moment and save again."
         )
 
 
 class SubmittedForm(msgspec.Struct):
-    """What a browser sent; files are there as long as it is open."""
+    """What a browser sent; its files exist while it is open."""
 
     fields: dict[str, str] = {}
     files: dict[str, UploadFile] = {}
@@ -99,10 +99,10 @@ async def opened(
     field_bytes_max: int = FIELD_BYTES_MAX,
     files_max: int = 0,
 ) -> AsyncIterator[SubmittedForm]:
-    """The one reader of forms: a urlencoded or multipart body; one that is neither has no fields.
+    """Read a form, urlencoded or multipart; any other body has no fields.
 
-    Lines end in a line feed, as they do where they are stored, whatever browsers make of them. The
-    request remembers what was sent, for kept.py.
+    Line ends become line feeds, as they are stored. The request remembers the form, so that it can
+    be given back after an error.
     """
     asked = request
     kind, options = parse_options_header(request.headers.get("content-type"))
@@ -131,10 +131,9 @@ async def opened(
 async def _urlencoded_fields(
     request: Request, fields_max: int, field_bytes_max: int
 ) -> dict[str, str]:
-    """The last of each name; HTTPException if there are too many, or one is too long.
+    """The last value of each name; HTTPException if there are too many or one is too long.
 
-    Not the framework's parser: it takes 0.6 s for 4 MB of escapes, and nobody else is answered
-    meanwhile.
+    Why not the framework's parser: it blocks all other requests, 0.6 s for 4 MB of escapes.
     """
     body = bytearray()
     ends = 0
@@ -153,7 +152,7 @@ async def _urlencoded_fields(
 
 
 async def unescaped(text: bytes, slice_bytes: int = SLICE_BYTES) -> str:
-    """Percent-decoded slice by slice, and others get their turn in between."""
+    """Percent-decode slice by slice, with other requests served in between."""
     text = text.replace(b"+", b" ")
     slices: list[bytes] = []
     start = 0
@@ -169,9 +168,9 @@ async def unescaped(text: bytes, slice_bytes: int = SLICE_BYTES) -> str:
 
 
 def _in_utf_8(request: Request, boundary: bytes) -> Request:
-    """The same request without a charset: pages of ours are UTF-8, and so is what they send.
+    """The same request without a charset: our pages are UTF-8, and so is what they send.
 
-    The parser would take every codec of Python that a stranger names, and some of them fail.
+    The parser would accept any Python codec that a stranger names, and some of them fail.
     """
     if not _BOUNDARY.fullmatch(boundary):
         raise HTTPException(HTTPStatus.BAD_REQUEST)
@@ -182,12 +181,12 @@ def _in_utf_8(request: Request, boundary: bytes) -> Request:
 
 
 def new_token() -> str:
-    """For a form that acts once, made when it is shown."""
+    """The token of a form that acts once."""
     return secrets.token_urlsafe(18)
 
 
 def list_named(name: str) -> str:
-    """A list name out of an address of ours: NotFound, not BadInput, for nobody typed it."""
+    """Check a list name from a URL: NotFound, not BadInput, because nobody typed it."""
     try:
         return check_list_name(name)
     except BadInput as error:

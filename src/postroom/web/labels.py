@@ -1,4 +1,4 @@
-"""What pages call that which is stored as a word: statuses, standings, roles, rights, events."""
+"""Labels for stored values: statuses, roles, rights, events, sizes and times."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TABLES: list[Mapping[Any, Text]] = [
     subscriber.STANDING_TEXTS,
     user.ROLE_TEXTS,
 ]
-# By kind too: members of different kinds are equal if they are stored alike.
+# Keyed by type as well: members of different enums are equal if their values are.
 _WORDS = {(type(stored), stored): text for table in _TABLES for stored, text in table.items()}
-# Of a message's books, in the order of its bar.
+# The states of a message's books, in the order of its bar.
 STATES = [
     ("sent", pgettext("deliveries are", "sent")),
     ("sending", pgettext("deliveries are", "sending")),
     ("queued", pgettext("deliveries are", "queued")),
     ("failed", pgettext("deliveries have", "failed")),
-    ("held", pgettext("deliveries are", "held, to decide")),
+    ("held", pgettext("deliveries are", "held for a decision")),
     ("skipped", pgettext("deliveries are", "skipped")),
 ]
 _KEPT = pgettext("deliveries are", "kept, not sent")
@@ -64,14 +64,14 @@ def word(stored: StrEnum) -> Text:
 
 
 def states(message: Message) -> list[tuple[str, Text]]:
-    """Of its books: mails sent in test mode are called what they are."""
+    """The states of its books; emails of test mode are not called sent."""
     if not message.is_test:
         return STATES
     return [(name, _KEPT if name == "sent" else title) for name, title in STATES]
 
 
 def size(in_bytes: int) -> Text:
-    """Of a file, to one digit after the point."""
+    """The size of a file, with one decimal."""
     if in_bytes < _KIB:
         return ngettext("{count} byte", "{count} bytes", in_bytes)
     if in_bytes < _KIB**2:

@@ -1,7 +1,7 @@
-"""In which language a request is answered: the one its reader likes best, of those there are.
+"""The language of an answer: the one its reader prefers, of those available.
 
-English is what the code says; every other language is a catalogue, locale/<tag>/LC_MESSAGES/
-postroom.mo, read once when the application is made.
+English is in the code; every other language is a catalogue, locale/<tag>/LC_MESSAGES/postroom.mo,
+read once at the start.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from postroom.domain.texts import ENGLISH, Language, speaking
 
 LOCALE = Path(__file__).parents[1] / "locale"
-CHARS_READ_MAX = 200  # of the header: browsers send fewer, and nobody speaks more languages
-KEPT_MAX = 500  # headers whose choice is remembered
-# A range of languages and how much it is liked (RFC 9110, 12.5.4); 1 if it does not say.
+CHARS_READ_MAX = 200  # of the header; browsers send fewer
+KEPT_MAX = 500  # headers cached with their choice
+# A language range and its quality (RFC 9110, 12.5.4), 1 by default.
 _RANGE = re.compile(
     r"\s*([A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*|\*)\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?)\s*)?"
 )
@@ -28,7 +28,7 @@ _ANY = "*"
 
 
 def languages(folder: Path = LOCALE) -> list[Language]:
-    """English, and those with a catalogue."""
+    """English, and every language with a catalogue."""
     found = []
     for path in sorted(folder.glob("*/LC_MESSAGES/postroom.mo")):
         with path.open("rb") as file:
@@ -37,7 +37,7 @@ def languages(folder: Path = LOCALE) -> list[Language]:
 
 
 class LanguageMiddleware:
-    """Around the application: what it says is read in the language of each request."""
+    """Middleware that answers each request in its language."""
 
     def __init__(self, app: ASGIApp, known: Iterable[Language]) -> None:
         self._app = app
@@ -67,9 +67,9 @@ class LanguageMiddleware:
 
 
 def chosen(accepted: str, known: Mapping[str, Language]) -> Language | None:
-    """The best of them for this header, by their tags in lower case; None if it likes none.
+    """The best of the known languages for this header; None if it accepts none.
 
-    A range stands for its language in any country: de-AT finds de (RFC 4647, 3.4), pt finds pt-BR.
+    A range matches its language in any country: de-AT finds de (RFC 4647, 3.4), pt finds pt-BR.
     """
     for range_ in _liked(accepted):
         parts = range_.split("-")
@@ -82,7 +82,7 @@ def chosen(accepted: str, known: Mapping[str, Language]) -> Language | None:
 
 
 def _liked(accepted: str) -> list[str]:
-    """Ranges, the best first; what is not understood is left out."""
+    """Ranges, the best first; malformed ones are left out."""
     found = [_RANGE.fullmatch(each) for each in accepted[:CHARS_READ_MAX].split(",")]
     liking = {each[1].lower(): float(each[2] or 1) for each in found if each}
     ordered = sorted(liking, key=lambda range_: -liking[range_])

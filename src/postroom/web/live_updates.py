@@ -1,10 +1,10 @@
-"""Live pages: one reader for all who watch the same thing, and a stream for each of them.
+"""Live pages: one reader for everybody who watches the same thing, and a stream for each of them.
 
-A pulse reads while somebody watches, and rests in between for at least four times as long as a read
-took, so that watching never costs more than a fifth of anything. A stream is server-sent events:
-what changed, a comment now and then so that proxies keep the line open, and an event “done” at the
+The reader runs while somebody watches, and pauses for at least four times as long as a read took,
+so that watching never uses more than a fifth of anything. A stream is server-sent events: what
+changed, a comment now and then so that proxies keep the connection open, and an event “done” at the
 end, which closes it in the browser. Streams end when the server stops, and at most ten seconds
-after their session did, or when storage answers again.
+after their session ends (or once storage responds again).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = structlog.get_logger("web")
 T = TypeVar("T")
 REST_S = 1.0
 REST_PER_READ = 4.0
-GLANCE_S = 1.0  # a page may show what was read so long ago
+GLANCE_S = 1.0  # a page may show a reading of this age
 HEARTBEAT_S = 15.0
 SESSION_CHECKED_EVERY = timedelta(seconds=10)
-STREAMS_MAX = 500  # a process
-PULSES_KEPT_MAX = 100  # that nobody watches at the moment
+STREAMS_MAX = 500  # per process
+PULSES_KEPT_MAX = 100  # before unwatched ones are dropped
 # Browsers open six connections to a host (HTTP/1.1): with more streams a page would never load.
 STREAMS_A_SESSION_MAX = 4
 
@@ -66,7 +66,7 @@ class SharedPoll(Generic[T]):
                 self.latest = None
 
     def beat(self) -> asyncio.Future[None]:
-        """Done with the next reading; the same for all who wait."""
+        """A future that is done with the next reading, shared by all viewers."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         return self._next
@@ -80,18 +80,16 @@ class SharedPoll(Generic[T]):
             began = asyncio.get_running_loop().time()
             try:
                 self.latest = await self._read()
-                self._tell()
+                ready = self._next
+                self._next = None
+                if ready and not ready.done():
+                    ready.set_result(None)
             except StorageError as error:
                 log.warning("pulse_missed", error=type(error).__name__)
-            except Exception:  # a row that cannot be read must not end what others watch
+            except Exception:  # an unreadable row must not end the streams
                 log.exception("pulse_broken")
             took_s = asyncio.get_running_loop().time() - began
             await self._clock.sleep(max(REST_S, took_s * REST_PER_READ))
-
-    def _tell(self) -> None:
-        told, self._next = self._next, None
-        if told and not told.done():
-            told.set_result(None)
 
 
 class _CachedRead(NamedTuple):
@@ -100,7 +98,7 @@ class _CachedRead(NamedTuple):
 
 
 class SharedPolls:
-    """All that is watched in this process, and by how many."""
+    """Everything that is watched in this process, and the number of open streams."""
 
     def __init__(self) -> None:
         self._polls: dict[str, SharedPoll[Any]] = {}
@@ -108,7 +106,7 @@ class SharedPolls:
         self._glances: dict[str, _CachedRead] = {}
 
     def of(self, name: str, make: Callable[[], SharedPoll[T]]) -> SharedPoll[T]:
-        """The one of this name, for all; it goes on where it was when somebody last watched."""
+        """The shared pulse of this name, made at the first call."""
         if len(self._polls) > PULSES_KEPT_MAX:
             self._polls = {key: each for key, each in self._polls.items() if each.is_watched}
         poll = self._polls.get(name)
@@ -117,7 +115,7 @@ class SharedPolls:
         return poll
 
     async def glance(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
-        """What anybody read a moment ago, or is just reading, else a reading of our own."""
+        """A reading that is at most a second old or in progress, else a new one."""
         now_s = asyncio.get_running_loop().time()
         self._glances = {
             key: each for key, each in self._glances.items() if now_s < each.at + GLANCE_S
@@ -125,10 +123,10 @@ class SharedPolls:
         if name not in self._glances:
             self._glances[name] = _CachedRead(now_s, asyncio.ensure_future(read()))
         reading: asyncio.Future[T] = self._glances[name].reading
-        return await asyncio.shield(reading)  # whoever goes away does not end it for the others
+        return await asyncio.shield(reading)  # a viewer who leaves cancels it for nobody
 
     def latest(self, name: str) -> object | None:
-        """The last reading, if somebody watches it at this moment."""
+        """The last reading, if somebody is watching."""
         poll = self._polls.get(name)
         return poll.latest if poll else None
 
@@ -152,13 +150,13 @@ def polls_of(request: Request) -> SharedPolls:
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What a viewer is to be shown."""
+    """What to show to a viewer."""
 
-    piece: str = ""  # of the page; empty: nothing changed
+    piece: str = ""  # HTML; empty if nothing changed
     is_last: bool = False  # there is nothing more to watch
 
 
-Render = Callable[[T, T | None], Update]  # of this reading, and of the one shown before
+Render = Callable[[T, T | None], Update]  # this reading, and the one shown before
 
 
 def stream(
@@ -170,19 +168,19 @@ def stream(
 
 
 class _Stream(StreamingResponse):
-    """Events to somebody who has a place among those who watch, from the first byte to the last."""
+    """A stream that counts against the limits while it is open."""
 
     def __init__(
         self, events: AsyncIterator[str], polls: SharedPolls, session: str, poll: SharedPoll[T]
     ) -> None:
-        headers = {"X-Accel-Buffering": "no"}  # nginx would wait for more
+        headers = {"X-Accel-Buffering": "no"}  # or nginx waits for more
         super().__init__(events, media_type="text/event-stream", headers=headers)
         self._polls = polls
         self._session = session
         self._poll = poll
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Asked and taken with nothing awaited in between: others come at the same moment.
+        # No await between check and use: others arrive at the same time.
         if not self._polls.may_open(self._session):
             full = Response(status_code=429, headers={"Retry-After": "30"})
             await full(scope, receive, send)
@@ -194,13 +192,14 @@ class _Stream(StreamingResponse):
 async def _events(
     request: Request, poll: SharedPoll[T], event: str, render: Render[T]
 ) -> AsyncIterator[str]:
-    """What changed, for as long as there is something to watch and somebody to watch it."""
+    """Changes, until there is nothing more to watch or the viewer is signed out."""
     stopping = stopping_of(request)
     watch = _SessionWatch(request, context_of(request).clock.now())
     shown: T | None = None
     yield ": hello\n\n"
     while not stopping.is_set() and await watch.is_signed_in():
-        beat, seen = poll.beat(), poll.latest
+        beat = poll.beat()
+        seen = poll.latest
         news = render(seen, shown) if seen is not None and seen is not shown else Update()
         shown = seen
         if news.piece:
@@ -209,12 +208,12 @@ async def _events(
             break
         if not await _is_heard(beat, stopping, min(HEARTBEAT_S, watch.rest_s)):
             yield ": still here\n\n"
-    if not stopping.is_set():  # otherwise the browser comes back, to whoever is started next
+    if not stopping.is_set():  # otherwise the browser reconnects, to the next process
         yield _written("done", "done")
 
 
 class _SessionWatch:
-    """Looks now and then whether whoever opened the stream is still signed in."""
+    """Checks now and then whether the viewer of a stream is still signed in."""
 
     def __init__(self, request: Request, now: datetime) -> None:
         self._request = request
@@ -223,7 +222,7 @@ class _SessionWatch:
 
     @property
     def rest_s(self) -> float:
-        """Until it looks again."""
+        """Seconds until the next check."""
         rest = self._checked_at + SESSION_CHECKED_EVERY - self._clock.now()
         return max(0.0, rest.total_seconds())
 
@@ -232,13 +231,13 @@ class _SessionWatch:
         if now < self._checked_at + SESSION_CHECKED_EVERY:
             return True
         self._checked_at = now
-        with suppress(StorageError):  # then it is asked again
+        with suppress(StorageError):  # then the next check decides
             return await find_signed_in(self._request) is not None
         return True
 
 
 async def _is_heard(beat: asyncio.Future[None], stopping: asyncio.Event, wait_s: float) -> bool:
-    """Whether something happened meanwhile."""
+    """Whether there is a reading or a stop before the time is over."""
     stop = asyncio.ensure_future(stopping.wait())
     try:
         done, _ = await asyncio.wait(

@@ -1,4 +1,4 @@
-"""What is wrong with the mail server, as all living senders tell it, for the pages."""
+"""Problems with the mail server, as reported by all running senders, for the pages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from postroom.records.leases import Lease
 from postroom.web.context import WebContext
 from postroom.web.live_updates import SharedPolls
 
-TRIED_LATELY = timedelta(minutes=1)  # a try may wait long for the server's answer
+TRIED_LATELY = timedelta(minutes=1)  # an attempt may wait long for the server
 
 
 class SharedTrouble(msgspec.Struct, frozen=True):
-    """The same trouble of one or more senders."""
+    """The same problem of one or more senders."""
 
     trouble: Trouble  # since the first of them met it, with the next try of any of them
     senders: int
@@ -31,7 +31,7 @@ class SharedTrouble(msgspec.Struct, frozen=True):
 
 
 def shared_troubles(alive: Sequence[Lease], now: datetime) -> tuple[SharedTrouble, ...]:
-    """One for each kind of trouble with the same words, the oldest first."""
+    """One for each kind of problem with the same text, the oldest first."""
     by_words: dict[tuple[TroubleKind, str, str], list[Trouble]] = defaultdict(list)
     for each in leases.mail_troubles_among(alive):
         by_words[each.kind, each.server, each.words].append(each)
@@ -49,7 +49,7 @@ def _shared(same: Sequence[Trouble], running: int, now: datetime) -> SharedTroub
 
 
 async def troubles_now(polls: SharedPolls, context: WebContext) -> tuple[SharedTrouble, ...]:
-    """As anybody read it within the last second: one read, however many pages are watched."""
+    """At most a second old: one read, however many pages are watched."""
 
     async def read() -> tuple[SharedTrouble, ...]:
         now = context.clock.now()

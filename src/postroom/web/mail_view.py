@@ -1,4 +1,4 @@
-"""A mail as a page shows it: its headers decoded, its HTML for a frame, its text.
+"""An email as a page shows it: its headers decoded, its HTML for a frame, its text.
 
 The HTML goes into a sandboxed frame with a policy of its own (security.MAIL_POLICY): no script, no
 form, not our origin. Links in it open in a new tab.
@@ -33,13 +33,13 @@ class MailView(msgspec.Struct, frozen=True):
 
 
 def read_mail(source: bytes) -> MailView:
-    """Whatever the mail is: what cannot be read of it is left out."""
+    """Read any email; parts that cannot be decoded are left out."""
     mail = message_from_bytes(source, policy=default)
     assert isinstance(mail, EmailMessage)
     return MailView(
-        subject=_header(mail, "Subject"),
-        sender=_header(mail, "From"),
-        recipient=_header(mail, "To"),
+        subject=str(mail.get("Subject", "")),
+        sender=str(mail.get("From", "")),
+        recipient=str(mail.get("To", "")),
         headers=[(name, str(value)) for name, value in mail.items()][:HEADERS_SHOWN_MAX],
         html=_body(mail, "html"),
         text=_body(mail, "plain"),
@@ -48,21 +48,17 @@ def read_mail(source: bytes) -> MailView:
 
 
 def subject_of(source: bytes) -> str:
-    """Without a look at the rest of the mail."""
+    """The subject, without parsing the rest."""
     head, _, _ = source.partition(b"\r\n\r\n")
     return str(message_from_bytes(head + b"\r\n\r\n", policy=default).get("Subject", ""))
 
 
 def framed(html: str) -> HTMLResponse:
-    """A mail's HTML, for a frame of ours."""
+    """The HTML of an email, for a frame."""
     doctype = _START.match(html)
-    at = doctype.end() if doctype else 0  # before it, browsers would fall into quirks
+    at = doctype.end() if doctype else 0  # anything before the doctype means quirks mode
     page = f"{html[:at]}{_BASE}{html[at:]}"
     return HTMLResponse(page, headers={"Content-Security-Policy": MAIL_POLICY})
-
-
-def _header(mail: EmailMessage, name: str) -> str:
-    return str(mail.get(name, ""))
 
 
 def _body(mail: EmailMessage, kind: str) -> str | None:
@@ -71,5 +67,5 @@ def _body(mail: EmailMessage, kind: str) -> str | None:
         return None
     try:
         return str(part.get_content())
-    except (LookupError, ValueError):  # a charset that nobody knows
+    except (LookupError, ValueError):  # an unknown charset
         return None

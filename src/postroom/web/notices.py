@@ -1,9 +1,9 @@
-"""Notices: what a page says once, after a form was sent.
+"""Notices: what a page says once, after a form was submitted.
 
-The redirect sets a cookie that lives for a minute, and the page that shows the notice clears it: so
-it works without script and with any number of web processes, a reload says nothing again, and no
-address carries it. The cookie holds a word and a few values, never a sentence, so nobody can put
-words of their own into a page; what cannot be read is not shown.
+The redirect sets a cookie that lives for a minute, and the page that shows the notice clears it. So
+it works without script and with any number of web processes, is not repeated on reload, and is not
+in any URL. The cookie holds a key and a few values, never a sentence, so nobody can put their own
+words into a page; a cookie that cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from postroom.web.context import WebContext, context_of
 from postroom.web.labels import time_text
 from postroom.web.signed_in import SAFE_METHODS
 
-KEPT_S = 60  # the page comes right after it
+KEPT_S = 60  # the page follows at once
 VALUE_CHARS_MAX = 200
 _BETWEEN = "|"
 
@@ -32,33 +32,33 @@ NOTICES = {
     "saved": _("Saved."),
     "created": _("Created."),
     "deleted": _("Deleted."),
-    "deleting": _("It is being deleted, in the background."),
+    "deleting": _("Deleting in the background."),
     "added": _("Added."),
-    "asked": _("A confirmation email will be sent to them in a moment."),
+    "asked": _("They will get a confirmation email in a moment."),
     "removed": _("Removed."),
-    "withdrawn": _("Withdrawn: the link is void."),
-    "revoked": _("Revoked: within five seconds nobody takes it any more."),
-    "ended": _("Signed out there."),
-    "password": _("Your password is changed, and every other browser signed out."),
+    "withdrawn": _("Link revoked."),
+    "revoked": _("Revoked. The key stops working within five seconds."),
+    "ended": _("Signed out on that browser."),
+    "password": _("Password changed. All other browsers are signed out."),
     "unscheduled": _("Back to draft. It will not be sent."),
     "paused": _("Paused. Sending stops within a few seconds."),
     "resumed": _("Sending continues."),
     "cancelled": _("Cancelled. Nobody else will get this message."),
-    "retrying": _("Sending again to everybody it failed for."),
-    "decided": _("Decided."),
-    "test-sent": _("Test mail requested. The result appears below the button."),
-    "copied": _("This is the copy. The original is unchanged."),
-    "not-editable": _("This message can no longer be edited: sending has begun."),
-    "emptied": _("Emptied."),
-    "limit-set": _("Saved: senders follow within a few seconds."),
-    "limit-cleared": _("Cleared: senders follow within a few seconds."),
+    "retrying": _("Retrying all failed deliveries."),
+    "decided": _("Done."),
+    "test-sent": _("Test email requested. The result appears below the button."),
+    "copied": _("This is a copy. The original is unchanged."),
+    "not-editable": _("This message can no longer be edited because sending has started."),
+    "emptied": _("Test mailbox emptied."),
+    "limit-set": _("Saved. The limit applies within a few seconds."),
+    "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
 
 
 def _sending(people: str) -> Text:
     return ngettext(
-        "Sending to {count:,} subscriber has begun.",
-        "Sending to {count:,} subscribers has begun.",
+        "Sending to {count:,} subscriber has started.",
+        "Sending to {count:,} subscribers has started.",
         int(people),
     )
 
@@ -76,12 +76,12 @@ def _scheduled(due_s: str, zone: str, people: str, now_s: str) -> Text:
     )
 
 
-WARNINGS = {"not-editable"}  # what was asked for was not done
+WARNINGS = {"not-editable"}  # nothing was done
 WITH_VALUES: dict[str, Callable[..., Text]] = {"sending": _sending, "scheduled": _scheduled}
 
 
 def go(path: str, said: str = "", *values: object) -> Response:
-    """After a POST: GET there, and say what happened."""
+    """Redirect after a POST, with a notice of what happened."""
     if not said:
         return RedirectResponse(path, HTTPStatus.SEE_OTHER)
     cookie = _BETWEEN.join(quote(str(each), safe="") for each in (said, *values))
@@ -95,7 +95,7 @@ class Notice(NamedTuple):
 
 
 def notice_of(cookie: str) -> Notice | None:
-    """What the cookie says, if it is one of ours."""
+    """The notice of a cookie, if it is valid."""
     word, *values = [unquote(each) for each in cookie[:VALUE_CHARS_MAX].split(_BETWEEN)]
     with contextlib.suppress(LookupError, ValueError, TypeError, OverflowError, OSError):
         text = WITH_VALUES[word](*values) if word in WITH_VALUES else NOTICES[word]
@@ -104,7 +104,7 @@ def notice_of(cookie: str) -> Notice | None:
 
 
 def notice_for(request: Request) -> Notice | None:
-    """What this page is to say; a part of a page, fetched by script, says nothing."""
+    """The notice to show on this page; a fragment fetched by script shows none."""
     if request.method not in SAFE_METHODS or "hx-request" in request.headers:
         return None
     return notice_of(request.cookies.get(cookie_name(context_of(request)), ""))
@@ -118,12 +118,12 @@ def clear(request: Request, response: Response) -> None:
 
 
 def cookie_name(context: WebContext) -> str:
-    """`__Host-` binds it to this host, but browsers want https for that."""
+    """`__Host-` binds the cookie to this host, which browsers only allow over https."""
     return "__Host-postroom-notice" if context.is_https else "postroom-notice"
 
 
 class _Told(RedirectResponse):
-    """A redirect with a notice for the page that it leads to."""
+    """A redirect with a notice for its target."""
 
     def __init__(self, path: str, cookie: str) -> None:
         super().__init__(path, HTTPStatus.SEE_OTHER)

@@ -1,4 +1,4 @@
-"""What stands around every answer: strict headers, a limit on what is read, a limit on waiting."""
+"""Around every request: strict headers, a limit on the body, a time limit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ log = structlog.get_logger("web")
 
 
 class RequestLimits(msgspec.Struct, frozen=True):
-    """What one request may take up."""
+    """The limits of one request."""
 
-    body_bytes: int = 64 * 1024  # of a form or a call: nearly all are small
-    answer_s: float | None = 8.0  # waits for storage so long, then says "try again"; None: a stream
+    body_bytes: int = 64 * 1024  # nearly all forms and API calls are small
+    answer_s: float | None = 8.0  # then the answer is "try again"; None for a stream
 
 
 ORDINARY = RequestLimits()
 _MEGABYTE = 1024 * 1024
 _STREAM = RequestLimits(answer_s=None)
 _MESSAGE = RequestLimits(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies
-# The same, typed or uploaded: a file that is too large still gets a sentence of its own.
+# The same, typed or uploaded: larger, so that a file that is too large gets its own error.
 _MESSAGE_FORM = RequestLimits(body_bytes=32 * _MEGABYTE, answer_s=30.0)
-# By the whole path: whoever may choose a part of one must not choose its room.
+# By the whole path, so that a caller who chooses a part of a path cannot choose its limits.
 REQUEST_LIMITS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
     (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
@@ -45,18 +45,18 @@ REQUEST_LIMITS = [
     ),
 ]
 
-# No script, nothing from elsewhere, nobody frames us: subscriber pages need a stylesheet alone.
+# No scripts, nothing from elsewhere, no framing: subscriber pages only need a stylesheet.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# The admin pages have scripts, all of them files of ours, and frames with mails in them.
+# The admin pages have scripts, all of them our own files, and frames with emails in them.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-# A mail in a frame: no script, no form, not our origin. Its own styles, its own pictures.
+# An email in a frame: no scripts, no forms, not our origin, but its own styles and images.
 MAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
     "style-src 'unsafe-inline'; img-src data: http: https:; frame-ancestors 'self'"
@@ -78,11 +78,11 @@ TooLate = Callable[[Scope, Receive], Awaitable[Response]]
 
 
 class TooLarge(Exception):
-    """More was sent than anything here takes."""
+    """The body of a request is larger than its limit."""
 
 
 class SecurityMiddleware:
-    """The outermost layer; `too_late` answers when the inner ones do not."""
+    """The outermost layer; `too_late` answers when the time limit is over."""
 
     def __init__(self, app: ASGIApp, *, is_https: bool, too_late: TooLate) -> None:
         self._app = app
@@ -108,7 +108,7 @@ class SecurityMiddleware:
             async with asyncio.timeout(room.answer_s):
                 await self._app(scope, read, send_guarded)
         except ClientDisconnect:
-            return  # nobody is there to answer
+            return  # there is nobody to answer
         except TimeoutError:
             log.warning("page_too_late")
             if not is_started:
@@ -132,12 +132,12 @@ def limits_for(path: str) -> RequestLimits:
 
 
 def is_body_begun(scope: Scope) -> bool:
-    """Whether somebody has read of it: nobody can from its beginning any more."""
+    """Whether a part of the body was read, so that it cannot be read from its beginning."""
     return _BEGUN in scope.get("state", {})
 
 
 def _limited(scope: Scope, receive: Receive, room: int) -> Receive:
-    """Counts while it reads: a Content-Length may lie."""
+    """Count while reading, because Content-Length may be wrong."""
     state = scope.setdefault("state", {})
 
     async def limited() -> Message:

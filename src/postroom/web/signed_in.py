@@ -1,4 +1,4 @@
-"""Who looks at the admin pages: every route names the role it wants, in its signature.
+"""The signed-in user of an admin page. Every route names the role it needs in its signature.
 
     async def lists_page(request: Request, visitor: Viewer) -> Response
 
@@ -28,11 +28,11 @@ ADMIN = "/admin"
 
 
 class SignInRequired(Exception):
-    """Nobody is signed in here, or not any more."""
+    """Nobody is signed in, or no longer."""
 
 
 class NotAllowed(Exception):
-    """Somebody is, but may not; the text is a sentence for them."""
+    """The signed-in user may not do this; the text says why."""
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class RequireRole:
-    """A dependency: whoever is signed in, if their role covers this one."""
+    """A dependency: the signed-in user, if their role covers this one."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -57,7 +57,7 @@ class RequireRole:
         if not found.may(self.role):
             raise NotAllowed(
                 _(
-                    "This needs the role {wanted}; yours is {own}: ask an owner.",
+                    "This needs the role {wanted}, but yours is {own}. Ask an owner.",
                     wanted=ROLE_TEXTS[self.role],
                     own=ROLE_TEXTS[found.user.role],
                 )
@@ -71,7 +71,7 @@ Owner = Annotated[SignedIn, Depends(RequireRole(Role.OWNER))]
 
 
 async def anybody(request: Request) -> None:
-    """A dependency for the pages before signing in: only from where it is allowed."""
+    """A dependency for the pages before signing in."""
     check_network_and_origin(request)
 
 
@@ -79,21 +79,21 @@ Anybody = Annotated[None, Depends(anybody)]
 
 
 def check_network_and_origin(request: Request) -> None:
-    """From a network that may, and, to change anything, from our own pages alone."""
+    """Allow only permitted networks, and same-origin requests for anything that changes state."""
     context = context_of(request)
     if context.admin_networks and not is_within(client_of(request), context.admin_networks):
-        raise NotAllowed(_("The admin pages are not shown to your network."))
+        raise NotAllowed(_("The admin pages are not available from your network."))
     if request.method not in SAFE_METHODS:
         _check_own_page(request, context)
 
 
 def _check_own_page(request: Request, context: WebContext) -> None:
-    """Browsers say where a request comes from, and pages cannot make them lie.
+    """Refuse requests of other sites, as browsers report them.
 
-    Newer ones say it in Sec-Fetch-Site, but not over plain http to another machine. Then the page's
-    origin must be our URL; if nobody set that, the name by which the request came will do. A site
-    whose name was made to lead here (DNS rebinding) passes that, too, but without a session:
-    cookies belong to the name they were set for. It can do no more than whoever reaches our port.
+    They send Sec-Fetch-Site, but not over plain http to another machine. Then the page's origin
+    must be our URL or, if that is not set, the host of the request. A site whose name resolves to
+    us (DNS rebinding) passes that check, but without a session, because cookies belong to the name
+    they were set for. It can do no more than anybody who reaches our port.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin", "")
@@ -101,11 +101,13 @@ def _check_own_page(request: Request, context: WebContext) -> None:
         return
     opened_as = own_origin(origin, request.headers.get("host", "")) if site is None else ""
     if not opened_as:
-        raise NotAllowed(_("This came from another site: open the page here and try again."))
+        raise NotAllowed(
+            _("This request came from another site. Open the page here and try again.")
+        )
     if context.is_url_given:
         raise NotAllowed(
             _(
-                "Postroom's address is set to {url}, but you opened it as {opened}. Open it at "
+                "Postroom’s address is set to {url}, but you opened it as {opened}. Open it at "
                 "its address, or set POSTROOM_URL to the address people use.",
                 url=context.site.url,
                 opened=opened_as,
@@ -128,7 +130,7 @@ def act_of(request: Request, signed_in: SignedIn, now: datetime | None = None) -
 
 
 def cookie_name(context: WebContext) -> str:
-    """`__Host-` binds it to this host, but browsers want https for that."""
+    """`__Host-` binds the cookie to this host, which browsers only allow over https."""
     return "__Host-postroom" if context.is_https else "postroom"
 
 
@@ -140,7 +142,7 @@ def set_cookie(response: Response, context: WebContext, token: str) -> None:
         path="/",
         secure=context.is_https,
         httponly=True,
-        samesite="lax",  # a link in a mail to an admin page still finds its reader signed in
+        samesite="lax",  # so that a link in an email opens an admin page signed in
     )
 
 

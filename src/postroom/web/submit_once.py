@@ -1,21 +1,19 @@
-"""Forms that create something act once, however often they are sent.
+"""Forms that create something act once, however often they are submitted.
 
-Each carries a token, made when it was shown. A page that is loaded again, or a second click on the
-button, sends the same words with the same token: nothing is created again, and the answer is as
-before. Other words with the same token are another thing: somebody went back and typed the next.
-The token counts for one user and one form, so nobody repeats what another has sent. What is shown
-only once, a key or a link, is not noted and so not shown again; who missed it makes another.
+Each form carries a token, made when it was shown. A reload or a second click submits the same
+fields with the same token: nothing is created again, and the answer is the same. Other fields with
+the same token are a new submission: somebody went back and typed the next one. The token counts for
+one user and one form, so nobody repeats another's submission. A secret that is shown only once, a
+key or a link, is not stored and not shown again; a user who missed it creates another.
 
-Dies half-way:
+Dies half-way (and then is submitted again):
     before the note                          nothing happened
-    between note and creation                sent again, it is created now
-    between creation and the answer noted    sent again, it finds what it made, by the time in its
-                                             note; what was to be shown once was not, and is
-                                             replaced
-    after that                               sent again, it is told what was made and where
-Nobody is locked out: what failed is taken over at once when it is sent again, and what died, when
-the time of its page is over. A note is kept for a day; a form that is sent again after that acts
-again.
+    between note and creation                it is created now
+    between creation and the stored answer   it finds what was created by the time in the note; a
+                                             secret that was never shown is replaced
+    after that                               it answers what was created and where
+Nobody is locked out: a failed submission can be repeated at once, one that died after the time
+limit of its page. Notes are kept for a day; a form submitted again after that acts again.
 """
 
 from __future__ import annotations
@@ -33,43 +31,43 @@ from starlette.requests import Request
 from postroom.domain.errors import PostroomError
 from postroom.records import idempotency
 from postroom.records.idempotency import TAKEN_FOR, CallBegun, StoredAnswer
-from postroom.storage.port import StorageError, Tables
+from postroom.storage.port import StorageError
 from postroom.web.context import context_of
 from postroom.web.forms import ONCE, Form
 from postroom.web.security import limits_for
 from postroom.web.signed_in import SignedIn
 
-# A second click waits for the first, for less time than any page has.
+# A second click waits for the first, for less time than any page may take.
 LOOKS_MAX = 16
 LOOK_EVERY_S = 0.25
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """The sending of a form that acts."""
+    """One submission of a form that acts."""
 
-    at: datetime  # what is created carries it, and is known by it
-    call: str = ""  # tells it from every other; empty: the form came without a token
-    is_again: bool = False  # an earlier one acted, and may have got anywhere
+    at: datetime  # stored with what is created, to find it again
+    call: str = ""  # identifies this submission; empty if the form had no token
+    is_again: bool = False  # an earlier one acted and may have died anywhere
 
 
 class SubmitResult(msgspec.Struct, frozen=True):
-    what: str  # noted: where it is, or what it is called
-    secret: str | None = None  # for the page alone, noted nowhere; None: none, or shown before
+    what: str  # stored: its path or name
+    secret: str | None = None  # only for the page, never stored; None if none or shown before
 
 
 class AlreadySubmitted(Exception):
-    """The same form was sent before, and is still at work."""
+    """The same form was submitted before and is still being processed."""
 
 
 Handler = Callable[[Submission], Awaitable[SubmitResult]]
 
 
 async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Handler) -> SubmitResult:
-    """What was done, now or when the same form was sent before.
+    """Act, or return what was done when the same form was submitted before.
 
-    `act` raises a PostroomError if it did nothing. If its turn is again, it must recognise what an
-    earlier one has made.
+    `act` raises a PostroomError if it did nothing. If `turn.is_again`, it must recognise what an
+    earlier submission has created.
     """
     context = context_of(request)
     if not _TOKEN.fullmatch(form.value(ONCE)):  # an old page, or a script
@@ -77,29 +75,7 @@ async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Handl
     begun = await _begun(request, signed_in, form)
     if isinstance(begun, StoredAnswer):
         return SubmitResult(begun.location)
-    return await _acted(context.storage.tables, begun, act)
-
-
-async def _begun(request: Request, signed_in: SignedIn, form: Form) -> CallBegun | StoredAnswer:
-    context = context_of(request)
-    user, form_sent = _hashed(signed_in.user.key), _fingerprint(request, form)
-    page_s = limits_for(request.url.path).answer_s
-    for _ in range(LOOKS_MAX):
-        found = await idempotency.begin(
-            context.storage.tables,
-            f"user-{user}",
-            form_sent,
-            form_sent,
-            context.clock.now(),
-            taken_for=timedelta(seconds=page_s) if page_s else TAKEN_FOR,
-        )
-        if isinstance(found, (CallBegun, StoredAnswer)):
-            return found
-        await context.clock.sleep(LOOK_EVERY_S)
-    raise AlreadySubmitted
-
-
-async def _acted(tables: Tables, begun: CallBegun, act: Handler) -> SubmitResult:
+    tables = context.storage.tables
     try:
         done = await act(Submission(begun.note.begun_at, begun.call, begun.is_again))
         answer = StoredAnswer(status=HTTPStatus.SEE_OTHER, location=done.what)
@@ -114,10 +90,26 @@ async def _acted(tables: Tables, begun: CallBegun, act: Handler) -> SubmitResult
     return done
 
 
-def _fingerprint(request: Request, form: Form) -> str:
-    """Of where it was sent, and every word of it; the token is one of them."""
-    sent = sorted(form.values.items())
-    return _hashed(msgspec.json.encode([request.url.path, request.url.query, sent]).decode())
+async def _begun(request: Request, signed_in: SignedIn, form: Form) -> CallBegun | StoredAnswer:
+    context = context_of(request)
+    user = _hashed(signed_in.user.key)
+    fields = sorted(form.values.items())  # with the token among them
+    content = msgspec.json.encode([request.url.path, request.url.query, fields]).decode()
+    fingerprint = _hashed(content)
+    page_s = limits_for(request.url.path).answer_s
+    for _ in range(LOOKS_MAX):
+        found = await idempotency.begin(
+            context.storage.tables,
+            f"user-{user}",
+            fingerprint,
+            fingerprint,
+            context.clock.now(),
+            taken_for=timedelta(seconds=page_s) if page_s else TAKEN_FOR,
+        )
+        if isinstance(found, (CallBegun, StoredAnswer)):
+            return found
+        await context.clock.sleep(LOOK_EVERY_S)
+    raise AlreadySubmitted
 
 
 def _hashed(text: str) -> str:

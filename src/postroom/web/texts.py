@@ -1,8 +1,8 @@
-"""Templates, and texts in the language of whoever reads a page.
+"""Templates, and texts in the language of the reader.
 
-Python makes texts with `_` of domain/texts.py, and templates with {% trans %} and `_()`; both are
-put into the language of the request when the page is made. Not in a {% set %} at the top of a
-template that others import: it runs once for all readers.
+Python makes texts with `_` of domain/texts.py, templates with {% trans %} and `_()`; both are
+translated when the page is rendered. Never use them in a {% set %} at the top of a template that
+others import: it runs once for all readers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def pages() -> Environment:
-    """Templates with everything escaped and nothing undefined."""
+    """The template environment: everything escaped, nothing undefined."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -34,7 +34,7 @@ def pages() -> Environment:
 
 
 def gettext(message: str) -> str:
-    """At once, for whoever reads it now."""
+    """Translate now."""
     return language().catalogue.gettext(message)
 
 

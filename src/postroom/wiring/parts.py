@@ -19,7 +19,7 @@ from postroom.wakeup import WakeUps
 from postroom.wiring.engines import WORK_S, engine_of, intervals_of, opened_storage
 from postroom.wiring.transports import transport_of
 
-PRIVATE_FOLDER = 0o700  # it holds uploads with addresses, journals, and the default storage
+PRIVATE_FOLDER = 0o700  # it holds journals and, by default, the storage
 
 
 @dataclass(frozen=True)

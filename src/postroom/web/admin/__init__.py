@@ -1,4 +1,4 @@
-"""The admin pages, one module a noun; each route names the role it wants (visitor.py)."""
+"""The admin pages, one module per noun; each route names the role it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in and out, the first account, one's own password and browsers."""
+"""Signing in and out, the first account, the user's own password and browsers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from postroom.web.throttles import network_of
 router = APIRouter()
 HOME = "/admin"
 HOUR = timedelta(hours=1)
-# So many at once and so many an hour: a person mistypes, a program tries for ever. For one address
-# they count by network, or anybody could lock anybody out.
+# At once and per hour: a person mistypes, a program tries for ever. Attempts at one account count
+# by network, or anybody could lock anybody out.
 ADDRESS_TRIES = 10
 NETWORK_TRIES = 50
 _OF_ADDRESS = Rate(ADDRESS_TRIES, HOUR, ADDRESS_TRIES)
@@ -46,11 +46,10 @@ REFUSED_MAX = 10_000
 
 
 class SignInTries:
-    """How often somebody asked to be let in, whichever web they asked.
+    """Counts password attempts over all web processes.
 
-    Guesses at a password are counted one by one in storage, not told every few seconds as calls
-    are: looking at a password costs more than the row, and a round would be a gift of guesses.
-    Who has to wait is remembered here, so that trying on costs storage nothing.
+    Exactly, in storage: checking a password costs more than the row does. Callers who have to wait
+    are remembered here, so that further attempts cost no storage calls.
     """
 
     def __init__(self, context: WebContext) -> None:
@@ -59,11 +58,12 @@ class SignInTries:
         self._refused_until: OrderedDict[str, datetime] = OrderedDict()
 
     async def wait(self, network: str, address: str, now: datetime) -> timedelta:
-        """No wait, and the try is counted; or how long to wait.
+        """Count the attempt and return no wait; or return how long to wait.
 
-        Counted before the password is looked at, so that many at once are many tries.
+        Counted before the password is checked, so that attempts at the same time all count.
         """
-        all_, these = self._hidden(network), self._hidden(network, address)
+        all_ = self._hidden(network)
+        these = self._hidden(network, address)
         wait = max(self._refused_for(all_, now), self._refused_for(these, now))
         if wait <= NO_WAIT:
             wait = await self._count(all_, _OF_NETWORK, now)
@@ -84,7 +84,7 @@ class SignInTries:
         return wait
 
     def _refused_for(self, caller: str, now: datetime) -> timedelta:
-        """Further away than an hour it was written by a wrong clock: nobody waits for that."""
+        """A time more than an hour away was written by a wrong clock: nobody waits for that."""
         wait = self._refused_until.get(caller, now) - now
         return wait if NO_WAIT < wait < HOUR else NO_WAIT
 
@@ -112,9 +112,11 @@ async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
 @router.post("/sign-in")
 async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     """The same answer whether the address or the password is wrong."""
-    context, form = context_of(request), await posted(request)
+    context = context_of(request)
+    form = await posted(request)
     where = _safe(form.value("next"))
-    tries, who = _tries(request), _who(form.value("address"))
+    tries = _tries(request)
+    who = _who(form.value("address"))
     wait = await tries.wait(network_of(client_of(request)), who, context.clock.now())
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
@@ -123,7 +125,7 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
         context.storage.tables, form.value("address"), form.value("password")
     )
     if user is None:
-        form.mistake = _("The address or the password is not right.")
+        form.mistake = _("The email address or password is wrong.")
         return _door(request, form, where, status=422)
     await tries.forgive(network_of(client_of(request)), who)
     return await _let_in(request, user, where)
@@ -152,12 +154,14 @@ async def welcome_page(request: Request, token: str, _anybody: Anybody) -> Respo
 @router.post("/welcome/{token}")
 async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
     context = context_of(request)
-    tables, now = context.storage.tables, context.clock.now()
+    tables = context.storage.tables
+    now = context.clock.now()
     invitation = await sign_in.find_invitation(tables, token, now)
     if invitation is None:  # nothing that a stranger sends is read
         return show_bare(request, "void_link.html", 404)
     form = await posted(request)
-    address, password = form.value("address"), form.value("password")
+    address = form.value("address")
+    password = form.value("password")
     try:
         user = await sign_in.accept(tables, token, address, password, now)
     except BadAddress as error:
@@ -179,8 +183,10 @@ async def account_page(request: Request, signed_in: Viewer) -> Response:
 
 @router.post("/account/password")
 async def change_password(request: Request, signed_in: Viewer) -> Response:
-    context, form = context_of(request), await posted(request)
-    tables, now = context.storage.tables, context.clock.now()
+    context = context_of(request)
+    form = await posted(request)
+    tables = context.storage.tables
+    now = context.clock.now()
     wait = await _tries(request).wait(signed_in.session.id, signed_in.user.key, now)
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
@@ -200,9 +206,11 @@ async def change_password(request: Request, signed_in: Viewer) -> Response:
 
 @router.post("/account/sessions/end")
 async def end_session(request: Request, signed_in: Viewer) -> Response:
-    """One of one's own browsers, or all of them."""
-    context, form = context_of(request), await posted(request)
-    tables, now = context.storage.tables, context.clock.now()
+    """Sign out one of the user's browsers, or all of them."""
+    context = context_of(request)
+    form = await posted(request)
+    tables = context.storage.tables
+    now = context.clock.now()
     if form.value("session") == "all":
         await sign_in.sign_out_everywhere(tables, signed_in.user, now)
         response = go("/admin/sign-in")
@@ -227,7 +235,7 @@ def _door(request: Request, form: Form, where: str, status: int = 200) -> Respon
 
 
 async def _let_in(request: Request, user: User, where: str, said: str = "") -> Response:
-    """A new session, so that nobody can have planted its token."""
+    """Start a new session, so that nobody can have planted its token."""
     context = context_of(request)
     old = request.cookies.get(cookie_name(context))
     if old:
@@ -244,7 +252,7 @@ def _tries(request: Request) -> SignInTries:
 
 
 def _who(typed: str) -> str:
-    """Whom the address means, so that no way to write it is another caller."""
+    """The identity of an address, so that other spellings are not other callers."""
     try:
         return parse_address(typed.strip()).storage_key
     except BadAddress:
@@ -262,12 +270,12 @@ def _too_many(wait: timedelta) -> Text:
 
 
 def _safe(where: str) -> str:
-    """Only to a page of ours: //elsewhere and \\elsewhere are other sites to a browser."""
+    """Only a page of ours: for a browser, //elsewhere and \\elsewhere are other sites."""
     return quote(where, safe="/?=&%") if re.match(r"/admin(/[^/\\]|$|\?)", where) else HOME
 
 
 def _browser(agent: str) -> str:
-    """“Firefox · Linux”, as far as it says so; empty if it says neither."""
+    """“Firefox · Linux”, as far as it is known."""
     found = [
         *[each for each in _BROWSERS if each in agent][:1],
         *[each for each in _SYSTEMS if each in agent][:1],

@@ -33,7 +33,8 @@ log = structlog.get_logger("asking")
 @router.get("")
 async def ask_page(request: Request, signed_in: Editor) -> Response:
     context = context_of(request)
-    tables, now = context.storage.tables, context.clock.now()
+    tables = context.storage.tables
+    now = context.clock.now()
     mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
     found = await ask_jobs.find(tables, mailing_list.name)
     job = found.value.as_of(now) if found else None
@@ -57,15 +58,19 @@ async def ask_page(request: Request, signed_in: Editor) -> Response:
 
 @router.post("")
 async def act(request: Request, signed_in: Editor) -> Response:
-    """Start, go on or stop. After a second click the page shows the run that is under way."""
-    context, form = context_of(request), await posted(request)
-    tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
+    """Start, continue or stop. After a second click the page shows the run in progress."""
+    context = context_of(request)
+    form = await posted(request)
+    tables = context.storage.tables
+    name = list_named(request.query_params.get("list", ""))
     if form.value("act") == "stop":
         await ask_to_confirm.stop(tables, name)
         return go(_path(name))
     await lists.read(tables, name)
     found = await ask_to_confirm.tally(tables, name, context.clock)
-    by, run, now = signed_in.user.address, secrets.token_hex(8), context.clock.now()
+    by = signed_in.user.address
+    run = secrets.token_hex(8)
+    now = context.clock.now()
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
         job, etag = await ask_to_confirm.start(tables, name, by=by, total=total, run=run, now=now)
@@ -78,7 +83,7 @@ def _path(name: str) -> str:
 
 
 class AskRuns:
-    """Runs at work in this process; each list has one at most."""
+    """The runs of this process, at most one per list."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[AskJob]] = set()
@@ -92,11 +97,11 @@ class AskRuns:
         task.add_done_callback(self._over)
 
     async def settled(self) -> None:
-        """Until nothing runs any more."""
+        """Wait until nothing is running."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def stop_all(self) -> None:
-        """The process is about to end: each finishes the group in hand."""
+        """Let each run finish its current group; the process is about to end."""
         self._is_stopping = True
         await self.settled()
 

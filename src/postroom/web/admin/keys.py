@@ -1,4 +1,4 @@
-"""Access keys of the web service: made, shown once, revoked after a question."""
+"""Access keys of the API: create, show once, revoke after a confirmation."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ LISTS_OFFERED_MAX = LISTS_MAX  # as tick boxes; the names of others are typed
 TICK = "list-"  # and the name of a list: one field for each tick box
 FIELDS_MAX = LISTS_OFFERED_MAX + 20
 RIGHTS = [
-    (Right.SUBSCRIBE.value, _("sign people up: what a web site needs")),
+    (Right.SUBSCRIBE.value, _("sign people up (what a website needs)")),
     (Right.READ.value, _("read lists, subscribers, messages and outcomes")),
-    (Right.WRITE.value, _("change them, too")),
+    (Right.WRITE.value, _("change lists, subscribers and messages")),
 ]
 
 
@@ -52,11 +52,12 @@ class KeyInput(NamedTuple):
 
 @router.post("/new")
 async def create(request: Request, signed_in: Owner) -> Response:
-    """The answer to the form shows the key, this once: it is kept nowhere."""
+    """Show the new key once; it is not stored."""
     context = context_of(request)
     async with opened(request, fields_max=FIELDS_MAX) as sent:
         form = Form(sent.fields)
-    tables, done = context.storage.tables, None
+    tables = context.storage.tables
+    done = None
     name = form.take("name", check_key_name)
     names = form.take("lists", lambda typed: _list_names(typed, form))
     rights = check_key_rights(right for right in Right if form.is_ticked(f"right-{right.value}"))
@@ -74,7 +75,8 @@ async def create(request: Request, signed_in: Owner) -> Response:
         return await _index(request, signed_in, form, status=422)
     if done.secret is None:
         return show(request, signed_in, "keys/made_before.html", name=wanted.name, id=done.what)
-    key, url = done.secret, context.site.url
+    key = done.secret
+    url = context.site.url
     return show(request, signed_in, "keys/made.html", key=key, made=wanted, url=url)
 
 
@@ -93,7 +95,7 @@ async def _check_there(tables: Tables, names: tuple[str, ...]) -> None:
 
 
 async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
-    """The key of an earlier try, which died before anybody was shown it, is of no use."""
+    """Revoke the key of an earlier submission that died before showing it."""
     async for key in keys.every_key(tables):
         if (key.name, key.created_at, key.last_used_at) == (name, made_at, None):
             await keys.revoke(tables, key.id)
@@ -101,7 +103,7 @@ async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
 
 @router.get("/{id_}/revoke")
 async def revoke_page(request: Request, signed_in: Owner, id_: str) -> Response:
-    """Ask first: a revoked key cannot be brought back, and whatever uses it stops working."""
+    """Ask first: a revoked key cannot be restored, and its clients stop working."""
     found = [
         key async for key in keys.every_key(context_of(request).storage.tables) if key.id == id_
     ]
@@ -137,6 +139,6 @@ async def _index(request: Request, signed_in: SignedIn, form: Form, status: int 
 
 
 def _list_names(typed: str, form: Form) -> tuple[str, ...]:
-    """Those that are ticked and those that are typed."""
+    """The lists that are selected and those that are typed."""
     ticked = [name.removeprefix(TICK) for name in form.values if name.startswith(TICK)]
     return check_key_lists(map(check_list_name, [*ticked, *typed.replace(",", " ").split()]))

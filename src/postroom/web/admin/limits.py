@@ -1,4 +1,4 @@
-"""Limits of all senders together: looked at by everybody, set and cleared by owners."""
+"""Limits for all senders combined: everybody sees them, owners change them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ T = TypeVar("T")
 
 @router.get("")
 async def index(request: Request, signed_in: Viewer) -> Response:
-    """With ?change=NAME the form begins with that limit, since setting it replaces all of it."""
-    form, name = Form(), request.query_params.get("change", "")
+    """With ?change=NAME the form starts with that limit, because saving replaces all of it."""
+    form = Form()
+    name = request.query_params.get("change", "")
     if name:
         form.values = _values(await _read(context_of(request).storage.tables, name))
     return await _index(request, signed_in, form)
@@ -44,7 +45,8 @@ async def index(request: Request, signed_in: Viewer) -> Response:
 
 @router.post("/set")
 async def set_(request: Request, signed_in: Owner) -> Response:
-    tables, form = context_of(request).storage.tables, await posted(request)
+    tables = context_of(request).storage.tables
+    form = await posted(request)
     limit = _checked(form)
     if limit is None:
         return await _index(request, signed_in, form, status=422)
@@ -63,7 +65,7 @@ async def set_(request: Request, signed_in: Owner) -> Response:
     found = await rate_limits.all_limits(tables)
     if limit.name not in found or found[limit.name].limit(limit.name) != limit:
         form.values.pop(ONCE, None)  # sent before, and changed since: the next try acts
-        form.mistake = _("It was set before, and changed or cleared since: set it again?")
+        form.mistake = _("This limit has been changed or cleared since you set it. Set it again?")
         return await _index(request, signed_in, form, status=409)
     return go(done.what, "limit-set")
 
@@ -96,7 +98,7 @@ async def clear(request: Request, signed_in: Owner, name: str) -> Response:
 
 
 def _checked(form: Form) -> RateLimit | None:
-    """The limit as it was typed; None, and a sentence beside every field that is wrong."""
+    """The limit as typed; None, with errors beside the fields, if it is not valid."""
     name = form.take("domain", lambda text: limit_name(text.strip()))
     mails_per_s = form.take("mails_per_second", _if_any(check_mails_per_s))
     connections = form.take("connections", _if_any(check_connections))
@@ -106,7 +108,7 @@ def _checked(form: Form) -> RateLimit | None:
 
 
 def _if_any(check: Callable[[str], T]) -> Callable[[str], T | None]:
-    """For a field that may be empty."""
+    """Check a field that may be empty."""
     return lambda text: check(text) if text.strip() else None
 
 
@@ -117,10 +119,10 @@ async def _index(request: Request, signed_in: SignedIn, form: Form, status: int 
 
 
 async def _read(tables: Tables, name: str) -> RateLimit:
-    """One of those that the page showed; any other name could not even be looked for."""
+    """Check the name of a limit from a URL."""
     found = await rate_limits.all_limits(tables)
     if name not in found:
-        raise NotFound(_("There is no such limit any more."))
+        raise NotFound(_("This limit no longer exists."))
     return found[name].limit(name)
 
 

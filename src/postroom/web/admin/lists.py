@@ -1,4 +1,4 @@
-"""Mailing lists: look, make, edit, delete; what a client's site needs to sign people up."""
+"""Mailing lists: show, create, edit, delete; the sign-up snippets for a website."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GROWTH_DAYS = 30
 
 
 class ListName(NamedTuple):
-    """What a form needs of its list: storage may not tell more."""
+    """What a form needs of its list when storage does not respond."""
 
     name: str
 
@@ -43,7 +43,8 @@ class ListName(NamedTuple):
 @router.get("")
 async def index(request: Request, signed_in: Viewer) -> Response:
     context = context_of(request)
-    tables, after = context.storage.tables, request.query_params.get("after", "")
+    tables = context.storage.tables
+    after = request.query_params.get("after", "")
     if after:
         list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
@@ -121,8 +122,9 @@ async def edit_page(request: Request, signed_in: Editor, name: str) -> Response:
 
 @router.post("/{name}/edit")
 async def edit(request: Request, signed_in: Editor, name: str) -> Response:
-    """Somebody else's change in the meantime comes back beside the fields."""
-    tables, form = context_of(request).storage.tables, await posted(request)
+    """Save; a change by somebody else is shown beside the fields."""
+    tables = context_of(request).storage.tables
+    form = await posted(request)
     named = ListName(list_named(name))
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     try:
@@ -136,7 +138,7 @@ async def edit(request: Request, signed_in: Editor, name: str) -> Response:
 
 
 async def _save(tables: Tables, name: str, form: Form) -> bool:
-    """Whether it stands there now as the form says; if not, the form says why."""
+    """Whether it is saved as the form says; if not, the form says why."""
     sender, description, postal = _checked(form)
     if not form.is_good:
         return False
@@ -163,20 +165,21 @@ async def delete_page(request: Request, signed_in: Editor, name: str) -> Respons
 
 @router.post("/{name}/delete")
 async def delete(request: Request, signed_in: Editor, name: str) -> Response:
-    """Only with its name typed: it takes everybody on it along."""
-    tables, form = context_of(request).storage.tables, await posted(request)
+    """Delete only with the name typed, because all subscribers are deleted too."""
+    tables = context_of(request).storage.tables
+    form = await posted(request)
     seen = await lists.find_with_etag(tables, list_named(name))
     if seen is None:  # a second click, or somebody else: it is gone, as was wanted
         return go("/admin/lists", "deleting")
     found, etag = seen
     if form.value("typed") != name:
-        form.mistakes["typed"] = _("Type the name of the list exactly as it stands above.")
+        form.mistakes["typed"] = _("Type the name of the list exactly as shown above.")
         return await _ask(request, signed_in, found, form, 422)
     try:
         await manage_lists.delete(act_of(request, signed_in), name, form.value("etag"))
     except Conflict:
         form.values["etag"] = etag
-        form.mistake = _("Somebody changed the list meanwhile: look at it, and decide again.")
+        form.mistake = _("Somebody changed the list. Check it and try again.")
         return await _ask(request, signed_in, found, form, 409)
     return go("/admin/lists", "deleting")
 

@@ -1,4 +1,4 @@
-"""The test mailbox, like a mail client: every mail as HTML, as text, with headers, as source.
+"""The test mailbox: every email as HTML, as text, with headers, as source.
 
 Mails have links to confirm and to leave, by which whoever reads them acts for their receiver: that
 is not for viewers.
@@ -50,7 +50,7 @@ async def empty_page(request: Request, signed_in: Owner) -> Response:
 
 @router.post("/empty")
 async def empty(request: Request, signed_in: Owner) -> Response:
-    """So much as a request may take; what is left is asked about again."""
+    """Delete as many as one request may; the page offers to delete the rest."""
     storage = (await _context(request)).storage
     if await outbox.delete_newest(storage, limit=DELETED_A_REQUEST) < DELETED_A_REQUEST:
         one_per_app(request.app, TestMailbox).is_emptied = True
@@ -70,16 +70,16 @@ async def mail_page(request: Request, signed_in: Editor, key: str) -> Response:
 
 @router.get("/{key}/html")
 async def mail_html(request: Request, signed_in: Editor, key: str) -> Response:
-    """For the frame alone."""
+    """For the frame."""
     _kept, source = await outbox.read((await _context(request)).storage, key)
     html = read_mail(source).html
     if html is None:
-        raise NotFound(_("This mail has no HTML."))
+        raise NotFound(_("This email has no HTML."))
     return framed(html)
 
 
 async def _context(request: Request) -> WebContext:
-    """With a mail server, there is something here only if mails were kept before."""
+    """With a mail server, the test mailbox exists only if it still has emails."""
     context = context_of(request)
     has_any = context.has_outbox or context.has_kept_mails
     if not has_any and await outbox.is_empty(context.storage.tables):

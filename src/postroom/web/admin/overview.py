@@ -1,4 +1,4 @@
-"""The overview: what is going out, what is next, what was last, and whether anybody is at work."""
+"""The overview: messages being sent, scheduled and recently sent, senders and queues."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def queue_curve(self) -> str:
-        """Times and work items, as a chart takes them."""
+        """Times and work items for the chart."""
         return json.dumps(
             [[at.at for at in self.queue_history], [at.waiting for at in self.queue_history]]
         )
@@ -82,7 +82,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def is_new(self) -> bool:
-        """Nothing was ever sent, unless in test mode: the page leads by the hand."""
+        """Nothing was sent yet outside test mode, so the page shows the first steps."""
         return all(each.is_test for each in self.last) and not self.going_out
 
 
@@ -95,7 +95,8 @@ async def overview_page(request: Request, signed_in: Viewer) -> Response:
 
 @router.get("/live")
 async def live(request: Request, signed_in: Viewer) -> Response:
-    context, queue_history = context_of(request), _gauges_of(request)
+    context = context_of(request)
+    queue_history = _gauges_of(request)
 
     def new_pulse() -> SharedPoll[Overview]:
         return SharedPoll(lambda: look(context, queue_history), context.clock)
@@ -142,7 +143,8 @@ class QueueHistory:
 
 
 async def _gauge(context: WebContext) -> QueueSample:
-    storage, now = context.storage, context.clock.now()
+    storage = context.storage
+    now = context.clock.now()
     waiting = await storage.queues.length(MAIL_QUEUE)
     return QueueSample(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
 
@@ -154,7 +156,8 @@ def _gauges_of(request: Request) -> QueueHistory:
 
 
 async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
-    storage, now = context.storage, context.clock.now()
+    storage = context.storage
+    now = context.clock.now()
     found, older = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # what has a time may have been written long ago
@@ -190,11 +193,12 @@ async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
 
 
 def _troubles(met: Sequence[Troubles], now: datetime) -> Troubles:
-    """Those of all roles together, unless the last one is long past."""
+    """The storage troubles of all roles combined, unless the last one is long past."""
     last_at = max(each.last_at for each in met)
     if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
         return Troubles()
-    refused, in_doubt = sum(each.refused for each in met), sum(each.in_doubt for each in met)
+    refused = sum(each.refused for each in met)
+    in_doubt = sum(each.in_doubt for each in met)
     return Troubles(refused, in_doubt, last_at)
 
 

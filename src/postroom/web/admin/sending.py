@@ -1,4 +1,4 @@
-"""How mails leave: the mail server in use, or how to set one up."""
+"""The mail server in use, or how to set one up."""
 
 from __future__ import annotations
 

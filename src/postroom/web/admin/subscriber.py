@@ -1,4 +1,4 @@
-"""One subscriber: look, edit, move to another address or list, remove; what they agreed to."""
+"""One subscriber: show, edit, move to another address or list, remove; the consent record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def details(request: Request, signed_in: Viewer, list_name: str, who: str)
 
 @router.post("/ask")
 async def ask(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """After a second click the page says that they were asked a moment ago."""
+    """Ask to confirm; after a second click the page says that they were just asked."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     why = await ask_to_confirm.ask_one(act_of(request, signed_in), list_name, one.key)
@@ -67,8 +67,9 @@ async def edit_page(request: Request, signed_in: Editor, list_name: str, who: st
 
 @router.post("/edit")
 async def edit(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """Another address or another list is a move; the rest is a change of one row."""
-    context, form = context_of(request), await posted(request)
+    """Save; another address or list is a move, the rest changes one row."""
+    context = context_of(request)
+    form = await posted(request)
     one, _etag = await find_person(context, list_name, who)
     to = await _destination(request, form)
     if to is None:
@@ -78,7 +79,7 @@ async def edit(request: Request, signed_in: Editor, list_name: str, who: str) ->
     except AlreadySubscribed as error:
         if error.subscriber.gone:
             form.mistakes["bring_back"] = _(
-                "This address is no longer on {name}. Tick this if they asked to be added again.",
+                "This address is no longer on {name}. Select this if they asked to be re-added.",
                 name=to.list_name,
             )
         else:
@@ -105,7 +106,7 @@ async def remove_page(request: Request, signed_in: Editor, list_name: str, who: 
 
 @router.post("/remove")
 async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    """From here on nobody mails them. People who unsubscribed meanwhile stay unsubscribed."""
+    """Remove them; somebody who has just unsubscribed stays unsubscribed."""
     context = context_of(request)
     one, _etag = await find_person(context, list_name, who)
     if not one.gone:
@@ -118,7 +119,7 @@ async def remove(request: Request, signed_in: Editor, list_name: str, who: str) 
 async def _saved(
     request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
 ) -> str:
-    """Where they are now. A move acts once; an edit that is repeated meets its own etag."""
+    """Where they are now. A move acts once; a repeated edit fails on its etag."""
     context = context_of(request)
 
     async def save(turn: Submission) -> SubmitResult:
@@ -136,7 +137,7 @@ async def _saved(
 
 
 async def _destination(request: Request, form: Form) -> Destination | None:
-    """Where the form says they should be; None, and sentences in it, if that cannot be."""
+    """The destination that the form names; None, with errors in the form, if it is not valid."""
     address = form.take("address", parse_address)
     name = form.take("list", check_list_name)
     attributes = form.take("attributes", attributes_typed)
@@ -172,5 +173,5 @@ async def _form(
 async def _there(request: Request, list_name: str, who: str) -> Stored[Subscriber]:
     found = await find_person(context_of(request), list_name, who)
     if found.value.gone:
-        raise NotFound(_("They are not on {name} any more.", name=list_name))
+        raise NotFound(_("They are no longer on {name}.", name=list_name))
     return found

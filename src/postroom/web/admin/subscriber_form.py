@@ -29,36 +29,37 @@ def person_path(context: WebContext, list_name: str, key: str) -> str:
 
 
 def key_of(context: WebContext, list_name: str, who: str) -> str | None:
-    """The address key under a seal of ours."""
+    """The address key, signed."""
     return unseal(context.site.secret, _purpose(list_name), who)
 
 
 async def find_person(context: WebContext, list_name: str, who: str) -> Stored[Subscriber]:
-    """There or gone; NotFound if the link is not ours, or nobody is left under it."""
-    tables, found = context.storage.tables, None
+    """The subscriber, active or not; NotFound if the link is not valid or the row is deleted."""
+    tables = context.storage.tables
+    found = None
     list_named(list_name)
     if _GUID.fullmatch(who):
         found = await subscribers.find_by_guid(tables, list_name, who)
     elif key := key_of(context, list_name, who):
         found = await subscribers.find(tables, list_name, key)
     if found is None:
-        raise NotFound(_("There is nobody like that on this list."))
+        raise NotFound(_("This person is not on the list."))
     return found
 
 
 async def is_own(tables: Tables, turn: Submission, list_name: str, address: Address) -> bool:
-    """Whether an earlier try of the same form brought them there."""
+    """Whether an earlier submission of the same form added them."""
     found = await subscribers.find(tables, list_name, address.storage_key)
     return bool(turn.is_again and found and not found.value.gone and found.value.since == turn.at)
 
 
 def attributes_typed(text: str) -> dict[str, str]:
-    """name=value, one a line."""
+    """Parse name=value, one per line."""
     return clean_attributes(attributes_from(line for line in text.splitlines() if line.strip()))
 
 
 def values_of(one: Subscriber) -> dict[str, str]:
-    """Somebody as the fields of a form."""
+    """A subscriber as the fields of a form."""
     return {
         "address": readable_address(one.address),
         "list": one.list_name,

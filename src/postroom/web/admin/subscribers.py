@@ -1,4 +1,4 @@
-"""Subscribers of a list: search, page by page, add, export. One person is in person.py."""
+"""Subscribers of a list: search, add, export. One subscriber is in person.py."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STANDINGS = [
 
 
 class SubscriberQuery(msgspec.Struct, frozen=True):
-    """Which people of which list."""
+    """A list, a standing and the start of an address."""
 
     list_name: str
     text: str  # the beginning of an address, as typed
@@ -60,7 +60,7 @@ class SubscriberQuery(msgspec.Struct, frozen=True):
 
 @router.get("")
 async def index(request: Request, signed_in: Viewer) -> Response:
-    """Those whose address begins as typed; without a list, the lists to choose from."""
+    """Subscribers by the start of their address; without a list, the lists to choose from."""
     context = context_of(request)
     list_name = request.query_params.get("list", "") or await _only_list(context.storage.tables)
     if not list_name:
@@ -73,7 +73,8 @@ async def index(request: Request, signed_in: Viewer) -> Response:
 async def export(request: Request, signed_in: Viewer) -> Response:
     """The same file as `postroom subscriber export`, as a stream."""
     context = context_of(request)
-    tables, name = context.storage.tables, list_named(request.query_params.get("list", ""))
+    tables = context.storage.tables
+    name = list_named(request.query_params.get("list", ""))
     standing = _standing(request.query_params.get("standing", ""), SubscriberFilter.THERE)
     try:
         header = await export_people.columns(tables, name, standing)
@@ -92,8 +93,9 @@ async def export(request: Request, signed_in: Viewer) -> Response:
 
 @router.get("/new")
 async def new_page(request: Request, signed_in: Editor) -> Response:
-    """Somebody who is gone is named by their page, which leads here."""
-    context, name = context_of(request), list_named(request.query_params.get("list", ""))
+    """The form to add somebody; the page of an inactive subscriber links here."""
+    context = context_of(request)
+    name = list_named(request.query_params.get("list", ""))
     mailing_list = await lists.read(context.storage.tables, name)
     key = key_of(context, name, request.query_params.get("who", ""))
     found = await subscribers.find(context.storage.tables, name, key) if key else None
@@ -104,10 +106,12 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
 
 @router.post("/new")
 async def add(request: Request, signed_in: Editor) -> Response:
-    """Whoever is gone comes back only by the tick that says so."""
-    context, form = context_of(request), await posted(request)
+    """Add a subscriber; an inactive one only if the form says that they asked for it."""
+    context = context_of(request)
+    form = await posted(request)
     mailing_list = await _read_list(context.storage.tables, request.query_params.get("list", ""))
-    name, gone = mailing_list.name, None
+    name = mailing_list.name
+    gone = None
     address = form.take("address", parse_address)
     attributes = form.take("attributes", attributes_typed)
     if form.is_good and address:
@@ -134,12 +138,12 @@ async def add(request: Request, signed_in: Editor) -> Response:
             if error.subscriber.gone:
                 gone = error.subscriber
                 form.mistakes["bring_back"] = _(
-                    "They are no longer on this list. Tick this if they asked to be added again."
+                    "They are no longer on this list. Select this if they asked to be re-added."
                 )
             else:
                 form.mistakes["address"] = str(error)
         except (AlreadyThere, Conflict):
-            form.mistake = _("Somebody changed this at the same moment. Try again.")
+            form.mistake = _("Somebody changed this at the same time. Try again.")
     return _new(request, signed_in, mailing_list, form, gone, 409 if gone else 422)
 
 
@@ -210,7 +214,8 @@ async def _shelf(tables: Tables, asked: SubscriberQuery) -> subscribers.Subscrib
 
 
 async def _choose_list(request: Request, signed_in: SignedIn) -> Response:
-    tables, after = context_of(request).storage.tables, request.query_params.get("after", "")
+    tables = context_of(request).storage.tables
+    after = request.query_params.get("after", "")
     if after:
         list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
@@ -224,7 +229,7 @@ async def _only_list(tables: Tables) -> str:
 
 
 async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, Text | str]]:
-    """Lists for a form, by title and size: the first in the alphabet, and the one it is about."""
+    """Lists for a form, by title and size: the first in the alphabet, and the current one."""
     found, _next = await lists.page(tables, limit=LISTS_TO_CHOOSE_MAX)
     with contextlib.suppress(BadInput):
         if also not in [each.name for each in found]:

@@ -1,4 +1,4 @@
-"""Users: who works here, invited by a link, with a role."""
+"""Users: invited by a link, with a role."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ async def index(request: Request, signed_in: Owner) -> Response:
 
 @router.post("/invite")
 async def invite(request: Request, signed_in: Owner) -> Response:
-    """The link is shown once, here: nothing is mailed, so nothing can go astray."""
-    context, form = context_of(request), await posted(request)
+    """Show the link once; nothing is emailed, so nothing can get lost."""
+    context = context_of(request)
+    form = await posted(request)
     address = form.take("address", parse_address)
     role = form.take("role", _role)
     if not address or not role:
         return await _index(request, signed_in, form, status=422)
 
     async def make(turn: Submission) -> SubmitResult:
-        """An earlier link is void from here on, also that of a try that died before showing it."""
+        """Create the link; earlier links stop working, also one that was never shown."""
         token = await sign_in.invite(context.storage.tables, address.typed, role, turn.at)
         return SubmitResult("/admin/users", token)
 
     done = await act_once(request, signed_in, form, make)
-    typed, days = address.typed, INVITATION_LASTS.days
+    typed = address.typed
+    days = INVITATION_LASTS.days
     if done.secret is None:
         return show(request, signed_in, "users/link_before.html", address=typed, days=days)
     link = f"{context.site.url}/admin/welcome/{done.secret}"
@@ -52,7 +54,8 @@ async def invite(request: Request, signed_in: Owner) -> Response:
 
 @router.post("/role")
 async def give_role(request: Request, signed_in: Owner) -> Response:
-    tables, form = context_of(request).storage.tables, await posted(request)
+    tables = context_of(request).storage.tables
+    form = await posted(request)
     role = form.take("role", _role)
     if role is None:
         return await _index(request, signed_in, form, status=422)
@@ -67,7 +70,7 @@ async def give_role(request: Request, signed_in: Owner) -> Response:
 
 @router.get("/{who}/remove")
 async def remove_page(request: Request, signed_in: Owner, who: str) -> Response:
-    """Ask first: whoever is removed is signed out at once, and has to be invited again."""
+    """Ask first: a removed user is signed out at once and has to be invited again."""
     context = context_of(request)
     user, _etag = await users.read(context.storage.tables, _unsealed(request, who))
     sessions = await users.sessions_of(context.storage.tables, user, context.clock.now())
@@ -82,7 +85,8 @@ async def remove_page(request: Request, signed_in: Owner, who: str) -> Response:
 
 @router.post("/{who}/remove")
 async def remove(request: Request, signed_in: Owner, who: str) -> Response:
-    tables, key = context_of(request).storage.tables, _unsealed(request, who)
+    tables = context_of(request).storage.tables
+    key = _unsealed(request, who)
     try:
         await sign_in.remove(tables, key)
     except NotFound:  # a second click, or somebody else: they are gone, as was wanted
@@ -96,14 +100,14 @@ async def remove(request: Request, signed_in: Owner, who: str) -> Response:
 
 @router.post("/withdraw")
 async def withdraw(request: Request, signed_in: Owner) -> Response:
-    """A link that was not used yet is void from here on."""
+    """Revoke a link that was not used yet."""
     form = await posted(request)
     if form.value("key"):
         await users.withdraw_invitations(context_of(request).storage.tables, form.value("key"))
     return go("/admin/users", "withdrawn")
 
 
-_CHANGED = _("Somebody changed this user at the same moment: look, and try again.")
+_CHANGED = _("Somebody changed this user at the same time. Check it and try again.")
 
 
 async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
@@ -123,7 +127,7 @@ async def _index(request: Request, signed_in: SignedIn, form: Form, status: int 
 
 
 def removal_path(secret: str, key: str) -> str:
-    """The page that asks whether this user is to be removed."""
+    """The page that asks whether to remove this user."""
     return f"/admin/users/{seal(secret, _SEALED_FOR, key)}/remove"
 
 
@@ -135,7 +139,7 @@ def _unsealed(request: Request, who: str) -> str:
 
 
 async def _known_key(tables: Tables, form: Form) -> str:
-    """One of the keys that the page showed; anything else could not even be looked for."""
+    """Check the key of a user from a URL."""
     keys = [user.key async for user in users.every_user(tables)]
     if form.value("key") not in keys:
         raise NotFound(_("There is no such user."))

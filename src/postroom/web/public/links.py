@@ -11,7 +11,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from postroom.domain.address import Address, mask
-from postroom.domain.consent import Trace
+from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.token import is_signed
 from postroom.flow import subscribe
@@ -58,9 +58,13 @@ async def leave(request: Request, list_name: str, guid: str) -> Response:
         return await ask_to_leave(request, list_name, guid)
     name, key = _keys(list_name, guid)
     client = client_of(request)
-    trace = Trace(source="link", client=client, shown=words("leave.html", address=SOMEBODY))
+    trace = Trace(
+        source=ConsentSource(SourceKind.LINK),
+        client=client,
+        shown=words("leave.html", address=SOMEBODY),
+    )
     if is_one_click:
-        trace = Trace(source="one-click", client=client)
+        trace = Trace(source=ConsentSource(SourceKind.ONE_CLICK), client=client)
     done = await subscribe.leave(context.act(trace), name, key)
     if is_one_click:  # no redirect: a redirected POST becomes a GET
         return PlainTextResponse(ONE_CLICK_ANSWERS[done])
@@ -106,7 +110,7 @@ async def confirm(request: Request, list_name: str, guid: str, token: str) -> Re
     context = context_of(request)
     name, key = _keys(list_name, guid)
     shown = words("confirm.html", address=SOMEBODY)
-    trace = Trace(source="link", client=client_of(request), shown=shown)
+    trace = Trace(source=ConsentSource(SourceKind.LINK), client=client_of(request), shown=shown)
     done = await subscribe.confirm(context.act(trace), context.site.secret, name, key, token)
     if done is ConfirmationResult.UNKNOWN:
         return await _page(context, "stale.html", name)

@@ -1,11 +1,10 @@
-"""The sign-up form of a list, for lists that have one: GET shows, POST acts, no script.
+"""The public sign-up form of a list: GET shows it, POST signs up, no script.
 
-Anybody may send it, so it tells nobody who is on the list, and it is not worth a robot's while:
-there is a field that only programs fill in, a time in which nobody types an address, and a limit
-for every address and every network. Whoever looks like a robot is asked to press the button once
-more: a person does, and a program that fills in forms seldom reads the answer. Nobody is thanked
-for what was not done. Thanks take their time: who was known already would be thanked a little
-sooner.
+Anybody may submit it, so it does not reveal who is on the list, and it is not worth a bot's while:
+it has a field that only bots fill in, a minimum time, and limits by address and by network. A
+submission that looks like a bot's is answered with "press the button again": people do, bots rarely
+read the answer. The thank-you page takes a fixed time, so that timing does not reveal who is
+subscribed already.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroom.domain.address import BadAddress, parse_address
-from postroom.domain.consent import Trace
+from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.texts import Text, _, ngettext
@@ -35,11 +34,11 @@ from postroom.web.throttles import ADDRESSES_TYPED, NETWORKS, network_of, thrott
 
 router = APIRouter(include_in_schema=False)
 PATH = "/s/"
-TRAP = "homepage"  # the name of a field that people do not see
-QUICKEST = timedelta(seconds=2)  # nobody reads, types and sends in less
+TRAP = "homepage"  # a field that people do not see
+QUICKEST = timedelta(seconds=2)  # nobody reads, types and submits faster
 POSTMARK_LASTS = timedelta(days=1)
-THANKED_AFTER_S = 0.25  # more than storage takes to sign somebody up
-TYPED_CHARS_MAX = 1000  # that come back; no address is longer
+THANKED_AFTER_S = 0.25  # longer than a sign-up takes in storage
+TYPED_CHARS_MAX = 1000  # shown again; no address is longer
 _PURPOSE = "sign-up form"
 
 
@@ -48,15 +47,18 @@ async def show_form(request: Request, list_name: str) -> Response:
     """Empty, or with an address that was typed into a form on another site."""
     context = context_of(request)
     mailing_list = await _open_list(context, list_name)
-    typed, now = request.query_params.get("email", ""), context.clock.now()
+    typed = request.query_params.get("email", "")
+    now = context.clock.now()
     shown_at = now - QUICKEST if typed else now
     return _Shown(context, mailing_list, typed, shown_at).page()
 
 
 @router.post("/s/{list_name}")
 async def sign_up(request: Request, list_name: str) -> Response:
-    loop, context = asyncio.get_running_loop(), context_of(request)
-    thanked_at, now = loop.time() + THANKED_AFTER_S, context.clock.now()
+    loop = asyncio.get_running_loop()
+    context = context_of(request)
+    thanked_at = loop.time() + THANKED_AFTER_S
+    now = context.clock.now()
     mailing_list = await _open_list(context, list_name)
     fields = await form_fields(request)
     form = _Shown(
@@ -73,14 +75,15 @@ async def sign_up(request: Request, list_name: str) -> Response:
     doubt = _doubt(fields, _age(context, list_name, fields.get("postmark", "")))
     if doubt:
         return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(doubt))
-    limits, network = throttles_of(request), network_of(client_of(request))
+    limits = throttles_of(request)
+    network = network_of(client_of(request))
     if (wait := limits.wait(NETWORKS, network, now)) > NO_WAIT:
         return form.too_many(wait, _("Too many people are signing up from your network."))
     if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
-        return form.too_many(wait, _("This address was entered too often."))
+        return form.too_many(wait, _("This address was entered too many times."))
     shown = f"{title_of(mailing_list)}\n{words('join.html')}"
-    act = context.act(Trace(source="form", client=client_of(request), shown=shown), now)
-    await subscribe.sign_up(act, list_name, address, {})
+    trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
+    await subscribe.sign_up(context.act(trace, now), list_name, address, {})
     return await _thanks(list_name, thanked_at)
 
 
@@ -88,14 +91,13 @@ def _doubt(fields: dict[str, str], age: timedelta | None) -> Text | None:
     """Why a person has to press the button once more; None if all is well."""
     if fields.get(TRAP):
         return _(
-            "Please press the button once more. A hidden field was filled in, perhaps by your "
-            "browser."
+            "Please press the button again. A hidden field was filled in, perhaps by your browser."
         )
     if age is None:  # open since yesterday, or not our form at all
-        return _("Please press the button once more to sign up.")
+        return _("Please press the button again to sign up.")
     if age < QUICKEST:
         return _(
-            "Please press the button once more. The form was sent faster than most people type."
+            "Please press the button again. The form was submitted faster than most people type."
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Drafts that save themselves while somebody writes.
+"""Autosave of drafts.
 
 The script of the form sends all of it every few seconds, with the etag it has. What cannot be saved
 yet, or not any more, is a value, not an error: the form says why and keeps what was typed.
@@ -30,22 +30,23 @@ from postroom.web.signed_in import Editor
 router = APIRouter(prefix="/messages")
 
 CHANGED = _(
-    "Somebody else changed this message, so it no longer saves itself. Nothing was overwritten: "
-    "press “Save and check” to see both versions."
+    "Autosave is off because somebody else changed this message. Nothing was overwritten. Press "
+    "“Save and check” to see both versions."
 )
 SCHEDULED = _(
-    "This message is not a draft any more, so it no longer saves itself. Press “Save and check” to "
-    "see how it stands."
+    "Autosave is off because this message is no longer a draft. Press “Save and check” to see "
+    "its status."
 )
 DELETED = _(
-    "Somebody deleted this message, so it no longer saves itself. Press “Save and check” to make a "
-    "new one of what you typed."
+    "Autosave is off because somebody deleted this message. Press “Save and check” to save what "
+    "you typed as a new message."
 )
 
 
 @router.post("/autosave")
 async def create(request: Request, signed_in: Editor) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     if said is None:
         return _refused(form)
@@ -67,7 +68,8 @@ async def create(request: Request, signed_in: Editor) -> Response:
 
 @router.post("/{ref}/autosave")
 async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
-    storage, form = context_of(request).storage, await posted_message(request)
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     if said is None:
         return _refused(form)
@@ -85,7 +87,7 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
 async def _edit(
     storage: Storage, found: Stored[Message], said: MessageInput, form: Form, etag: str
 ) -> Response:
-    """Guarded by the etag: somebody else's change is never overwritten."""
+    """Save, guarded by the etag: somebody else's change is never overwritten."""
     ref = found.value.ref
     if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
@@ -99,7 +101,7 @@ async def _edit(
 
 
 async def _changed(storage: Storage, ref: str, form: Form) -> Response:
-    """Not by somebody else if it says the same: the answer to our own last save was lost."""
+    """Whether our own last save was stored although its answer was lost."""
     found = await messages.find_live(storage.tables, ref)
     if found is None:
         return _stopped(DELETED)
@@ -118,12 +120,12 @@ def _saved(ref: str, etag: str) -> Response:
 
 
 def _refused(form: Form) -> Response:
-    """For now: what is typed next may mend it."""
+    """Not saved for now; the next input may fix it."""
     sentences = [form.mistake, *form.mistakes.values()]
     why = next(str(each) for each in sentences if str(each))
     return JSONResponse({"state": "refused", "words": why})
 
 
 def _stopped(why: Text) -> Response:
-    """For good: only somebody who looks at both versions can decide."""
+    """Stop autosave: a person has to compare both versions."""
     return JSONResponse({"state": "stopped", "words": str(why)})

@@ -1,4 +1,4 @@
-"""What is wrong with the bodies of a message, each in a sentence for its author."""
+"""Checks of a message's bodies, each result a sentence for its author."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FITTING = {FormatMismatch.TEXT_AS_HTML: "markdown", FormatMismatch.HTML_AS_MARK
 
 
 class AudienceSample(msgspec.Struct, frozen=True):
-    """The first people of a list, for what they have in common."""
+    """The first subscribers of a list, as a sample of their attributes."""
 
     size: int
     having: dict[str, int]  # how many of them have an attribute that is not blank
@@ -26,12 +26,12 @@ class AudienceSample(msgspec.Struct, frozen=True):
 
     @property
     def fields(self) -> list[str]:
-        """Attributes that at least one of them has."""
+        """Attributes of at least one of them."""
         return sorted(self.having)
 
 
 def warnings_about(html: str | None, text: str | None, html_bytes: int) -> list[Text]:
-    """`html_bytes` are those of the mail, which has a foot."""
+    """`html_bytes` is the size in the email, with the footer."""
     document = LexborHTMLParser(html or "")
     return [
         *_about_format(html or ""),
@@ -43,7 +43,7 @@ def warnings_about(html: str | None, text: str | None, html_bytes: int) -> list[
 
 
 def fitting_kind(html: str) -> str:
-    """The format a body seems to be written in, if that is not the one it has."""
+    """The format that a body seems to be written in, if it is not the chosen one."""
     unfit = format_mismatch(html)
     return _FITTING[unfit] if unfit else ""
 
@@ -52,34 +52,33 @@ def _about_format(html: str) -> Iterator[Text]:
     match format_mismatch(html):
         case FormatMismatch.TEXT_AS_HTML:
             yield _(
-                "This is plain text, but its format is HTML: its lines will run together. "
-                "In Markdown, line breaks and paragraphs stay."
+                "This is plain text, but the format is HTML, so its lines will run together. "
+                "Markdown keeps line breaks and paragraphs."
             )
         case FormatMismatch.HTML_AS_MARKDOWN:
             yield _(
-                "This is a whole HTML document, but its format is Markdown, which changes how it "
-                "looks."
+                "This is an HTML document, but the format is Markdown, which changes how it looks."
             )
 
 
 def _about_size(html_bytes: int) -> Iterator[Text]:
     if html_bytes > GMAIL_CLIPS_BYTES:
         yield _(
-            "The HTML has {size} kB: Gmail cuts off what is over 102 kB, and hides the link to "
-            "leave.",
+            "The HTML is {size} kB. Gmail clips emails over 102 kB, which hides the unsubscribe "
+            "link.",
             size=html_bytes // 1024,
         )
 
 
 def _about_parts(html: str | None, text: str | None) -> Iterator[Text]:
     if html is None:
-        yield _("There is no HTML: everybody gets the text.")
+        yield _("This message has no HTML. Everybody gets the text.")
     elif text is not None and not text.strip():
-        yield _("The text part is empty: leave it out, or write it.")
+        yield _("The text part is empty. Leave it out or write it.")
 
 
 def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
-    """Those that lead nowhere; where the others lead is a matter of spam signs."""
+    """Links without a target; the targets of the others are checked as spam signs."""
     hrefs = [
         (node.attributes.get("href") or "").strip()
         for node in document.css("a, area")
@@ -89,10 +88,10 @@ def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
     empty = sum(href in ("", "#") for href in literal)
     relative = [href for href in literal if href not in ("", "#") and ":" not in href]
     if empty:
-        yield _("Links that lead nowhere: {count}.", count=empty)
+        yield _("Links without a target: {count}.", count=empty)
     if relative:
         yield _(
-            "Links that are relative, and work in no mail: {links}. Begin them with https://.",
+            "Relative links, which do not work in emails: {links}. Start them with https://.",
             links=_some(relative),
         )
 
@@ -103,7 +102,7 @@ def _about_pictures(document: LexborHTMLParser) -> Iterator[Text]:
     nameless = sum("alt" not in node.attributes for node in document.css("img"))
     if nameless:
         yield _(
-            "Pictures without a description (alt), which many people see instead: {count}.",
+            "Images without alt text, which many people see instead: {count}.",
             count=nameless,
         )
 
@@ -111,69 +110,68 @@ def _about_pictures(document: LexborHTMLParser) -> Iterator[Text]:
 def _about_unseen(why: UnseenReason, pictures: str) -> Text:
     match why:
         case UnseenReason.NO_ADDRESS:
-            return _("There are pictures without an address (src), so nobody can see them.")
+            return _("Some images have no address (src), so nobody can see them.")
         case UnseenReason.RELATIVE:
             return _(
-                "Pictures without a web address, which nobody can see: {pictures}. Put them on a "
-                "website and use their full address, beginning with https://.",
+                "Images without a web address, which nobody can see: {pictures}. Put them on a "
+                "website and use their full address, starting with https://.",
                 pictures=pictures,
             )
         case UnseenReason.OWN_COMPUTER:
             return _(
-                "Pictures on your own computer, which nobody else can see: {pictures}. Put them on "
-                "a website and use their address, beginning with https://.",
+                "Images on your own computer, which nobody else can see: {pictures}. Put them on "
+                "a website and use their address, starting with https://.",
                 pictures=pictures,
             )
         case UnseenReason.ATTACHMENT:
             return _(
-                "Pictures that would have to be attached (cid:), which nobody can see, because "
-                "messages have no attachments: {pictures}. Put them on a website and use their "
-                "address, beginning with https://.",
+                "Attached images (cid:), which nobody can see because messages have no "
+                "attachments: {pictures}. Put them on a website and use their address, starting "
+                "with https://.",
                 pictures=pictures,
             )
         case UnseenReason.PRIVATE_HOST:
             return _(
-                "Pictures on a private network, which people outside of it cannot see: {pictures}. "
-                "Put them on a public website.",
+                "Images on a private network, which nobody outside it can see: {pictures}. Put "
+                "them on a public website.",
                 pictures=pictures,
             )
         case UnseenReason.IN_THE_HTML:
             return _(
-                "Pictures written into the HTML itself (data:), which Gmail and Outlook do not "
-                "show: {pictures}. Put them on a website and use their address, beginning with "
-                "https://.",
+                "Images embedded in the HTML (data:), which Gmail and Outlook do not show: "
+                "{pictures}. Put them on a website and use their address, starting with https://.",
                 pictures=pictures,
             )
         case UnseenReason.UNKNOWN_SCHEME:
             return _(
-                "Pictures with an address that mail programs cannot open: {pictures}. Use one that "
-                "begins with https://.",
+                "Images with an address that email programs can’t open: {pictures}. Use one that "
+                "starts with https://.",
                 pictures=pictures,
             )
 
 
 def about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Text]:
-    """Merge fields that nobody has, as far as can be told."""
+    """Merge fields that nobody in the sample has."""
     unknown = sorted(fields - set(people.having) - set(ALWAYS_KNOWN))
     if not unknown or not people.size:
         return
     names = ", ".join(f"{{{{ {name} }}}}" for name in unknown)
     if people.is_all:
         yield _(
-            "Nobody on the list has {names}: the place stays empty, or says its default.",
+            "Nobody on the list has {names}. The field stays empty or shows its default.",
             names=names,
         )
         return
     yield ngettext(
-        "The first person of the list has no {names}: misspelt, perhaps?",
-        "None of the first {count} people of the list has {names}: misspelt, perhaps?",
+        "The first subscriber of the list has no {names}. Is it misspelled?",
+        "None of the first {count} subscribers of the list has {names}. Is it misspelled?",
         people.size,
         names=names,
     )
 
 
 def about_missing(without_default: list[str], people: AudienceSample) -> Iterator[Text]:
-    """Fields that leave a gap in the mails of some, but not of all."""
+    """Fields that are missing for some subscribers, but not for all."""
     for name in without_default[:PLACES_SHOWN]:
         missing = people.size - people.having.get(name, people.size)
         if not missing or name in ALWAYS_KNOWN:
@@ -181,9 +179,9 @@ def about_missing(without_default: list[str], people: AudienceSample) -> Iterato
         example = f'{{{{ {name} | default("…") }}}}'
         if people.is_all:
             yield ngettext(
-                "{count} of {size} people has no {name}, and reads nothing there. Give it a "
+                "{count} of {size} subscribers has no {name} and sees nothing there. Add a "
                 "default: {example}",
-                "{count} of {size} people have no {name}, and read nothing there. Give it a "
+                "{count} of {size} subscribers have no {name} and see nothing there. Add a "
                 "default: {example}",
                 missing,
                 size=people.size,
@@ -192,10 +190,10 @@ def about_missing(without_default: list[str], people: AudienceSample) -> Iterato
             )
         else:
             yield ngettext(
-                "Of the first {size} people, {count} has no {name}, and reads nothing there. Give "
-                "it a default: {example}",
-                "Of the first {size} people, {count} have no {name}, and read nothing there. Give "
-                "it a default: {example}",
+                "Of the first {size} subscribers, {count} has no {name} and sees nothing there. "
+                "Add a default: {example}",
+                "Of the first {size} subscribers, {count} have no {name} and see nothing there. "
+                "Add a default: {example}",
                 missing,
                 size=people.size,
                 name=name,

@@ -43,8 +43,8 @@ router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # of one user: enough to try out, too few to bomb a mailbox
 TESTS = CallLimit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
 CLICKED_LATELY = timedelta(minutes=1)  # “now” of a second click is not the first one's
-_CHANGED = _("Somebody changed this message a moment ago. Check it, and try again.")
-_IN_THE_PAST = _("This time is in the past. Choose a later one, or use Send now.")
+_CHANGED = _("Somebody just changed this message. Check it and try again.")
+_IN_THE_PAST = _("This time is in the past. Choose a later one or use “Send now”.")
 
 
 # --- Send now ---------------------------------------------------------------------------------
@@ -60,12 +60,12 @@ async def send_page(request: Request, signed_in: Editor, ref: str) -> Response:
 
 @router.post("/{ref}/send")
 async def send_now(request: Request, signed_in: Editor, ref: str) -> Response:
-    """Only as it was seen, and only if nothing in the form speaks of another time."""
+    """Send only the version that was seen, and only if the form names no other time."""
     context, form = context_of(request), await posted(request)
     message, _etag = await read_for(request, ref)
     if form.value("date").strip() or form.value("time").strip():
         form.mistake = _(
-            "Nothing was sent, because a date or a time was given. Schedule the message for that "
+            "Nothing was sent because you entered a date or time. Schedule the message for that "
             "time, or go back and send it now."
         )
         return await _ask_when(request, signed_in, message, form, 422)
@@ -97,7 +97,7 @@ async def schedule_page(request: Request, signed_in: Editor, ref: str) -> Respon
 
 @router.post("/{ref}/schedule")
 async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
-    """Only as it was seen: what somebody else changes meanwhile has to be looked at first."""
+    """Schedule only the version that was seen, so that no other change is missed."""
     context, form = context_of(request), await posted(request)
     message, _etag = await read_for(request, ref)
     now = context.clock.now()
@@ -112,7 +112,7 @@ async def schedule(request: Request, signed_in: Editor, ref: str) -> Response:
 
 
 def _time_fields(message: Message) -> dict[str, str]:
-    """The time it has, on the clocks of the zone it was given in."""
+    """The scheduled time in its own time zone."""
     if message.due_at is None:
         return {}
     local = in_zone(message.due_at, message.due_zone)
@@ -125,7 +125,7 @@ def _time_fields(message: Message) -> dict[str, str]:
 
 
 def _due_at(form: Form, now: datetime) -> datetime | None:
-    """The instant that was chosen; None, and a sentence beside the field, if there is none."""
+    """The chosen time; None, with an error beside the field, if it is not valid."""
     has_date, has_time = bool(form.value("date").strip()), bool(form.value("time").strip())
     if not has_date:
         form.mistakes["date"] = _("Choose a date.") if has_time else _("Choose a date and a time.")
@@ -142,7 +142,7 @@ def _due_at(form: Form, now: datetime) -> datetime | None:
         form.mistakes["date"] = _IN_THE_PAST
     except AmbiguousTime:
         form.mistakes["offset"] = _(
-            "Clocks are put back that night, so this time comes twice. Choose which one you mean."
+            "The clocks go back that night, so this time occurs twice. Choose which one you mean."
         )
     except UnknownZone as error:
         form.mistakes["zone"] = str(error)
@@ -154,7 +154,7 @@ def _due_at(form: Form, now: datetime) -> datetime | None:
 
 
 def _chosen(form: Form, now: datetime) -> datetime:
-    """A time that comes twice is told apart by the offset, if one of the two was chosen."""
+    """The offset decides between the two instants of an ambiguous time."""
     text, zone = f"{form.value('date').strip()} {form.value('time').strip()}", _zone(form)
     if OFFSET.fullmatch(zone):
         return parse_due_time(text + zone, "", now)
@@ -171,7 +171,7 @@ def _zone(form: Form) -> str:
 
 
 def _offsets(form: Form, now: datetime) -> tuple[str, ...]:
-    """The two that the chosen time may mean; none if it comes once."""
+    """The two instants of an ambiguous time; none if it is unique."""
     try:
         _chosen(Form(form.values | {"offset": ""}), now)
     except AmbiguousTime as twice:
@@ -218,7 +218,7 @@ async def _ask(
 async def _give_time(
     act: Act, message: Message, form: Form, due_at: datetime | None, zone: str = ""
 ) -> bool:
-    """Whether the message has this time now (None: at once); if not, the form says why."""
+    """Whether it is scheduled for this time (None for now); if not, the form says why."""
     etag = form.value("etag")
     try:
         await bodies.load(act.storage.blobs, message)
@@ -236,7 +236,7 @@ async def _give_time(
 
 
 def _has_time(message: Message, due_at: datetime | None, now: datetime) -> bool:
-    """A second click on the button: the first one has done it."""
+    """Whether the first of two clicks has done it already."""
     if message.status in (Status.DRAFT, Status.CANCELLED) or message.due_at is None:
         return False
     if due_at is None:
@@ -251,7 +251,7 @@ async def _refused(
     form: Form,
     ask: Callable[..., Awaitable[Response]],
 ) -> Response:
-    """The form again, or the page of a message that has begun meanwhile."""
+    """The form again, or the page of a message that is being sent already."""
     message, _etag = await read_for(request, ref)
     if message.status in EDITABLE:
         return await ask(request, signed_in, message, form, 409)
@@ -263,7 +263,7 @@ async def _refused(
 
 @router.post("/{ref}/test")
 async def send_test(request: Request, signed_in: Editor, ref: str) -> Response:
-    """No mail is sent inside the request: a sender takes the item."""
+    """Put an item for a sender; nothing is sent inside the request."""
     context = context_of(request)
     message, _etag = await read_for(request, ref)
     if not _may_test(request, context, signed_in):

@@ -1,4 +1,4 @@
-"""The form of a message: what was sent, what that says, and a stored message as its fields."""
+"""The form of a message: reading it, checking it, and filling it from a stored message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class MessageInput(NamedTuple):
-    """What a form says, checked; named as in Draft and Revision."""
+    """The checked content of a form, with the names of Draft and Revision."""
 
     list_name: str
     subject: str
@@ -55,7 +55,7 @@ async def read_input(form: Form) -> MessageInput | None:
 
 def _chosen_list(name: str) -> str:
     if not name:
-        raise BadInput(_("Choose the list it goes to."))
+        raise BadInput(_("Choose a list."))
     return check_list_name(name)
 
 
@@ -66,8 +66,9 @@ def _subject(text: str) -> str:
 
 
 async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
-    """HTML, text, and the Markdown that the HTML was made from; an empty one is none."""
-    body, text = form.value("body"), form.value("text")
+    """HTML, text, and the Markdown source of the HTML; None if empty."""
+    body = form.value("body")
+    text = form.value("text")
     for each in (body, text):
         _check_length(each)
     if form.value("kind") != "markdown" or not body.strip():
@@ -77,13 +78,13 @@ async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
 
 
 def _check_length(body: str) -> None:
-    """Before anything else is done with it."""
+    """Check the size before anything else."""
     size = len(body.encode(errors="surrogatepass"))
     if size > BODY_BYTES_MAX:
         raise BadInput(
             _(
-                "This has {size}, but a body has at most {limit}. Shorten it, or put large "
-                "pictures on a website.",
+                "The body is {size}, but can be at most {limit}. Shorten it, or put large images "
+                "on a website.",
                 size=labels.size(size),
                 limit=labels.size(BODY_BYTES_MAX),
             )
@@ -91,7 +92,7 @@ def _check_length(body: str) -> None:
 
 
 async def posted_message(request: Request) -> Form:
-    """The fields; an uploaded file stands for what was typed, and is shown instead of it."""
+    """The fields; an uploaded file replaces what was typed."""
     async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
         form = Form(sent.fields)
         for name, field in (("html_file", "body"), ("text_file", "text")):
@@ -102,18 +103,19 @@ async def posted_message(request: Request) -> Form:
 
 
 async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
-    """What was typed stays if the file is refused."""
-    file_name, size = (file.filename or "").lower(), file.size or 0
+    """Keep what was typed if the file is refused."""
+    file_name = (file.filename or "").lower()
+    size = file.size or 0
     plain, markdown = _BODY_FILES if field == "body" else _TEXT_FILES
     if not file_name.endswith(plain + markdown):
         form.mistakes[name] = _(
-            "The file must be one of these kinds: {kinds}.", kinds=", ".join(plain + markdown)
+            "Choose a file of one of these types: {kinds}.", kinds=", ".join(plain + markdown)
         )
         return
     if size > BODY_BYTES_MAX:
         form.mistakes[name] = _(
-            "The file has {size}, but a body has at most {limit}. Shorten it, or put large "
-            "pictures on a website.",
+            "The file is {size}, but the body can be at most {limit}. Shorten it, or put large "
+            "images on a website.",
             size=labels.size(size),
             limit=labels.size(BODY_BYTES_MAX),
         )
@@ -121,10 +123,10 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
     try:
         text = (await file.read(BODY_BYTES_MAX)).decode("utf-8-sig")
     except UnicodeDecodeError:
-        form.mistakes[name] = _("The file is not UTF-8: save it as UTF-8, and upload it again.")
+        form.mistakes[name] = _("The file is not in UTF-8. Save it as UTF-8 and upload it again.")
         return
     if _NO_TEXT.search(text):
-        form.mistakes[name] = _("The file is not a text file.")
+        form.mistakes[name] = _("This is not a text file. Choose another one.")
         return
     form.values[field] = text.replace("\r\n", "\n")
     if field == "body":
@@ -132,11 +134,12 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
 
 
 async def values_of(storage: Storage, message: Message) -> dict[str, str]:
-    """The fields of a stored message; one that lost its bodies can be written again."""
+    """The fields of a stored message; without its bodies it can be written again."""
     try:
         html, text = await bodies.load(storage.blobs, message)
     except NotFound:
-        html, text = None, None
+        html = None
+        text = None
     markdown = await bodies.load_markdown(storage.blobs, message)
     return {
         "list": message.list_name,

@@ -47,7 +47,7 @@ _MADE_UP = "student1@contoso.edu"
 
 
 class PreviewPerson(msgspec.Struct, frozen=True):
-    """For whom the mail is made."""
+    """The recipient of the preview."""
 
     address: Address
     attributes: dict[str, str]
@@ -55,7 +55,7 @@ class PreviewPerson(msgspec.Struct, frozen=True):
 
 
 class WrittenMessage(msgspec.Struct, frozen=True):
-    """What a message says at this moment, saved or not."""
+    """The current content of a message, saved or not."""
 
     message: Message
     mailing_list: MailingList | None  # gone, perhaps, after the message went out
@@ -64,7 +64,7 @@ class WrittenMessage(msgspec.Struct, frozen=True):
 
 
 class InboxLine(msgspec.Struct, frozen=True):
-    """What an inbox shows of a mail before it is opened."""
+    """What an inbox shows of an email before it is opened."""
 
     sender: str
     subject: str
@@ -72,7 +72,7 @@ class InboxLine(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """A mail and what to mend; there is none of nothing, nor of a template with a mistake."""
+    """A preview and its warnings; no email if the body is empty or the template invalid."""
 
     person: PreviewPerson
     mail_view: MailView | None = None
@@ -84,7 +84,7 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 
 async def find_person(tables: Tables, list_name: str, text: str) -> tuple[PreviewPerson, str]:
-    """Whoever was chosen, and a sentence if it is nobody; the made-up one instead."""
+    """The chosen subscriber, or the sample one with an error if there is no such subscriber."""
     if not text.strip():
         return made_up(), ""
     try:
@@ -117,7 +117,7 @@ async def check(
     site: Site,
     now: datetime,
 ) -> CheckReport:
-    """In a thread: a body of two megabytes takes its time."""
+    """In a thread, because a body of two megabytes takes long."""
     return await in_thread(_look_at, written, person, people, site, now)
 
 
@@ -152,7 +152,7 @@ def _look_at(
 
 
 def _fields_without_default(written: WrittenMessage) -> list[str]:
-    """Those that leave a gap for whoever has no value; BadTemplate if one is not understood."""
+    """Fields without a default; BadTemplate if one is not valid."""
     segments = [
         *parse(written.message.subject),
         *parse(written.html or "", is_html=True),
@@ -168,7 +168,7 @@ def _inbox_line(mail_view: MailView) -> InboxLine:
 
 
 def _beginning(mail_view: MailView) -> str:
-    """As much text as inboxes show, also if the mail itself hides it: it is put there for them."""
+    """As much text as inboxes show, including hidden preheaders."""
     if mail_view.html is None:
         return _clipped((mail_view.text or "")[:_BEGINNING_CHARS])
     words = ""
@@ -180,7 +180,7 @@ def _beginning(mail_view: MailView) -> str:
 
 
 def _texts_of(document: LexborHTMLParser) -> Iterator[str]:
-    """In reading order, without recursion: the depth of a document is its author's choice."""
+    """In reading order, without recursion, because a document may be nested deeply."""
     waiting: list[LexborNode | str] = [document.body] if document.body else []
     while waiting:
         node = waiting.pop()
@@ -201,7 +201,7 @@ def _clipped(text: str) -> str:
 def _letter(
     written: WrittenMessage, person: PreviewPerson, site: Site, now: datetime
 ) -> tuple[MailView, frozenset[str]]:
-    """A made-up person is called as the fields are, so that they are seen."""
+    """The sample subscriber has the field names as values, so that they are visible."""
     message = written.message
     parts = message_parts(message, written.mailing_list, written.html, written.text, site)
     compiled = compile_mail(parts)

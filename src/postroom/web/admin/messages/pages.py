@@ -1,4 +1,4 @@
-"""Messages: the index, one of them, what it says, who got what; copy and delete."""
+"""Messages: the index, one message, its content and outcomes; copy and delete."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ _EVERY = frozenset(Status)
 
 @router.get("")
 async def index(request: Request, signed_in: Viewer) -> Response:
-    tables, query = context_of(request).storage.tables, request.query_params
+    tables = context_of(request).storage.tables
+    query = request.query_params
     tab = next((each for each in TABS if each.name == query.get("status", "")), None)
-    after, list_name = query.get("after", ""), query.get("list", "")
+    after = query.get("after", "")
+    list_name = query.get("list", "")
     if after and not _REF.fullmatch(after):
-        raise NotFound(_("No page begins there."))
+        raise NotFound(_("There is no such page."))
     if list_name:
         list_named(list_name)
     choices = await list_choices(tables)
@@ -102,7 +104,7 @@ async def index(request: Request, signed_in: Viewer) -> Response:
 async def _page(
     tables: Tables, statuses: frozenset[Status], list_name: str, after: str
 ) -> tuple[list[Message], str]:
-    """A page may be short: only so many are looked through for those that are wanted."""
+    """A page may be short, because only a limited number of messages is searched."""
     found: list[Message] = []
     cursor: str | None = after or None
     is_filtered = bool(list_name) or statuses != _EVERY
@@ -117,7 +119,7 @@ async def _page(
 
 
 async def _counts(tables: Tables, list_name: str) -> dict[str, int]:
-    """How many each tab has; of none, if there are too many to count for a page."""
+    """The count of each tab; none if there are too many to count."""
     live, has_more = await messages.first_live(tables, limit=COUNTED_MAX)
     if has_more:
         return {}
@@ -136,7 +138,7 @@ async def details_page(request: Request, signed_in: Viewer, ref: str) -> Respons
 async def details(
     request: Request, signed_in: SignedIn, message: Message, form: Form, status: int = 200
 ) -> Response:
-    """What to check before it goes out; what to watch from then on."""
+    """The checks before sending, the progress from then on."""
     now = context_of(request).clock.now()
     is_due = message.due_at is not None and message.due_at <= now
     if message.status in EDITABLE and not (message.status is Status.PENDING and is_due):
@@ -188,7 +190,7 @@ async def _to_watch(
 
 @router.get("/{ref}/look")
 async def look_page(request: Request, signed_in: Viewer, ref: str) -> Response:
-    """What it says, whether or not it went out."""
+    """Its content, sent or not."""
     message, _etag = await read_for(request, ref)
     looked = await _look(request, message)
     chosen = request.query_params.get("as", "")
@@ -199,7 +201,7 @@ async def look_page(request: Request, signed_in: Viewer, ref: str) -> Response:
 
 @router.get("/{ref}/mail")
 async def mail(request: Request, signed_in: Viewer, ref: str) -> Response:
-    """For the frame alone."""
+    """For the frame."""
     message, _etag = await read_for(request, ref)
     looked = await _look(request, message)
     if looked.mail_view is None or looked.mail_view.html is None:
@@ -209,7 +211,8 @@ async def mail(request: Request, signed_in: Viewer, ref: str) -> Response:
 
 async def _look(request: Request, message: Message) -> CheckReport:
     context = context_of(request)
-    tables, chosen = context.storage.tables, request.query_params.get("as", "")
+    tables = context.storage.tables
+    chosen = request.query_params.get("as", "")
     person, nobody = await find_person(tables, message.list_name, chosen)
     try:
         html, text = await bodies.load(context.storage.blobs, message)
@@ -227,7 +230,7 @@ async def _look(request: Request, message: Message) -> CheckReport:
 
 
 def _outcome(request: Request, progress: MessageProgress) -> str:
-    """The one asked for, or the one that wants attention first."""
+    """The requested outcome, or the one that needs attention first."""
     wanted = request.query_params.get("outcome", "")
     if wanted in OUTCOMES:
         return wanted
@@ -258,7 +261,7 @@ async def _people(
 
 @router.get("/{ref}/people/export")
 async def export(request: Request, signed_in: Viewer, ref: str) -> Response:
-    """A stream, a batch in memory at a time."""
+    """Stream the recipients, with one batch in memory."""
     message, _etag = await read_for(request, ref)
     outcome = request.query_params.get("outcome", "")
     only = OUTCOMES.get(outcome)
@@ -282,7 +285,8 @@ async def _csv(people: AsyncIterator[RecipientOutcome]) -> AsyncIterator[str]:
 @router.post("/{ref}/copy")
 async def copy(request: Request, signed_in: Editor, ref: str) -> Response:
     """A new draft with the same body, opened for editing."""
-    storage, form = context_of(request).storage, await posted(request)
+    storage = context_of(request).storage
+    form = await posted(request)
     message, _etag = await read_for(request, ref)
     try:
         html, text = await bodies.load(storage.blobs, message)
@@ -323,7 +327,7 @@ async def delete(request: Request, signed_in: Editor, ref: str) -> Response:
         return await details(request, signed_in, message, Form(mistake=str(error)), 409)
     except Conflict:
         form.values["etag"] = etag
-        form.mistake = _("Somebody changed this message a moment ago. Check it, and try again.")
+        form.mistake = _("Somebody just changed this message. Check it and try again.")
     return show(request, signed_in, "messages/delete.html", 409, message=message, form=form)
 
 

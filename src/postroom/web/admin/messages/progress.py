@@ -1,4 +1,4 @@
-"""A message on its way, live: its books, its rate, the time left."""
+"""The live progress of a message: its books, its rate, the time left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RateSample(msgspec.Struct, frozen=True):
 
 
 class DeferredPeople(msgspec.Struct, frozen=True):
-    """Queued people whom the mail server refused for now."""
+    """Queued recipients that the mail server deferred."""
 
     people: int = 0
     next_at: datetime | None = None
@@ -63,12 +63,12 @@ class MessageProgress(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        """Mails a second, lately."""
+        """Emails per second, recently."""
         return _rate(self.samples, RATE_OVER_S)
 
     @property
     def pace(self) -> str:
-        """The rate for people; empty while nothing moves, or nothing is meant to."""
+        """The rate as text; empty while nothing is being sent."""
         is_paused = self.message is not None and self.message.status is Status.PAUSED
         if self.rate < SLOWEST or is_paused or self.is_waiting:
             return ""
@@ -76,7 +76,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> Text | None:
-        """As long as the rate lasts; None while nobody can tell."""
+        """The time left at the current rate; None if unknown."""
         if self.message is None or not self.pace:
             return None
         open_ = self.message.books.open + self.message.size - self.message.audience
@@ -87,7 +87,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
 
     @property
     def took(self) -> Text | None:
-        """From the first person queued to the last fate known."""
+        """From the first recipient queued to the last outcome."""
         message = self.message
         if message is None or message.completed_at is None or message.queuing_at is None:
             return None
@@ -95,7 +95,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
 
     @property
     def curve(self) -> str:
-        """Times and rates, as the chart takes them."""
+        """Times and rates for the chart."""
         points = self.samples[1:]
         return json.dumps([[each.at for each in points], [each.rate for each in points]])
 
@@ -112,10 +112,11 @@ def words_for(seconds: float) -> Text:
 
 
 def _rate(samples: Sequence[RateSample], over_s: float) -> float:
-    """From the first of the last seconds to the last."""
+    """The rate between the first and the last recent reading."""
     if len(samples) < 2:
         return 0.0
-    last, first = samples[-1], samples[-2]
+    last = samples[-1]
+    first = samples[-2]
     for each in reversed(samples):
         if each.at < last.at - over_s:
             break
@@ -124,7 +125,7 @@ def _rate(samples: Sequence[RateSample], over_s: float) -> float:
 
 
 class ProgressReader:
-    """Reads one message again and again, and remembers its last minutes."""
+    """Reads one message repeatedly and remembers its last minutes."""
 
     def __init__(self, tables: Tables, clock: Clock, ref: str) -> None:
         self._tables = tables
@@ -140,7 +141,8 @@ class ProgressReader:
             return MessageProgress(None)
         now_s = self._clock.now().timestamp()
         if row != self._row:
-            self._row, self._row_since = row, now_s
+            self._row = row
+            self._row_since = now_s
         is_counted = has_fresh_books(row) and now_s < self._row_since + COUNTED_LATELY_S
         message = row if is_counted else await report.books_of(self._tables, row)
         self._note(now_s, message.books.total - message.books.open)
@@ -162,7 +164,7 @@ def has_fresh_books(message: Message) -> bool:
 
 
 async def waiting_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
-    """Who waits to retry, once everybody is queued; nobody, if too much would have to be read."""
+    """Recipients waiting for a retry, once everybody is queued; none if too many to read."""
     closed_groups = int(message.closed_groups, 16)
     open_ = [group for group in batches.groups(message.batches) if not closed_groups >> group & 1]
     is_told = message.status is Status.PROCESSING and message.books.queued
@@ -183,7 +185,7 @@ async def waiting_of(tables: Tables, message: Message, now_s: float) -> Deferred
 
 
 async def progress_of(polls: SharedPolls, context: WebContext, message: Message) -> MessageProgress:
-    """As whoever watches it sees it; if nobody does, its books of this moment."""
+    """The shared reading if somebody watches the message, else its current books."""
     watched = polls.latest(_name(message.ref))
     if isinstance(watched, MessageProgress) and watched.message:
         return watched
@@ -200,7 +202,7 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
 async def _troubles(
     polls: SharedPolls, context: WebContext, message: Message | None
 ) -> tuple[SharedTrouble, ...]:
-    """What keeps a message waiting that is going out, or about to."""
+    """The problem that keeps a message from being sent."""
     if message is None or message.status not in GOING_OUT | {Status.PENDING}:
         return ()
     return await troubles_now(polls, context)
@@ -212,7 +214,8 @@ async def live(request: Request, signed_in: Viewer, ref: str) -> Response:
     await messages.read(context.storage.tables, ref)
 
     def new_pulse() -> SharedPoll[MessageProgress]:
-        meter, polls = ProgressReader(context.storage.tables, context.clock, ref), polls_of(request)
+        meter = ProgressReader(context.storage.tables, context.clock, ref)
+        polls = polls_of(request)
 
         async def read() -> MessageProgress:
             found = await meter.read()
@@ -229,7 +232,7 @@ async def live(request: Request, signed_in: Viewer, ref: str) -> Response:
 
 
 def news(now: MessageProgress, before: MessageProgress | None, signed_in: SignedIn) -> Update:
-    """The same piece of the page; its buttons only when they change, so that none loses focus."""
+    """The live part of the page; its buttons only when they change, so that none loses focus."""
     if now.message is None:
         return Update(is_last=True)
     is_last = now.message.completed_at is not None
@@ -251,7 +254,7 @@ def _shown(progress: MessageProgress) -> tuple[object, ...]:
 
 
 def _acted_on(progress: MessageProgress) -> tuple[object, ...]:
-    """What the buttons depend on: which there are, and the numbers in them."""
+    """What the buttons depend on."""
     message = progress.message
     return (message.status, message.books.failed, message.books.held) if message else ()
 

@@ -20,7 +20,7 @@ class SpamAdvice(NamedTuple):
 
 
 class SpamAdviceGroup(NamedTuple):
-    """Those of one weight."""
+    """Findings of one weight."""
 
     title: Text
     advices: list[SpamAdvice]
@@ -39,9 +39,9 @@ def _advice(found: SpamFinding) -> SpamAdvice:
 
 
 TITLES = {
-    SpamWeight.HEAVY: _("May be refused for this alone"),
-    SpamWeight.MIDDLING: _("Counts against it"),
-    SpamWeight.LIGHT: _("Small, but adds up"),
+    SpamWeight.HEAVY: _("May be rejected for this alone"),
+    SpamWeight.MIDDLING: _("Counts as a spam sign"),
+    SpamWeight.LIGHT: _("Minor, but adds up"),
 }
 
 PLACES = {
@@ -54,75 +54,76 @@ PLACES = {
 
 SENTENCES = {
     SpamSign.FREE_MAIL_SENDER: _(
-        "The address is at a free mail provider; most of them tell other servers to refuse mail in "
-        "their name that they did not send (DMARC). Give the list a sender at your own domain."
+        "The address belongs to a free email provider. Most of them tell other servers to reject "
+        "mail in their name that they did not send (DMARC). Use a sender address at your own "
+        "domain."
     ),
     SpamSign.LINK_SHOWS_OTHER_HOST: _(
         "A link shows one address and leads to another, as in phishing. Show where it leads, or "
-        "words that are no address."
+        "use words instead of an address."
     ),
-    SpamSign.LINK_TO_IP: _("A link leads to a bare IP address. Use the name of the site."),
+    SpamSign.LINK_TO_IP: _("A link leads to an IP address. Use the name of the site."),
     SpamSign.LINK_WITH_USER: _(
         "A link has something before an “@” in front of its host, which hides where it leads. "
-        "Leave that out."
+        "Remove it."
     ),
     SpamSign.LINK_LOOKS_ALIKE: _(
-        "The host of a link has letters of another alphabet that look like plain ones. Type it "
-        "again."
+        "The host of a link contains letters of another alphabet that look like Latin ones. Type "
+        "it again."
     ),
     SpamSign.SCRIPT: _(
-        "There is code to be run. Mail programs remove it, and servers refuse mails for it. Take "
-        "it out."
+        "The HTML contains scripts. Email programs remove them, and servers reject emails that "
+        "have them. Remove them."
     ),
-    SpamSign.FORM: _("There is a form, which few mail programs send. Link to a page that has it."),
+    SpamSign.FORM: _(
+        "The HTML contains a form, which few email programs support. Link to a page "
+        "with the form instead."
+    ),
     SpamSign.EMBEDDED: _(
-        "Another page or object is embedded; mail programs leave it out. Link to it instead."
+        "Another page or object is embedded, which email programs do not show. Link to it instead."
     ),
     SpamSign.HIDDEN_TEXT: _(
-        "There is text that nobody sees: not displayed, too small, or in the colour of its "
-        "background. Show it, or delete it."
+        "Some text is invisible: hidden, too small, or in the color of its background. Show it "
+        "or delete it."
     ),
     SpamSign.LINK_SHORTENED: _(
         "A link goes through a URL shortener, which hides where it leads. Link to the page itself."
     ),
     SpamSign.DATA_URI: _(
-        "A picture or file is written into the HTML itself (data:), which Gmail and Outlook do not "
-        "show. Put it on a web site, and use its https address."
+        "An image or file is embedded in the HTML (data:), which Gmail and Outlook do not show. "
+        "Put it on a website and use its https address."
     ),
     SpamSign.FEW_WORDS: _(
-        "There is little text beside the pictures: filters distrust that. Say in words what they "
+        "There is little text next to the images, which filters distrust. Say in words what they "
         "show."
     ),
-    SpamSign.FAKED_REPLY: _(
-        "It begins like an answer, and answers nothing. Leave the beginning out."
-    ),
+    SpamSign.FAKED_REPLY: _("It starts like a reply but is not one. Remove the prefix."),
     SpamSign.SUBJECT_CAPITALS: _(
-        "It is all capitals, which filters take for shouting. Write small letters."
+        "It is all in capitals, which filters treat as shouting. Use lower case."
     ),
     SpamSign.CAPITALS: _(
-        "More than half of the letters are capitals, which filters take for shouting. Write small "
-        "letters."
+        "More than half of the letters are capitals, which filters treat as shouting. Use lower "
+        "case."
     ),
-    SpamSign.GAPPY: _("Letters stand apart, as if to hide a word from filters. Close the gaps."),
+    SpamSign.GAPPY: _("Letters are spaced out, as if to hide a word from filters. Close the gaps."),
     SpamSign.FOREIGN_FIELD: _(
-        "This looks like a merge field of another program, and goes out as it stands. Write it as "
+        "This looks like a merge field of another program and will be sent as it is. Write it as "
         "{{ name }}."
     ),
     SpamSign.TEXT_DIFFERS: _(
-        "It says something else than the HTML. Leave it empty, and it is made from the HTML."
+        "It differs from the HTML. Leave it empty to create it from the HTML."
     ),
-    SpamSign.EXCLAMATIONS: _("It has more than one “!”: filters count them. One is enough."),
+    SpamSign.EXCLAMATIONS: _("It has more than one “!”, and filters count them. One is enough."),
     SpamSign.PHRASES: _(
-        "Several phrases that unwanted advertising is known for, here or in the subject. Say some "
-        "of it in other words."
+        "Several phrases here or in the subject are typical of spam. Reword some of them."
     ),
-    SpamSign.LINK_WITHOUT_TLS: _("There are links without https. Begin them with https://."),
+    SpamSign.LINK_WITHOUT_TLS: _("Some links do not use https. Start them with https://."),
     SpamSign.LIST_WITHOUT_ADDRESS: _(
-        "It has no postal address, which many laws ask for. Fill it in on the list's page, and "
-        "every message carries it."
+        "There is no postal address, which many countries require. Enter it on the list’s page "
+        "to add it to every message."
     ),
     SpamSign.FOOT_WITHOUT_ADDRESS: _(
-        "The list's postal address is missing, because a message that places {{ unsubscribe_url }} "
-        "itself gets no foot. Write the address there, too."
+        "The list’s postal address is missing, because a message that contains {{ "
+        "unsubscribe_url }} gets no footer. Add the address to the message."
     ),
 }

@@ -1,4 +1,4 @@
-"""What became of a test mail, shown beside the button that asked for it."""
+"""The outcome of a test email, shown beside its button."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ router = APIRouter(prefix="/messages")
 
 @router.get("/{ref}/test/live")
 async def outcome(request: Request, signed_in: Editor, ref: str) -> Response:
-    """The piece of the page alone; it asks again while the outcome is open."""
+    """A fragment of the page; it reloads itself until the outcome is known."""
     values = await test_outcome(request, signed_in, ref)
     return HTMLResponse(part("messages/test_outcome.html", **values))
 
 
 async def test_outcome(request: Request, signed_in: SignedIn, ref: str) -> dict[str, Any]:
-    """What the piece shows; the mail server is looked at only while the mail waits for it."""
+    """The values of the fragment; the mail server is checked only while the email waits."""
     context = context_of(request)
-    tables, now = context.storage.tables, context.clock.now()
+    tables = context.storage.tables
+    now = context.clock.now()
     trial = await trials.find(tables, ref, signed_in.user.key)
     alive = await leases.living(tables, now) if trial and trial.is_open else []
     return {

@@ -1,4 +1,4 @@
-"""Writing a message: typed as HTML or Markdown, uploaded, or begun from a ready example."""
+"""Writing a message: typed as HTML or Markdown, uploaded, or started from an example."""
 
 from __future__ import annotations
 
@@ -55,14 +55,17 @@ KIND_NAMES = [name for name, _text in KINDS]
 DOUBTS = [
     (
         OnDoubt.RESEND.value,
-        _("Send again: nobody misses it; a few may get a second copy, with the same Message-ID."),
+        _(
+            "Send again: nobody misses it, but a few people may get a second copy with the same "
+            "Message-ID."
+        ),
     ),
-    (OnDoubt.HOLD.value, _("Hold: nobody gets it twice; a person decides on this page.")),
+    (OnDoubt.HOLD.value, _("Hold: nobody gets it twice. You decide on the message’s page.")),
 ]
 
 
 class MessageName(NamedTuple):
-    """What a form needs of its message, where storage does not tell."""
+    """What a form needs of its message when storage does not respond."""
 
     ref: str
     subject: str
@@ -80,7 +83,7 @@ _MAILS = TEMPLATES / "mails"
 EXAMPLES = {
     "announcement": Example(
         _("Announcement"),
-        _("One piece of news, one button."),
+        _("One news item and a button."),
         "New lecture series",
         "html",
         _MAILS / "announcement.html",
@@ -94,7 +97,7 @@ EXAMPLES = {
     ),
     "letter": Example(
         _("Letter"),
-        _("Plain words in Markdown."),
+        _("Plain text in Markdown."),
         "A word from the department",
         "markdown",
         _MAILS / "letter.md",
@@ -115,7 +118,7 @@ async def new_page(request: Request, signed_in: Editor) -> Response:
 
 @router.get("/write")
 async def write_nothing(request: Request, signed_in: Editor) -> Response:
-    """Where a form that was not good was shown, loaded again."""
+    """A reload of the page that showed a form with errors."""
     return go("/admin/messages/new")
 
 
@@ -139,16 +142,14 @@ async def create(request: Request, signed_in: Editor) -> Response:
 async def create_draft(
     request: Request, signed_in: SignedIn, form: Form, draft: Draft
 ) -> SubmitResult:
-    """Store a draft once per form; a repeated call finds the draft of the first by its ref."""
+    """Create a draft once per form; a repeated call finds the draft of the first by its ref."""
 
     async def create(turn: Submission) -> SubmitResult:
         origin = Origin(turn.call, ref_of_call(turn.call, turn.at)) if turn.call else None
         try:
             message = await compose.compose(act_of(request, signed_in, turn.at), draft, origin)
         except Conflict:  # of this moment alone: the next try has another ref
-            raise WrongState(
-                _("Somebody wrote a message at the same moment: save again.")
-            ) from None
+            raise WrongState(_("Somebody saved a message at the same time. Save again.")) from None
         return SubmitResult(f"/admin/messages/{message.ref}")
 
     return await act_once(request, signed_in, form, create)
@@ -168,8 +169,9 @@ async def edit_page(request: Request, signed_in: Editor, ref: str) -> Response:
 
 @router.post("/{ref}/write")
 async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
-    """Somebody else's change in the meantime comes back beside the fields."""
-    storage, form = context_of(request).storage, await posted_message(request)
+    """Save; a change by somebody else is shown beside the fields."""
+    storage = context_of(request).storage
+    form = await posted_message(request)
     said = await read_input(form)
     try:
         if said and await _save(storage, ref, said, form):
@@ -181,12 +183,12 @@ async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
         return await _form(request, signed_in, form, named, HTTPStatus.SERVICE_UNAVAILABLE)
     if left is None:
         form.mistakes.pop("list", None)
-        form.mistake = _("Somebody deleted the message meanwhile: saving makes a new one.")
+        form.mistake = _("Somebody deleted this message. Saving creates a new one.")
     return await _form(request, signed_in, form, left, 409 if form.others or not left else 422)
 
 
 async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> bool:
-    """Whether it stands there now as the form says; if not, the form says why."""
+    """Whether it is saved as the form says; if not, the form says why."""
     revision = Revision(**said._asdict())
     try:
         with _mistakes_in(form):
@@ -196,13 +198,13 @@ async def _save(storage: Storage, ref: str, said: MessageInput, form: Form) -> b
         found = await messages.find_live(storage.tables, ref)
         if found:
             return not form.show_others(await values_of(storage, found.value), found.etag)
-        form.mistake = _("The message is finished: it cannot be edited any more.")
+        form.mistake = _("This message has been sent and can no longer be edited.")
     return False
 
 
 @contextlib.contextmanager
 def _mistakes_in(form: Form) -> Iterator[None]:
-    """A refusal ends the work within, and stands beside the field that caused it."""
+    """Show a refusal beside the field that caused it."""
     try:
         yield
     except WrongState as error:
@@ -214,7 +216,7 @@ def _mistakes_in(form: Form) -> Iterator[None]:
 
 
 async def _find(tables: Tables, ref: str) -> Message | None:
-    """None also for what cannot be a ref."""
+    """None also for an invalid ref."""
     try:
         return await messages.read(tables, ref)
     except NotFound:
@@ -226,19 +228,19 @@ async def _find(tables: Tables, ref: str) -> Message | None:
 
 @router.post("/preview")
 async def checks(request: Request, signed_in: Editor) -> Response:
-    """What is beside the editor while somebody types: text, and what is wrong with it."""
+    """The text and the warnings beside the editor."""
     looked = await _look(request, await posted_message(request))
     return HTMLResponse(part("messages/checks.html", looked=looked, in_editor=True))
 
 
 @router.post("/mail/preview")
 async def mail_as_typed(request: Request, signed_in: Editor) -> Response:
-    """For the frame beside the editor: nothing is stored."""
+    """The email for the frame beside the editor; nothing is stored."""
     looked = await _look(request, await posted_message(request))
     if looked.mail_view is None:
-        words = looked.mistake or _("There is nothing to show yet: write a body.")
+        words = looked.mistake or _("Nothing to preview yet. Write a body first.")
     elif looked.mail_view.html is None:
-        words = _("There is no HTML: everybody gets the text.")
+        words = _("This message has no HTML. Everybody gets the text.")
     else:
         return framed(looked.mail_view.html)
     return framed(part("messages/no_mail.html", words=words))
@@ -284,7 +286,8 @@ async def _form(
     message: Message | MessageName | None,
     status: int = 200,
 ) -> Response:
-    names, fields = [form.value("list")], list[str]()
+    names = [form.value("list")]
+    fields = list[str]()
     try:
         names, fields = await _offer(context_of(request).storage.tables, form)
     except StorageError:
@@ -308,12 +311,12 @@ async def _form(
 
 
 def _is_draft(message: Message | MessageName) -> bool:
-    """What is scheduled goes out as it was last saved by hand."""
+    """A scheduled message is sent as it was last saved by hand."""
     return isinstance(message, MessageName) or message.status is Status.DRAFT
 
 
 async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:
-    """Lists to choose from, the first of which is chosen; merge fields of the chosen one."""
+    """The lists to choose from, and the merge fields of the chosen one."""
     found, _more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
     names = [each.name for each in found]
     chosen = form.value("list")
