@@ -84,12 +84,7 @@ def import_people(
         basis=declared,
         all_confirmed=verified and not declared,
     )
-    columns: dict[str, str] = {}
-    for pair in column or []:
-        name, _, heading = pair.partition("=")
-        if not name or not heading:
-            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
-        columns[name] = heading
+    columns = _parse_columns(column or [])
 
     def terms(parts: Parts) -> ImportTerms:
         return ImportTerms(
@@ -221,3 +216,13 @@ class _Result:
                 f"“postroom subscriber ask {terms.list_name} --all”, or import them again with "
                 "--verified."
             )
+
+
+def _parse_columns(pairs: list[str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for pair in pairs:
+        name, _, heading = pair.partition("=")
+        if not name or not heading:
+            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
+        columns[name] = heading
+    return columns
