@@ -47,7 +47,7 @@ from postroom.transport.port import Lane, Mail, Permit
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 
-class Writer(Protocol):
+class TrialWriter(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
 
 
@@ -60,7 +60,7 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 
 
 async def mail_test(
-    storage: Storage, writer: Writer, clock: Clock, claim: Claim, lane: Lane, permit: Permit
+    storage: Storage, writer: TrialWriter, clock: Clock, claim: Claim, lane: Lane, permit: Permit
 ) -> Outcome | None:
     """Process one item; return the outcome, or None if nothing was mailed."""
     try:

@@ -74,10 +74,7 @@ def import_people(
     check_list_name(list_name)
     if verified and ask:
         raise typer.BadParameter("not together with --verified", param_hint="--ask")
-    try:
-        declared = check_basis(basis, Purpose.KEEP)
-    except BadInput as error:
-        raise typer.BadParameter(str(error), param_hint="--basis") from error
+    declared = _parse_basis(basis)
     source = ConsentSource(
         SourceKind.IMPORT,
         clean_file_name(file.name),
@@ -107,7 +104,7 @@ def import_people(
 
 async def _run(
     terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, quiet: bool
-) -> _Result:
+) -> _ImportResult:
     with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
         people = People(iter(source), columns)
         with progress(f"Importing {file.name}", quiet=quiet) as tick:
@@ -119,7 +116,7 @@ async def _run(
                     "The import stopped; everybody added so far stays. Run it again for the rest."
                 )
                 raise
-        return _Result(terms, counts, observer, source.encoding, people.delimiter)
+        return _ImportResult(terms, counts, observer, source.encoding, people.delimiter)
 
 
 @contextlib.contextmanager
@@ -164,7 +161,7 @@ class _Observer:
 
 
 @dataclass
-class _Result:
+class _ImportResult:
     terms: ImportTerms
     counts: ImportCounts
     observer: _Observer
@@ -216,6 +213,13 @@ class _Result:
                 f"“postroom subscriber ask {terms.list_name} --all”, or import them again with "
                 "--verified."
             )
+
+
+def _parse_basis(basis: str) -> str:
+    try:
+        return check_basis(basis, Purpose.KEEP)
+    except BadInput as error:
+        raise typer.BadParameter(str(error), param_hint="--basis") from error
 
 
 def _parse_columns(pairs: list[str]) -> dict[str, str]:

@@ -138,7 +138,7 @@ async def _run(
         _opened(there, create=not verify_only) as (target, _),
     ):
         with interruptible() as interrupt, progress("Migrating", quiet=as_json) as tick:
-            observer = _Observer(interrupt, tick)
+            observer = _MigrationObserver(interrupt, tick)
             context = MigrationContext(source, target, _name(here), _name(there), clock, observer)
             try:
                 return await (migration.compare if verify_only else migration.migrate)(context)
@@ -152,7 +152,7 @@ async def _run(
                 raise
 
 
-class _Observer:
+class _MigrationObserver:
     """Shows progress and stops at Ctrl-C."""
 
     def __init__(self, interrupt: Interrupt, tick: Show) -> None:
