@@ -1,7 +1,7 @@
-"""Time, handed in, so that tests and the simulation can move it.
+"""Time is passed in, so that tests and the simulation can move it.
 
-Two kinds. The wall clock says what time it is for people, and may be set back or forward at any
-moment. The monotonic clock cannot: whoever measures how long something takes, or waits, uses it.
+The wall clock shows the time for people, and may be set back or forward at any moment. The
+monotonic clock never goes back, so it is used to measure durations and to wait.
 """
 
 from __future__ import annotations
@@ -32,21 +32,17 @@ class WallClock:
         return datetime.fromtimestamp(time.time(), UTC)
 
     def monotonic(self) -> float:
-        return _since_boot()
+        """Include the time a suspended machine slept, where the system provides it."""
+        if hasattr(time, "CLOCK_BOOTTIME"):
+            return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def _since_boot() -> float:
-    """With the time a suspended machine slept, where the system tells."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
-
-
 def boot_id() -> str:
-    """Names the time since this machine was started; empty where the system does not tell."""
+    """Return an id of the time since this machine started; empty where the system has none."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -56,15 +52,16 @@ def boot_id() -> str:
 class StepWatch:
     """Notices that the wall clock was set, by comparing it with the monotonic one."""
 
-    STEP_S = 2.0  # slewing moves it by milliseconds
+    STEP_S = 2.0  # less is slewing, which moves it by milliseconds
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset_s = self._offset()
 
     def stepped_s(self) -> float:
-        """How far it was set since the last call: forward, back if negative, 0 if not at all."""
-        before, self._offset_s = self._offset_s, self._offset()
+        """Return how far it was set since the last call; negative if back, 0 if not at all."""
+        before = self._offset_s
+        self._offset_s = self._offset()
         step_s = self._offset_s - before
         return step_s if abs(step_s) >= self.STEP_S else 0.0
 

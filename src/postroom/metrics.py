@@ -1,9 +1,10 @@
-"""What a role counts, for Prometheus: calls of storage, mails, troubles with either."""
+"""Metrics of a role for Prometheus: storage calls, emails, and failures of either."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -18,43 +19,39 @@ log = structlog.get_logger("metrics")
 Counts = Callable[[], Mapping[str, int]]  # since the start, by kind
 
 
+@dataclass(eq=False)  # compared by identity, as the registry needs
 class RoleCollector:
-    """Read when somebody asks, so that counting costs nothing more."""
+    """Reads existing counters at each scrape, so that counting costs nothing more."""
 
-    def __init__(
-        self, role: str, calls: Counts, commits: Counts, troubles: Counts, health: MailHealth | None
-    ) -> None:
-        self._role = role
-        self._calls = calls
-        self._commits = commits
-        self._troubles = troubles
-        self._health = health
+    role: str
+    calls: Counts
+    commits: Counts
+    troubles: Counts
+    health: MailHealth | None
 
     def collect(self) -> Iterator[Metric]:
-        yield self._family("storage_calls", "Calls of storage.", self._calls())
-        yield self._family("storage_commits", "Transactions on the disk.", self._commits())
-        words = "Calls that storage refused or left open."
-        yield self._family("storage_troubles", words, self._troubles())
-        if self._health:
-            yield from self._of_mails(self._health)
-
-    def _of_mails(self, health: MailHealth) -> Iterator[Metric]:
-        words = "Mails handed to the transport, by outcome; one that is tried again counts again."
-        yield self._family("mails", words, health.mails, "outcome")
-        words = "Tries that failed because of the mail server, by kind of trouble."
-        faults = {kind.value: health.faults[kind] for kind in TroubleKind}
-        yield self._family("mail_server_faults", words, faults)
-        words = "1 from the first such try until a mail goes through."
-        trouble = GaugeMetricFamily("postroom_mail_server_trouble", words, labels=["role"])
-        trouble.add_metric([self._role], 1 if health.trouble else 0)
+        yield self._counter("storage_calls", "Storage calls.", self.calls())
+        yield self._counter("storage_commits", "Transactions on disk.", self.commits())
+        text = "Storage calls that were refused or not answered."
+        yield self._counter("storage_troubles", text, self.troubles())
+        if not self.health:
+            return
+        text = "Emails handed to the transport, by outcome; every attempt counts."
+        yield self._counter("mails", text, self.health.mails, "outcome")
+        text = "Attempts that failed because of the mail server, by kind of trouble."
+        faults = {kind.value: self.health.faults[kind] for kind in TroubleKind}
+        yield self._counter("mail_server_faults", text, faults)
+        text = "1 from the first such attempt until an email is accepted."
+        trouble = GaugeMetricFamily("postroom_mail_server_trouble", text, labels=["role"])
+        trouble.add_metric([self.role], 1 if self.health.trouble else 0)
         yield trouble
 
-    def _family(
-        self, name: str, words: str, counts: Mapping[str, int], label: str = "kind"
+    def _counter(
+        self, name: str, text: str, counts: Mapping[str, int], label: str = "kind"
     ) -> CounterMetricFamily:
-        family = CounterMetricFamily(f"postroom_{name}", words, labels=["role", label])
+        family = CounterMetricFamily(f"postroom_{name}", text, labels=["role", label])
         for kind, number in counts.items():
-            family.add_metric([self._role, kind], number)
+            family.add_metric([self.role, kind], number)
         return family
 
 
@@ -68,9 +65,9 @@ def shown(
     troubles: Counts,
     health: MailHealth | None = None,
 ) -> Iterator[None]:
-    """Metrics at `bind` while a role runs, unless that is empty; and the sum in the log."""
-    counted = RoleCollector(role, calls, commits, troubles, health)
-    server = _serve(bind, counted) if bind else None
+    """Serve metrics at `bind`, unless it is empty, while a role runs; then log the totals."""
+    collector = RoleCollector(role, calls, commits, troubles, health)
+    server = _serve(bind, collector) if bind else None
     try:
         yield
     finally:
@@ -80,10 +77,10 @@ def shown(
         log.info("storage_calls", role=role, **calls())
 
 
-def _serve(bind: str, counted: RoleCollector) -> WSGIServer | None:
-    """A port that is taken must not keep mails from going out."""
+def _serve(bind: str, collector: RoleCollector) -> WSGIServer | None:
+    """Return None if the port is in use, because that must not keep emails from being sent."""
     registry = CollectorRegistry()
-    registry.register(counted)
+    registry.register(collector)
     host, port = host_and_port(bind)
     try:
         server, _ = start_http_server(port, host, registry)

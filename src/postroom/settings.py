@@ -1,4 +1,4 @@
-"""Every setting: its default, its unit, its reason. docs/settings.md is made from this file."""
+"""All settings, each with its default, unit and reason; docs/settings.md is generated from them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ from postroom.domain.web_address import base_url, host_and_port, url_of
 
 PREFIX = "POSTROOM_"
 FILE = Path("postroom.toml")
-
-
 ENVIRONMENT, DEFAULT = "the environment", "the default"
-
-Found = dict[str, tuple[Any, str]]  # value and origin, by the name of the setting
+Found = dict[str, tuple[Any, str]]  # value and origin by setting name
 
 
 class BadSettings(PostroomError):
-    """All mistakes at once, one sentence each."""
+    """All mistakes in the settings, one sentence each."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join(mistakes))
@@ -200,36 +197,38 @@ class Settings(BaseModel):
 
     @property
     def is_url_given(self) -> bool:
-        """Whether somebody set it; else it follows the bound address."""
+        """Whether the URL was set; otherwise it follows POSTROOM_BIND."""
         return "url" in self.model_fields_set
 
     @property
     def given(self) -> list[str]:
-        """The names of the settings that do not come from a default."""
+        """The names of the settings that were set."""
         return [name for name in type(self).model_fields if name in self._origins]
 
     def origin(self, name: str) -> str:
-        """Where the value comes from: the environment, a file, or the default."""
+        """Return where the value comes from: the environment, a file, or the default."""
         return self._origins.get(name, DEFAULT)
 
     @model_validator(mode="before")
     @classmethod
     def _without_empty_url(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """An empty one is none: compose files pass on variables that nobody set."""
+        """Ignore an empty URL, because compose files pass on variables that are not set."""
         return {name: value for name, value in values.items() if name != "url" or value != ""}
 
     @field_validator("url")
     @classmethod
     def _base_url(cls, value: str, info: ValidationInfo) -> str:
         if not value and "bind" not in info.data:
-            return value  # the bound address is wrong, and told
+            return value  # POSTROOM_BIND is wrong, and reported
         return base_url(value or url_of(info.data["bind"]))
 
     @field_validator("azure_prefix")
     @classmethod
     def _prefix(cls, value: str) -> str:
         if not re.fullmatch(r"([a-z][a-z0-9]{0,19})?", value):
-            raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
+            raise ValueError(
+                "must be at most 20 lower-case letters and digits, beginning with a letter"
+            )
         return value
 
     @field_validator("bind", "metrics_bind")
@@ -254,7 +253,7 @@ class Settings(BaseModel):
     @classmethod
     def _notice(cls, value: float, info: ValidationInfo) -> float:
         if value > info.data.get("stop_grace_s", value):
-            raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, of which it is a part")
+            raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, which includes it")
         return value
 
     @field_validator("log_level")
@@ -270,7 +269,7 @@ def networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
-    """Environment first, then postroom.toml, then defaults."""
+    """Read the environment first, then postroom.toml, then the defaults."""
     environ = dict(os.environ) if environ is None else environ
     mistakes: list[str] = []
     found = _from_file(file, mistakes) | _from_environ(environ, mistakes)
@@ -279,7 +278,11 @@ def load(environ: dict[str, str] | None = None, file: Path = FILE) -> Settings:
         settings = Settings(**{name: value for name, (value, _) in found.items()})
         settings._origins = origins
     except ValidationError as error:
-        mistakes += [_sentence(each["loc"], each["msg"], origins) for each in error.errors()]
+        for each in error.errors():
+            field = str(each["loc"][0]) if each["loc"] else "settings"
+            message = each["msg"].removeprefix("Value error, ")
+            origin = origins.get(field, DEFAULT)
+            mistakes.append(f"{PREFIX}{field.upper()}: {message} (from {origin}).")
     if mistakes:
         raise BadSettings(mistakes)
     return settings
@@ -300,7 +303,7 @@ def _from_file(file: Path, mistakes: list[str]) -> Found:
 
 
 def _from_environ(environ: dict[str, str], mistakes: list[str]) -> Found:
-    """A file goes before a value: an image has values, and a deployment names its secrets."""
+    """A file wins over a value, because images set values and deployments mount secret files."""
     values: Found = {}
     from_files: Found = {}
     for name, value in environ.items():
@@ -311,29 +314,19 @@ def _from_environ(environ: dict[str, str], mistakes: list[str]) -> Found:
         if field in Settings.model_fields:
             values[field] = value, ENVIRONMENT
         elif named in Settings.model_fields:
-            from_files |= _from_secret_file(named, name, Path(value), mistakes)
+            try:
+                content = Path(value).read_text(encoding="utf-8").strip()
+                from_files[named] = content, f"{value}, named by {name}"
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+                mistakes.append(f"{name}: {value} cannot be read ({why}).")
         else:
             mistakes.append(f"{name}: there is no such setting; docs/settings.md lists them.")
     return values | from_files
 
 
-def _from_secret_file(field: str, name: str, path: Path, mistakes: list[str]) -> Found:
-    try:
-        return {field: (path.read_text(encoding="utf-8").strip(), f"{path}, named by {name}")}
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        mistakes.append(f"{name}: {path} cannot be read ({why}).")
-        return {}
-
-
-def _sentence(where: tuple[int | str, ...], message: str, origins: dict[str, str]) -> str:
-    field = str(where[0]) if where else "settings"
-    words = message.removeprefix("Value error, ")
-    return f"{PREFIX}{field.upper()}: {words} (from {origins.get(field, DEFAULT)})."
-
-
 def as_markdown() -> str:
-    """docs/settings.md, whole."""
+    """Return the whole of docs/settings.md."""
     lines = [
         "# Settings",
         "",
@@ -347,12 +340,11 @@ def as_markdown() -> str:
         "| setting | default | what it does |",
         "|---|---|---|",
     ]
+    computed = {"senders_max": "number of cores", "url": f"follows {PREFIX}BIND"}
     for name, field in Settings.model_fields.items():
-        default = field.default
+        default = computed.get(name, field.default)
         if isinstance(default, SecretStr):
             default = default.get_secret_value()
-        if name == "senders_max":
-            default = "number of cores"
         if default is None:
             default = "by engine"
         if name == "url":

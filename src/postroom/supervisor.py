@@ -1,9 +1,9 @@
-"""`serve`: all roles on one machine, each a process of its own, replaced when it dies or hangs.
+"""`serve`: all roles on one machine, each in its own process, restarted when it dies or hangs.
 
 A child that sends no heartbeat (heartbeat.py) for the length of a lease is killed. That frees its
-locks, so that the others can settle the work it had in hand. The number of senders follows the
-length of the queue between a minimum and a maximum. On SIGTERM every child is asked to stop and
-waited for; a second signal, or too long a wait, kills.
+locks, so that the others can finish its work. The number of senders follows the length of the queue
+between a minimum and a maximum. On SIGTERM every child is asked to stop and waited for; a second
+signal, or too long a wait, kills them.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from postroom.wiring.engines import intervals_of
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
 RESTART_S_LONGEST = 30.0
-HEALTHY_S = 30.0  # a child that lived this long starts with a clean slate
-LOOK_S = 1.0
-# Batches waiting or in hand that make another sender worth while. The scheduler lets a few dozen
-# wait and every sender has its lanes full, so this is what a long mailing grows by.
+HEALTHY_S = 30.0  # after living this long, a child is restarted at once
+CHECK_EVERY_S = 1.0
+# Batches, waiting or claimed, per sender. The scheduler lets a few dozen wait and every sender
+# keeps its lanes full, so a long mailing adds senders at this rate.
 ITEMS_PER_SENDER = 5
 CONFIRMATIONS_PER_ITEM = 100
-STARTS_WITHIN_S = 120.0  # until its first sign of life: importing takes long on a busy machine
-KILL_AFTER_S = 5.0  # on top of the grace that the children give themselves
+STARTS_WITHIN_S = 120.0  # until its first heartbeat: importing takes long on a busy machine
+KILL_AFTER_S = 5.0  # added to the grace period that the children use themselves
 
 
 def wanted_senders(items: int, running: int, settings: Settings) -> int:
-    """Grows with the queue, shrinks only when it is empty: starting a process costs more."""
+    """Grow with the queue, shrink only when it is empty, because starting a process is costly."""
     wanted = -(-items // ITEMS_PER_SENDER)
     if items and wanted < running:
         wanted = running
     return max(settings.senders_min, min(wanted, settings.senders_max))
 
 
-async def _items_of(queues: Queues) -> int:
-    """Of both queues; a hundred confirmations are about the work of a batch."""
+async def _count_items(queues: Queues) -> int:
+    """Count both queues; a hundred confirmations are about as much work as a batch."""
     batches = await queues.length(MAIL_QUEUE)
     return batches + -(-await queues.length(SINGLE_MAIL_QUEUE) // CONFIRMATIONS_PER_ITEM)
 
@@ -62,7 +62,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 @dataclass
 class Child:
-    """One role, kept running until told to stop."""
+    """The process of one role, restarted until it is asked to stop."""
 
     role: str
     environ: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Child:
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
     _again: asyncio.Event = field(default_factory=asyncio.Event)
-    _silent_until: float = math.inf  # then it hangs
+    _silent_until: float = math.inf  # after that it is considered hung
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._keep_running())
@@ -90,69 +90,62 @@ class Child:
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     async def _run_once(self) -> int:
-        """Its exit code. The socket on its stdin shows each side that the other is alive."""
+        """Return its exit code. Over the socket on its stdin each side sees the other is alive."""
         ours, theirs = socket.socketpair()
         with ours:
             try:
                 with theirs:
-                    self.process = await self._start_process(theirs)
+                    self.process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", "postroom.cli", self.role, "--supervised"),
+                        stdin=theirs.fileno(),
+                        env=self._inherited_environ() | self.environ,
+                        start_new_session=True,  # Ctrl-C reaches only us; we stop the children
+                    )
             except OSError as error:
                 log.error("role_not_started", role=self.role, words=str(error))
                 return -1
-            if self.stopping:  # asked while it was being made
+            if self.stopping:  # it was asked to stop while it started
                 self._signal(signal.SIGTERM)
             return await self._watch(self.process, ours)
 
-    async def _start_process(self, stdin: socket.socket) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "postroom.cli",
-            self.role,
-            "--supervised",
-            stdin=stdin.fileno(),
-            env=self._around() | self.environ,
-            start_new_session=True,  # Ctrl-C is for us; we ask the children
-        )
-
-    async def _watch(self, process: asyncio.subprocess.Process, line: socket.socket) -> int:
+    async def _watch(self, process: asyncio.subprocess.Process, pipe: socket.socket) -> int:
         loop = asyncio.get_running_loop()
         self._silent_until = loop.time() + STARTS_WITHIN_S
-        line.setblocking(False)
-        loop.add_reader(line, self._hear, line)
+        pipe.setblocking(False)
+
+        def read_heartbeats() -> None:
+            try:
+                beats = pipe.recv(4096)
+            except BlockingIOError:
+                return
+            except OSError:
+                beats = b""
+            if beats:
+                self._silent_until = loop.time() + self.silent_s_max
+            else:
+                loop.remove_reader(pipe)  # it has closed its end, and is about to exit
+
+        loop.add_reader(pipe, read_heartbeats)
         try:
             return await process.wait()
         finally:
-            loop.remove_reader(line)
+            loop.remove_reader(pipe)
             self._silent_until = math.inf
 
-    def _hear(self, line: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            beats = line.recv(4096)
-        except BlockingIOError:
-            return
-        except OSError:
-            beats = b""
-        if beats:
-            self._silent_until = loop.time() + self.silent_s_max
-        else:
-            loop.remove_reader(line)  # it has closed its end: it is about to exit
-
-    def kill_if_hung(self, stalled_s: float) -> None:
-        """`stalled_s` is how long we stood still ourselves, and could not hear anything."""
-        self._silent_until += stalled_s
-        if asyncio.get_running_loop().time() > self._silent_until:
-            log.error("role_hangs", role=self.role, silent_s=self.silent_s_max)
-            self.kill()
-
-    def _around(self) -> dict[str, str]:
-        """Without the files of settings that are this child's own: a file counts before a value."""
+    def _inherited_environ(self) -> dict[str, str]:
+        """Leave out NAME_FILE of the child's own settings, because a file wins over a value."""
         return {
             name: value
             for name, value in os.environ.items()
             if name.removesuffix("_FILE") not in self.environ
         }
+
+    def kill_if_hung(self, stalled_s: float) -> None:
+        """`stalled_s` is how long the supervisor itself was blocked, and read no heartbeats."""
+        self._silent_until += stalled_s
+        if asyncio.get_running_loop().time() > self._silent_until:
+            log.error("role_hangs", role=self.role, silent_s=self.silent_s_max)
+            self.kill()
 
     def ask_to_stop(self) -> None:
         self.stopping = True
@@ -173,13 +166,13 @@ class Supervisor:
         self._settings = settings
         self._fixed = [self._child("web", 0), self._child("scheduler", 1)]
         self._senders: list[Child] = []
-        self._leaving: list[Child] = []
+        self._stopping: list[Child] = []
         self._stop = asyncio.Event()
         self._wakeup: WakeUpListener | None = None
         self._signals = 0
 
     def _child(self, role: str, number: int) -> Child:
-        """Each shows its metrics at a port of its own."""
+        """Each child serves its metrics on its own port."""
         bind = self._settings.metrics_bind
         lease_s = intervals_of(self._settings).lease_s
         if not bind:
@@ -200,7 +193,7 @@ class Supervisor:
             beating = heartbeat.start(supervised=False)
             try:
                 while not self._stop.is_set():
-                    await self._look(parts, self._wakeup)
+                    await self._adjust_senders(parts, self._wakeup)
             finally:
                 watching.cancel()
                 await self._stop_all()
@@ -211,39 +204,39 @@ class Supervisor:
     async def _watch_children(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            looked_at = loop.time()
-            await asyncio.sleep(LOOK_S)
-            stalled_s = max(0.0, loop.time() - looked_at - 2 * LOOK_S)
+            checked_at = loop.time()
+            await asyncio.sleep(CHECK_EVERY_S)
+            stalled_s = max(0.0, loop.time() - checked_at - 2 * CHECK_EVERY_S)
             for child in self._children():
                 child.kill_if_hung(stalled_s)
 
-    async def _look(self, parts: Parts, wakeup: WakeUpListener) -> None:
-        """Every second while there is work; else when somebody rings for senders."""
+    async def _adjust_senders(self, parts: Parts, wakeup: WakeUpListener) -> None:
+        """Run every second while there is work, otherwise when senders are woken."""
         items = 0
         try:
-            items = await self._items_unless_stopped(parts)
+            items = await self._count_unless_stopped(parts)
             if not self._stop.is_set():
-                self._follow(items)
+                self._start_or_stop_one(items)
         except StorageError as error:
             log.warning("storage_failed", error=type(error).__name__)
-        await _wait(self._stop, LOOK_S)
+        await _wait(self._stop, CHECK_EVERY_S)
         if not items and not self._stop.is_set():
-            await wakeup.wait(max(0.0, parts.intervals.poll_s - LOOK_S))
+            await wakeup.wait(max(0.0, parts.intervals.poll_s - CHECK_EVERY_S))
 
-    async def _items_unless_stopped(self, parts: Parts) -> int:
-        """A storage that is silent for a minute must not hold up the stop."""
-        asking = asyncio.create_task(_items_of(parts.storage.queues))
+    async def _count_unless_stopped(self, parts: Parts) -> int:
+        """Count the items, but let no slow storage delay a stop."""
+        counting = asyncio.create_task(_count_items(parts.storage.queues))
         stopping = asyncio.create_task(self._stop.wait())
         try:
-            await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else 0
+            await asyncio.wait({counting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return counting.result() if counting.done() else 0
         finally:
-            for task in (asking, stopping):
+            for task in (counting, stopping):
                 task.cancel()
-            await asyncio.gather(asking, stopping, return_exceptions=True)
+            await asyncio.gather(counting, stopping, return_exceptions=True)
 
-    def _follow(self, items: int) -> None:
-        """One sender more or less at a time, so that each has its effect before the next."""
+    def _start_or_stop_one(self, items: int) -> None:
+        """Start or stop one sender at a time, so that each takes effect before the next."""
         wanted = wanted_senders(items, len(self._senders), self._settings)
         if wanted > len(self._senders):
             child = self._child("sender", len(self._fixed) + len(self._senders))
@@ -252,8 +245,8 @@ class Supervisor:
         elif wanted < len(self._senders):
             child = self._senders.pop()
             child.ask_to_stop()
-            self._leaving.append(child)
-        self._leaving = [one for one in self._leaving if one.task and not one.task.done()]
+            self._stopping.append(child)
+        self._stopping = [one for one in self._stopping if one.task and not one.task.done()]
 
     def _on_signal(self) -> None:
         self._signals += 1
@@ -278,4 +271,4 @@ class Supervisor:
                 await asyncio.wait(tasks)
 
     def _children(self) -> list[Child]:
-        return [*self._fixed, *self._senders, *self._leaving]
+        return [*self._fixed, *self._senders, *self._stopping]

@@ -1,7 +1,7 @@
-"""Bells: how roles on one machine wake each other at once instead of polling for seconds.
+"""Wake-ups: roles on one machine wake each other at once instead of polling for seconds.
 
 A listener is a named pipe, <folder>/<kind>.<number>; ringing writes one byte into every pipe of the
-kind. A bell that is not heard costs nothing but the poll that would have come anyway.
+kind. A lost wake-up does no harm, because the role polls anyway.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
 
 
 class WakeUpListener:
-    """One listener; `wait` returns when it was rung since the last wait, or after a time."""
+    """Waits until it is rung, or was rung since the last wait."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rung = asyncio.Event()
         self._pipe = _open_pipe(path)
-        asyncio.get_running_loop().add_reader(self._pipe, self._hear)
+        asyncio.get_running_loop().add_reader(self._pipe, self._on_ring)
 
     async def wait(self, seconds: float) -> bool:
-        """Whether it was rung."""
+        """Return whether it was rung; False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
@@ -36,7 +36,7 @@ class WakeUpListener:
         return True
 
     def ring(self) -> None:
-        """From within the process."""
+        """Ring from within the process."""
         self._rung.set()
 
     def close(self) -> None:
@@ -44,14 +44,14 @@ class WakeUpListener:
         os.close(self._pipe)
         self._path.unlink(missing_ok=True)
 
-    def _hear(self) -> None:
+    def _on_ring(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._pipe, 4096)
         self._rung.set()
 
 
 def _open_pipe(path: Path) -> int:
-    """Made under a hidden name: a ringer that found a pipe nobody reads yet would clear it away."""
+    """Create it under a hidden name, because a ringer deletes a pipe that nobody reads yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name("." + path.name)
     os.mkfifo(hidden, 0o600)
@@ -69,14 +69,14 @@ class WakeUps:
         return WakeUpListener(self._folder / f"{kind}.{os.getpid()}-{secrets.token_hex(4)}")
 
     def ring(self, kind: str) -> None:
-        """Wake every listener of the kind; those of dead processes are cleared away."""
+        """Wake every listener of the kind; delete the pipes of dead processes."""
         try:
-            names = os.listdir(self._folder)  # a web call rings: Path.glob takes ten times as long
+            names = os.listdir(self._folder)  # Path.glob is ten times slower
         except FileNotFoundError:
             return  # nobody listens yet
         for name in names:
             if name.startswith(f"{kind}."):
-                with contextlib.suppress(OSError):  # full: it rings already; or closed meanwhile
+                with contextlib.suppress(OSError):  # full: it is rung already; or closed meanwhile
                     _ring(self._folder / name)
 
 

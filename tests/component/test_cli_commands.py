@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom import settings
-from postroom.cli.storage import HIDDEN, masked
+from postroom.cli.storage import MASK, masked
 from postroom.domain.dead_letter import Reason
 from postroom.records import dead_letters
 from postroom.records.names import MAIL_QUEUE
@@ -206,7 +206,7 @@ def test_storage_can_be_looked_into_and_keeps_its_secret(contoso1: Postroom) -> 
     assert contoso1("storage", "blob", body, "--json").json["bytes"] == 23
     assert contoso1("storage", "peek", "azuremailqueue", "--json").json == []
     secret = Row("secret", "installation", {"Format": 1, "secret": "word", "other": "word"}, "1")
-    assert masked(secret) == {"Format": 1, "secret": HIDDEN, "other": HIDDEN}
+    assert masked(secret) == {"Format": 1, "secret": MASK, "other": MASK}
     assert (
         masked(Row("user", "ada", {"password_hash": "word", "name": "Ada"}, "1"))["name"] == "Ada"
     )

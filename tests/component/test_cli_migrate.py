@@ -80,8 +80,8 @@ def test_interrupted_it_says_how_to_go_on(
 ) -> None:
     if option:
         assert contoso1("migrate", "--to", NEW).code == 0
-    monkeypatch.setattr("postroom.migration.comparison.TOLD_EVERY", 1)
-    monkeypatch.setattr("postroom.cli.migrate._Watch.may_go_on", lambda _: False)
+    monkeypatch.setattr("postroom.migration.comparison.PROGRESS_EVERY", 1)
+    monkeypatch.setattr("postroom.cli.migrate._MigrationObserver.may_go_on", lambda _: False)
     ran = contoso1("migrate", "--to", NEW, *option)
     assert (ran.code, ran.out) == (130, "")
     assert "un the same command again" in ran.err

@@ -61,8 +61,8 @@ async def test_sign_ups_alone_bring_a_sender_up(
     supervisor = Supervisor(few)
     monkeypatch.setattr(Child, "start", lambda _child: None)
     for _look in range(3):
-        items = await supervisor._items_unless_stopped(parts)
-        supervisor._follow(items)
+        items = await supervisor._count_unless_stopped(parts)
+        supervisor._start_or_stop_one(items)
     assert len(supervisor._senders) == wanted
 
 
@@ -82,7 +82,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
     wakeups = WakeUps(tmp_path)
     parts = Parts(FEW, clock, CountingStorage(storage), wakeups, LOCAL)
     supervisor, wakeup = Supervisor(FEW), wakeups.listen(SENDER)
-    looking = asyncio.create_task(supervisor._look(parts, wakeup))
+    looking = asyncio.create_task(supervisor._adjust_senders(parts, wakeup))
     await is_asked.wait()
     supervisor._on_signal()
     async with asyncio.timeout(60):
@@ -98,5 +98,5 @@ def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first
     measured = FEW.model_copy(update={"metrics_bind": "127.0.0.1:9464"})
     child = Supervisor(measured)._child("scheduler", 1)
     assert child.environ == {"POSTROOM_METRICS_BIND": "127.0.0.1:9465"}
-    assert "POSTROOM_METRICS_BIND_FILE" not in child._around()
-    assert child._around()["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
+    assert "POSTROOM_METRICS_BIND_FILE" not in child._inherited_environ()
+    assert child._inherited_environ()["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"

@@ -71,7 +71,7 @@ async def test_the_link_to_the_first_account_follows_the_bound_address(
         serve = await installation.start("serve")
         await until(lambda: _answers(unused_tcp_port, "/readyz"), within_s=120)
         printed = serve.printed.read_text() + serve.log.read_text()
-        found = re.search(r"make your account at http://([^/]*)(/admin/welcome/\S+)", printed)
+        found = re.search(r"create your account at http://([^/]*)(/admin/welcome/\S+)", printed)
         assert found
         assert found[1] == f"127.0.0.1:{unused_tcp_port}"
         assert await _answers(unused_tcp_port, found[2])

@@ -21,8 +21,8 @@ from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender
 from postroom.intervals import LOCAL
 from postroom.migration import migrate
-from postroom.migration.comparison import Compared
-from postroom.migration.migrate import Journey
+from postroom.migration.comparison import Comparison
+from postroom.migration.migrate import MigrationContext
 from postroom.records import keys, leases, lists, subscribers
 from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
@@ -113,7 +113,7 @@ class Mortal:
 
 
 class Onlooker:
-    """Says stop after so many looks."""
+    """Stops the migration after a number of calls."""
 
     def __init__(self, looks: int | None = None) -> None:
         self._looks = looks
@@ -124,19 +124,19 @@ class Onlooker:
             self._looks -= 1
         return self._looks is None or self._looks > 0
 
-    def reached(self, stage: str, _done: int) -> None:
+    def on_progress(self, stage: str, _done: int) -> None:
         if stage not in self.stages:
             self.stages.append(stage)
 
 
-def journey(
-    source: Storage, target: Storage, clock: Clock, watch: Onlooker | None = None
-) -> Journey:
-    return Journey(source, target, SOURCE, TARGET, clock, watch or Onlooker())
+def migration_context(
+    source: Storage, target: Storage, clock: Clock, observer: Onlooker | None = None
+) -> MigrationContext:
+    return MigrationContext(source, target, SOURCE, TARGET, clock, observer or Onlooker())
 
 
-async def move(source: Storage, target: Storage, clock: Clock) -> list[Compared]:
-    return await migrate.migrate(journey(source, target, clock))
+async def move(source: Storage, target: Storage, clock: Clock) -> list[Comparison]:
+    return await migrate.migrate(migration_context(source, target, clock))
 
 
 async def move_with(fate: Fate, source: Storage, target: Storage, clock: Clock) -> bool:

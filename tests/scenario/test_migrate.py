@@ -20,7 +20,7 @@ from tests.scenario.moving_house import (
     Onlooker,
     everything,
     fill,
-    journey,
+    migration_context,
     move,
     move_with,
 )
@@ -32,8 +32,8 @@ RUNS_MAX = 300
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and notes so small that a handful of people needs many."""
     monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
-    monkeypatch.setattr(migrate, "ROWS_A_NOTE", 9)
-    monkeypatch.setattr(migrate, "BLOBS_A_NOTE", 2)
+    monkeypatch.setattr(migrate, "ROWS_PER_CHECKPOINT", 9)
+    monkeypatch.setattr(migrate, "BLOBS_PER_CHECKPOINT", 2)
 
 
 # --- All of it ----------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ async def test_told_to_stop_it_notes_its_place_and_goes_on_later(
     before = await everything(source, clock)
     for looks in (5, 40, 2, 30, 9):
         with pytest.raises(migrate.Stopped):
-            await migrate.migrate(journey(source, target, clock, Onlooker(looks)))
+            await migrate.migrate(migration_context(source, target, clock, Onlooker(looks)))
     await move(source, target, clock)
     assert await everything(target, clock) == before
 
@@ -172,14 +172,14 @@ async def test_while_a_role_is_at_work_nothing_is_moved(
 async def test_a_role_that_begins_meanwhile_keeps_the_migration_from_ending(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry = queue_copy.carry
+    carry = queue_copy.copy_queue
 
     async def and_a_sender_starts(*values: object, **named: object) -> int:
         now = clock.now()
         await leases.hold(source.tables, "sender-b.1", "b.1", now=now, lease_s=60)
         return await carry(*values, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queue_copy, "carry", and_a_sender_starts)
+    monkeypatch.setattr(queue_copy, "copy_queue", and_a_sender_starts)
     with pytest.raises(WrongState, match=r"sender-b\.1 is running"):
         await move(source, target, clock)
     assert await state.why_closed(target.tables)
@@ -189,7 +189,7 @@ async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_n
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A web role that nobody stopped."""
-    carry = queue_copy.carry
+    carry = queue_copy.copy_queue
 
     async def and_the_web_writes(*values: object, **named: object) -> int:
         await source.tables.upsert("mailinglist", LIST, "email:late@contoso.edu", {"Format": 1})
@@ -198,7 +198,7 @@ async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_n
         await source.blobs.put("late.txt", b"late")
         return await carry(*values, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queue_copy, "carry", and_the_web_writes)
+    monkeypatch.setattr(queue_copy, "copy_queue", and_the_web_writes)
     found = await move(source, target, clock)
     assert {part.name: part.differences for part in found if part.differences} == {
         "mailinglist": 2,
@@ -252,15 +252,15 @@ async def test_a_target_under_way_cannot_be_opened(
 async def test_of_two_at_once_the_earlier_one_ends(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
-    earlier = await migrate._begin(journey(source, target, clock))
-    later = await migrate._begin(journey(source, target, clock))
-    await later.note("message")
+    earlier = await migrate._begin(migration_context(source, target, clock))
+    later = await migrate._begin(migration_context(source, target, clock))
+    await later.record("message")
     with pytest.raises(TakenOver):
-        await earlier.note("message")
+        await earlier.record("message")
     await move(source, target, clock)
     for late in (earlier, later):
         with pytest.raises(TakenOver):
-            await late.note("message")
+            await late.record("message")
 
 
 # --- Where it may go ----------------------------------------------------------------------------
@@ -304,7 +304,7 @@ async def test_a_source_that_is_not_whole_itself_is_refused(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     await move_with(Fate(60), source, target, clock)
-    with pytest.raises(WrongState, match="is being filled itself"):
+    with pytest.raises(WrongState, match="is itself being filled"):
         await move(target, MemoryStorage(clock, STORAGE_NAMES), clock)
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest_asyncio
 
-from postroom.migration.comparison import Compared
+from postroom.migration.comparison import Comparison
 from postroom.records.names import QUEUES
 from postroom.storage.port import Storage
 from tests.clock import MovableClock
@@ -61,5 +61,5 @@ async def test_the_same_data_has_the_same_checksums_on_every_engine(
     assert all(part.source_sum == part.target_sum != "" for part in [*there, *back])
 
 
-def sums(found: list[Compared]) -> dict[str, str]:
+def sums(found: list[Comparison]) -> dict[str, str]:
     return {part.name: part.target_sum for part in found if part.name not in QUEUES}

@@ -11,7 +11,7 @@ from postroom.migration import migrate, queue_copy, state
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.storage.port import Storage, Value
 from tests.clock import MovableClock
-from tests.scenario.moving_house import LIST, everything, journey, move
+from tests.scenario.moving_house import LIST, everything, migration_context, move
 
 SPOILT: dict[str, dict[str, Value]] = {
     "an int for a float": {"float": 1},
@@ -32,7 +32,7 @@ async def test_a_row_that_is_not_the_same_is_found(
     row = await target.tables.get(table, partition, key)
     assert row
     await target.tables.upsert(table, partition, key, row.properties | SPOILT[what])
-    found = await migrate.compare(journey(source, target, clock))
+    found = await migrate.compare(migration_context(source, target, clock))
     assert {part.name: part.differences for part in found if part.differences} == {table: 1}
     spoilt = next(part for part in found if part.name == table)
     assert spoilt.source_sum != spoilt.target_sum
@@ -47,7 +47,7 @@ async def test_the_order_in_which_properties_were_written_is_no_difference(
     assert row
     turned = dict(reversed(row.properties.items()))
     await target.tables.upsert("service", row.partition, row.key, turned)
-    found = await migrate.compare(journey(source, target, clock))
+    found = await migrate.compare(migration_context(source, target, clock))
     assert not any(part.differences for part in found)
 
 
@@ -61,7 +61,7 @@ async def test_a_missing_row_blob_or_item_is_found(
     await target.blobs.delete(names[-1])
     (claim,) = await target.queues.claim(DEAD_LETTER_QUEUE, limit=1, lease_s=60)
     await target.queues.complete(claim)
-    found = await migrate.compare(journey(source, target, clock))
+    found = await migrate.compare(migration_context(source, target, clock))
     assert {part.name: part.differences for part in found if part.differences} == {
         "mailinglist": 1,
         "blobs": 2,
@@ -76,7 +76,7 @@ async def test_an_item_that_is_another_is_found(
     (claim,) = await target.queues.claim(DEAD_LETTER_QUEUE, limit=1, lease_s=60)
     await target.queues.complete(claim)
     await target.queues.put(DEAD_LETTER_QUEUE, "another")
-    found = await migrate.compare(journey(source, target, clock))
+    found = await migrate.compare(migration_context(source, target, clock))
     assert {part.name for part in found if part.differences} == {DEAD_LETTER_QUEUE}
 
 
@@ -84,7 +84,7 @@ async def test_comparing_changes_nothing(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     before = await everything(source, clock)
-    found = await migrate.compare(journey(source, target, clock))
+    found = await migrate.compare(migration_context(source, target, clock))
     assert sum(part.differences for part in found) > 20
     assert await everything(source, clock) == before
     assert await state.find(source.tables) is None
@@ -156,7 +156,7 @@ async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_
     queue: str,
 ) -> None:
     """A web role that nobody stopped was asked for a test mail, which changes no row."""
-    carry = queue_copy.carry
+    carry = queue_copy.copy_queue
 
     async def and_one_more(*values: Any, **named: Any) -> int:
         carried = await carry(*values, **named)
@@ -164,7 +164,7 @@ async def test_an_item_that_is_put_into_the_source_meanwhile_is_found_and_comes_
             await source.queues.put(queue, "one more")
         return carried
 
-    monkeypatch.setattr(queue_copy, "carry", and_one_more)
+    monkeypatch.setattr(queue_copy, "copy_queue", and_one_more)
     found = await move(source, target, clock)
     assert {part.name: part.differences for part in found if part.differences} == {queue: 1}
     assert await state.why_closed(target.tables)

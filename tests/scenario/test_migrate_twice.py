@@ -46,7 +46,7 @@ class Nap(Fate):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
-    monkeypatch.setattr(migrate, "ROWS_A_NOTE", 30)
+    monkeypatch.setattr(migrate, "ROWS_PER_CHECKPOINT", 30)
 
 
 async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open_target(

@@ -190,7 +190,7 @@ async def test_a_long_queue_is_waited_for_and_a_dead_one_is_not(office: Office) 
     began = office.clock.now()
     job = await office.run()
     assert job.asked == 3 * PEOPLE_AT_ONCE
-    waited = ask_to_confirm.LOOKS_MAX * ask_to_confirm.LOOK_EVERY_S * 3
+    waited = ask_to_confirm.POLLS_MAX * ask_to_confirm.POLL_EVERY_S * 3
     assert office.clock.now() - began == timedelta(seconds=waited)
 
 

@@ -1,1 +1,1 @@
-"""Use cases beside the path: what people and programs ask for."""
+"""Use cases: what people and programs ask for, besides the path of a message."""

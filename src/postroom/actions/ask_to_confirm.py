@@ -2,15 +2,15 @@
 
 Before: people are on a list, unverified; an administrator, or an import, wants them asked.
 After: each has an item on the subscribe queue, as after a sign-up, and a row that says when.
-confirm.py sends the mails. Nobody is asked more often than domain/asking.py allows.
+confirm.py sends the emails. Nobody is asked more often than domain/asking.py allows.
 Dies half-way:
     before the items are put      nothing happened: the next run asks these people
-    between items and rows        the next run asks them again: one mail more each, and at most
+    between items and rows        the next run asks them again: one more email each, to at most
                                   PEOPLE_AT_ONCE people
     after the rows                the next run finds that they were asked, and skips them
-A run over a whole list has a row of its own, written after every group. When its process dies, that
-row falls silent and reads as stopped. Going on starts from the first address again, and counts
-whoever was asked since the job began as asked by it.
+A run over a whole list has a row of its own, written after every group. If its process dies, the
+row is no longer updated and reads as stopped. The next run starts from the first address again, and
+counts people who were asked since the job began as asked by it.
 Commit point: the rows of a group, with `asked_at` and the events, in one write.
 """
 
@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -44,14 +45,14 @@ from postroom.storage.port import SCAN_ROWS_MAX, Conflict, StorageError, Tables
 
 log = structlog.get_logger("ask")
 PEOPLE_AT_ONCE = edits.EDITS_MAX
-PAGE_PEOPLE = 10 * PEOPLE_AT_ONCE  # read at a time: a bound on memory, and on how old a row gets
-COUNT_FOR = timedelta(seconds=4)  # at most: somebody waits for the page that shows the number
-# Whoever signs up right now waits behind so many others at most, while senders keep up.
+PAGE_PEOPLE = 10 * PEOPLE_AT_ONCE  # a bound on memory, and on how old a row gets
+COUNT_FOR = timedelta(seconds=4)  # somebody is waiting for the page that shows the number
+# A new sign-up waits behind at most this many others, while senders keep up.
 ITEMS_AHEAD_MAX = 32
-# So long a full queue is waited for. Then a group is put anyway: there may be no sender running.
-LOOKS_MAX = 10
-LOOK_EVERY_S = 0.1
-_SLOW = _("Storage did not answer. Whoever was asked is not asked again when you go on.")
+# Polls of a full queue. Then a group is put anyway, because there may be no sender running.
+POLLS_MAX = 10
+POLL_EVERY_S = 0.1
+_SLOW = _("Storage did not answer. Start again: people who were asked are skipped.")
 
 
 class Tally(msgspec.Struct):
@@ -61,12 +62,13 @@ class Tally(msgspec.Struct):
     lately: int = 0
     often: int = 0
     left_before: int = 0
-    is_whole: bool = True  # False: the list is too long, and only its beginning was counted
+    is_whole: bool = True  # False if the list is too long, and only its beginning was counted
 
 
 async def tally(tables: Tables, list_name: str, clock: Clock) -> Tally:
-    """Exact for any list that can be read within COUNT_FOR."""
-    now, found = clock.now(), Tally()
+    """Count exactly if the list can be read within COUNT_FOR."""
+    now = clock.now()
+    found = Tally()
     after: str | None = None
     while True:
         people, after = await edits.unverified_page(tables, list_name, after, limit=SCAN_ROWS_MAX)
@@ -85,11 +87,8 @@ async def tally(tables: Tables, list_name: str, clock: Clock) -> Tally:
             return found
 
 
-# --- Some people --------------------------------------------------------------------------------
-
-
 async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
-    """Why this person was not asked; None if they were."""
+    """Ask one person; return why they were not asked, or None."""
     found = await subscribers.find(act.tables, list_name, key)
     if found is None:
         return CannotAsk.GONE
@@ -100,60 +99,50 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
 
 
 async def ask_together(act: Act, people: Sequence[Stored[Subscriber]]) -> int:
-    """Ask those of one list who may be asked; how many."""
+    """Ask the people of one list who may be asked; return how many."""
+    queues = act.storage.queues
     now = act.clock.now()
     chosen = [each for each in people if cannot_ask(each.value, now) is None]
     for start in range(0, len(chosen), PEOPLE_AT_ONCE):
-        await _wait_for_room(act)
-        await _ask_group(act, chosen[start : start + PEOPLE_AT_ONCE], now)
+        for _poll in range(POLLS_MAX):  # let new sign-ups go first
+            waiting = await queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
+            if len(waiting) < ITEMS_AHEAD_MAX:
+                break
+            await act.clock.sleep(POLL_EVERY_S)
+        group = chosen[start : start + PEOPLE_AT_ONCE]
+        items = [ConfirmItem(one.guid, one.list_name).body() for one, _etag in group]
+        await queues.put(SINGLE_MAIL_QUEUE, *items)
+        act.wake_senders()
+        try:
+            await _record(act, group, now)
+        except Conflict:  # somebody confirmed or unsubscribed at this moment
+            await _record_one_by_one(act, group, now)
     return len(chosen)
 
 
-async def _ask_group(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
-    items = [ConfirmItem(each.value.guid, each.value.list_name).body() for each in people]
-    await act.storage.queues.put(SINGLE_MAIL_QUEUE, *items)
-    act.wake_senders()
-    try:
-        await _note(act, people, now)
-    except Conflict:  # somebody confirmed or left at this moment: the others are noted one by one
-        for each in people:
-            await _note_alone(act, each.value, now)
+async def _record_one_by_one(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
+    async def record(one: Subscriber) -> None:
+        found = await subscribers.find(act.tables, one.list_name, one.key)
+        if found and cannot_ask(found.value, now) is None:
+            await _record(act, [found], now)
+
+    for one, _etag in people:
+        with contextlib.suppress(Conflict):  # then the next run asks them again
+            await retry_on_conflict(partial(record, one))
 
 
-async def _note(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
-    consent = act.trace.consent(Event.INVITED, now)  # a run may last for hours
+async def _record(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
+    consent = act.trace.consent(Event.INVITED, now)  # not act.now: a run may last for hours
     changed = [
         SubscriberEdit(each.value, asked(each.value, now), each.etag, consent) for each in people
     ]
     await edits.replace_together(act.tables, people[0].value.list_name, changed, now)
 
 
-async def _note_alone(act: Act, one: Subscriber, now: datetime) -> None:
-    async def note() -> None:
-        found = await subscribers.find(act.tables, one.list_name, one.key)
-        if found and cannot_ask(found.value, now) is None:
-            await _note(act, [found], now)
-
-    with contextlib.suppress(Conflict):  # then the next run asks them again: one email more
-        await retry_on_conflict(note)
-
-
-async def _wait_for_room(act: Act) -> None:
-    """Let people who sign up go first."""
-    for _look in range(LOOKS_MAX):
-        waiting = await act.storage.queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
-        if len(waiting) < ITEMS_AHEAD_MAX:
-            return
-        await act.clock.sleep(LOOK_EVERY_S)
-
-
-# --- A whole list -------------------------------------------------------------------------------
-
-
 async def start(
     tables: Tables, list_name: str, *, by: str, total: int, run: str, now: datetime
 ) -> Stored[AskJob]:
-    """The job, and its row's etag, ready to run; WrongState if one is running already."""
+    """Return the job and its row's etag, ready to run; WrongState if one is already running."""
     await lists.read(tables, list_name)
     found = await ask_jobs.find(tables, list_name)
     job = started(found.value if found else None, list_name, by, total, run, now)
@@ -164,7 +153,7 @@ async def start(
 
 
 async def stop(tables: Tables, list_name: str) -> None:
-    """The process that runs it finds this in the row."""
+    """Ask the process that runs the job to stop, through its row."""
 
     async def ask_to_stop() -> None:
         found = await ask_jobs.find(tables, list_name)
@@ -178,34 +167,33 @@ async def stop(tables: Tables, list_name: str) -> None:
 async def run(
     act: Act, job: AskJob, etag: str, may_go_on: Callable[[], bool] = lambda: True
 ) -> AskJob:
-    """Ask everybody on the list who may be asked; the job as it ended."""
+    """Ask everybody on the list who may be asked; return the job as it ended."""
     progress = _Progress(act, job, etag)
-    status, mistake = JobStatus.FAILED, str(_SLOW)
+    status = JobStatus.FAILED
+    mistake = str(_SLOW)
     try:
-        is_through = await _ask_everybody(act, progress, may_go_on)
-        status, mistake = (JobStatus.DONE if is_through else JobStatus.STOPPED), ""
+        status = JobStatus.DONE if await _ask_everybody(progress, may_go_on) else JobStatus.STOPPED
+        mistake = ""
     except StorageError as error:
         log.warning("asking_failed", list=job.list_name, error=type(error).__name__)
     except NotFound as error:
         mistake = str(error)
-    with contextlib.suppress(StorageError):  # then the row falls silent
-        await progress.note(status=status, mistake=mistake, ended_at=act.clock.now())
+    with contextlib.suppress(StorageError):  # then the row reads as stopped
+        await progress.record(status=status, mistake=mistake, ended_at=act.clock.now())
     return progress.job
 
 
-async def _ask_everybody(act: Act, progress: _Progress, may_go_on: Callable[[], bool]) -> bool:
-    """Page by page, group by group; False if it was stopped."""
-    tables, name = act.tables, progress.job.list_name
+async def _ask_everybody(progress: _Progress, may_go_on: Callable[[], bool]) -> bool:
+    """Ask page by page, group by group; False if it was stopped."""
+    tables = progress.act.tables
+    name = progress.job.list_name
     after: str | None = None
     while True:
         people, after = await edits.unverified_page(tables, name, after, limit=PAGE_PEOPLE)
         if await lists.find(tables, name) is None:
             raise NotFound(_("The list {name} was deleted.", name=name))
         for start in range(0, max(1, len(people)), PEOPLE_AT_ONCE):
-            if not may_go_on():
-                return False
-            group = people[start : start + PEOPLE_AT_ONCE]
-            if not await progress.ask(group):
+            if not may_go_on() or not await progress.ask(people[start : start + PEOPLE_AT_ONCE]):
                 return False
         if after is None:
             return True
@@ -213,39 +201,41 @@ async def _ask_everybody(act: Act, progress: _Progress, may_go_on: Callable[[], 
 
 @dataclass
 class _Progress:
-    """How far a run is, in memory and in its row."""
+    """The progress of a run, in memory and in its row."""
 
     act: Act
     job: AskJob
     etag: str
 
     async def ask(self, people: Sequence[Stored[Subscriber]]) -> bool:
-        """Ask a group and write down how far it is; whether the run may go on."""
-        before = sum(self._is_asked_by_this_job(each.value) for each in people)
-        count = before + await ask_together(self.act, people)
-        return await self.note(
+        """Ask a group and record the progress; return whether the run may go on."""
+        now = self.act.clock.now()
+        # An earlier run of this job, which was stopped or died, may have asked some of them.
+        count = sum(
+            one.asked_at is not None
+            and one.asked_at >= self.job.created_at
+            and cannot_ask(one, now) is CannotAsk.LATELY
+            for one, _etag in people
+        )
+        count += await ask_together(self.act, people)
+        return await self.record(
             asked=self.job.asked + count, skipped=self.job.skipped + len(people) - count
         )
 
-    async def note(self, **told: Any) -> bool:
+    async def record(self, **changes: Any) -> bool:
         """Write the row; False if somebody asked to stop, or another process has taken over."""
         tables = self.act.tables
-        known: Stored[AskJob] | None = Stored(self.job, self.etag)
+        current: Stored[AskJob] | None = Stored(self.job, self.etag)
 
         async def write() -> bool:
-            nonlocal known
-            found = known or await ask_jobs.find(tables, self.job.list_name)
-            known = None  # after a conflict it is read again
+            nonlocal current
+            found = current or await ask_jobs.find(tables, self.job.list_name)
+            current = None  # after a conflict it is read again
             if found is None or found.value.run != self.job.run:
                 return False
-            job = msgspec.structs.replace(found.value, seen_at=self.act.clock.now(), **told)
+            job = msgspec.structs.replace(found.value, seen_at=self.act.clock.now(), **changes)
             self.etag = await ask_jobs.put(tables, job, found.etag)
             self.job = job
             return not job.is_stop_asked
 
         return await retry_on_conflict(write)
-
-    def _is_asked_by_this_job(self, one: Subscriber) -> bool:
-        """Before this run, by one that was stopped or died."""
-        is_since = one.asked_at is not None and one.asked_at >= self.job.created_at
-        return is_since and cannot_ask(one, self.act.clock.now()) is CannotAsk.LATELY

@@ -1,8 +1,8 @@
-"""Action, control message: unschedule, pause, resume or cancel it, retry or decide.
+"""Action, control message: unschedule, pause, resume or cancel it, retry failed or decide held.
 
-Before: any stage.   After: the scheduler and the senders find the new status within seconds.
+Before: any stage.   After: the scheduler and the senders see the new status within seconds.
 Dies half-way: each action is one guarded write, retried if the message changed meanwhile.
-Unscheduling deletes the due entry afterwards: one that is left is ignored, and deleted later.
+Unscheduling deletes the due entry afterwards; an entry that remains is ignored, and deleted later.
 Commit point: the message row.
 """
 
@@ -23,13 +23,14 @@ from postroom.domain.message import STATUS_TEXTS, Message, Revive
 from postroom.domain.texts import _
 from postroom.flow import report
 from postroom.records import messages
+from postroom.records.retry import retry_on_conflict
 from postroom.storage.port import Conflict, Tables
 
-_TRIES_MAX = 20  # the scheduler writes the row about once a second
+_TRIES_MAX = 20  # more than elsewhere: the scheduler writes the row about once a second
 
 
 class Control(StrEnum):
-    """What people may do to a message on its way."""
+    """What people may do to a message that is scheduled or being sent."""
 
     UNSCHEDULE = "unschedule"
     PAUSE = "pause"
@@ -41,7 +42,7 @@ class Control(StrEnum):
 
 
 async def control(act: Act, ref: str, action: Control) -> Message:
-    """Do it, wake the scheduler, and return the message with its current books."""
+    """Apply the action, wake the scheduler, and return the message with its current books."""
     tables = act.tables
     now = act.now
     match action:
@@ -68,8 +69,8 @@ async def control(act: Act, ref: str, action: Control) -> Message:
 async def unschedule(tables: Tables, ref: str) -> Message:
     """Bring a scheduled message back to draft; WrongState once the scheduler has started it.
 
-    The due entry is read before the row is written, and deleted only if it is still the same: an
-    entry put meanwhile belongs to a new time, and without it only the sweep finds the message.
+    The due entry is read before the row is written, and deleted only if it is still the same,
+    because an entry put meanwhile belongs to a new time.
     """
     found = await messages.find_live(tables, ref)
     entry = await messages.find_due(tables, found.value) if found else None
@@ -89,19 +90,19 @@ async def resume(tables: Tables, ref: str) -> Message:
 
 
 async def cancel(tables: Tables, ref: str, now: datetime) -> Message:
-    """Cancel, and make it due at once, so that the scheduler closes its books."""
+    """Cancel the message, and make it due at once, so that the scheduler closes its books."""
 
     def change(message: Message) -> Message:
         due_at = min(message.due_at or now, now)
         return msgspec.structs.replace(rules.cancelled(message), due_at=due_at)
 
     cancelled = await _change(tables, ref, change)
-    await messages.put_due(tables, cancelled, now)  # dying before it, the sweep puts it
+    await messages.put_due(tables, cancelled, now)  # after a crash before this, the sweep puts it
     return cancelled
 
 
 async def retry_failed(tables: Tables, ref: str, now: datetime) -> Message:
-    """Queue the failed again, from the archive if need be."""
+    """Queue the failed recipients again, from the archive if necessary."""
     return await _revive(tables, ref, Revive.FAILED, now)
 
 
@@ -123,7 +124,10 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
     if archived is None:
         return await _change(tables, ref, lambda message: rules.revived(message, revive))
     try:
-        await _rejuvenate(tables, *archived, now)
+        # Restart its age: the sweep must not delete batches of a message that is live again.
+        await messages.put_archive_entry(tables, ref, now)
+        young = msgspec.structs.replace(message, completed_at=now)
+        await messages.replace_archived(tables, young, archived.etag)
         await messages.put_due(tables, back, now)  # an entry without a message is ignored
         await messages.insert_live(tables, back)
     except Conflict:
@@ -131,15 +135,8 @@ async def _revive(tables: Tables, ref: str, revive: Revive, now: datetime) -> Me
     return back
 
 
-async def _rejuvenate(tables: Tables, archived: Message, etag: str, now: datetime) -> None:
-    """Restart its age: the sweep must not delete batches of a message that is live again."""
-    await messages.put_archive_entry(tables, archived.ref, now)
-    young = msgspec.structs.replace(archived, completed_at=now)
-    await messages.replace_archived(tables, young, etag)
-
-
 async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]) -> Message:
-    for _try in range(_TRIES_MAX):
+    async def write() -> Message:
         found = await messages.find_live(tables, ref)
         if found is None:
             archived = await messages.read(tables, ref)
@@ -150,11 +147,9 @@ async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]
                     status=STATUS_TEXTS[archived.status],
                 )
             )
-        message, etag = found
-        try:
-            changed = change(message)
-            await messages.replace(tables, changed, etag)
-            return changed
-        except Conflict:
-            continue
-    raise WrongState(_("Message {ref} is changing too fast. Try again.", ref=ref))
+        changed = change(found.value)
+        await messages.replace(tables, changed, found.etag)
+        return changed
+
+    too_fast = WrongState(_("Message {ref} is changing too fast. Try again.", ref=ref))
+    return await retry_on_conflict(write, tries=_TRIES_MAX, at_last=too_fast)

@@ -1,17 +1,17 @@
-"""Action, manage lists: make a list, change what it says, delete it.
+"""Action, manage lists: create, edit and delete lists.
 
 Before: an administrator or a program has a name, a From and a description.
-After: people join the list; messages written from now on have its From; sweep.py deletes the rows
-of a deleted one.
+After: people can join the list, and new messages have its From; sweep.py deletes the rows of a
+deleted list.
 Dies half-way:
-    create      before the row there is a name in the directory without a list: passed over, and
-                kept for a list of exactly this name
+    create      before the row there is a name in the directory without a list: it is ignored, and
+                reserved for a list of exactly this name
     edit        one guarded write: done or not done
     delete      before the mark nothing happened; from then on the sweep finishes the deletion
 Commit point: the list's row; of a deletion, the mark in the directory.
 
-A caller that changes or deletes a list hands in the etag of what it saw, and gets Conflict if the
-list has changed since.
+A caller that changes or deletes a list passes the etag it read, and gets Conflict if the list has
+changed since.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from postroom.storage.port import Conflict, Tables
 
 
 class ListChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person says of a list beside its name; None keeps what it says."""
+    """The changes to a list; None keeps the present value."""
 
     sender: str | None = None
     description: str | None = None
@@ -41,7 +41,7 @@ class ListChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
-    """A list that could be made: everything in it was checked."""
+    """A list that can be created, because every value was checked."""
 
     name: str
     sender: str
@@ -57,7 +57,7 @@ def checked(
     postal_address: str = "",
     public_form: bool = False,
 ) -> CheckedList:
-    """BadInput, with a sentence, if there can be no such list."""
+    """Check every value; BadInput if there can be no such list."""
     return CheckedList(
         name=check_new_list_name(name),
         sender=check_sender(sender),
@@ -67,41 +67,36 @@ def checked(
     )
 
 
-async def create(act: Act, wanted: CheckedList) -> MailingList:
-    """AlreadyThere if the name is taken, or its old list still being deleted."""
-    made = MailingList(**msgspec.structs.asdict(wanted), created_at=act.now)
-    await lists.create(act.tables, made)
-    return made
+async def create(act: Act, new: CheckedList) -> MailingList:
+    """AlreadyThere if the name is in use, or its old list is still being deleted."""
+    created = MailingList(**msgspec.structs.asdict(new), created_at=act.now)
+    await lists.create(act.tables, created)
+    return created
 
 
-async def edit(
-    tables: Tables, name: str, wording: ListChanges, seen_etag: str
-) -> Stored[MailingList]:
-    """The list as it says now, and its new etag. Messages written before keep their From."""
-    known, etag = await _as_seen(tables, name, seen_etag)
-    told = {key: text for key, text in msgspec.structs.asdict(wording).items() if text is not None}
-    said = msgspec.structs.replace(known, **told)
-    wanted = checked(
-        said.name, said.sender, said.description, said.postal_address, said.public_form
-    )
-    edited = msgspec.structs.replace(known, **msgspec.structs.asdict(wanted))
+async def edit(tables: Tables, name: str, changes: ListChanges, etag: str) -> Stored[MailingList]:
+    """Return the edited list and its new etag. Existing messages keep their From."""
+    found = await _read_unchanged(tables, name, etag)
+    fields = msgspec.structs.asdict(found.value)
+    fields |= {key: new for key, new in msgspec.structs.asdict(changes).items() if new is not None}
+    valid = checked(**{key: fields[key] for key in CheckedList.__struct_fields__})
+    edited = msgspec.structs.replace(found.value, **msgspec.structs.asdict(valid))
     return Stored(edited, await lists.replace(tables, edited, etag))
 
 
-async def delete(act: Act, name: str, seen_etag: str) -> None:
-    """From here on nobody joins and nobody is mailed; the rest goes in the background.
+async def delete(act: Act, name: str, etag: str) -> None:
+    """From now on nobody joins and nobody is mailed; the rows are deleted in the background.
 
-    The mark comes before the row, so that a list whose deletion died half-way never gives its
-    people to a new one of the same name. What is changed in the moment between the look and the
-    mark is deleted with the list.
+    The mark is written before the row is deleted, so that after a crash a new list of the same name
+    never gets the old list's people. A change between the read and the mark is deleted, too.
     """
-    await _as_seen(act.tables, name, seen_etag)
+    await _read_unchanged(act.tables, name, etag)
     await lists.start_deleting(act.tables, name)
     act.wake_scheduler()
 
 
-async def _as_seen(tables: Tables, name: str, seen_etag: str) -> Stored[MailingList]:
+async def _read_unchanged(tables: Tables, name: str, etag: str) -> Stored[MailingList]:
     found = await lists.read_with_etag(tables, name)
-    if found.etag != seen_etag:
+    if found.etag != etag:
         raise Conflict(f"the list {name} has changed")
     return found

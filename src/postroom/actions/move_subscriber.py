@@ -1,18 +1,18 @@
-"""Action, move subscriber: change somebody's address, or move them to another list.
+"""Action, move subscriber: change a subscriber's address, or move them to another list.
 
 Before: an administrator or a program names a subscriber and a destination.
 After: the new address is in every audience from now on. The old one is marked as removed: it is not
 mailed, even if it is queued, and no import brings it back.
 
-The new row has a new GUID; the old row says where its owner went, so links in old mails still work.
+The new row has a new GUID; the old row points to it, so that links in old emails still work.
 Somebody who moves while a message fans out may miss that message or get it at both addresses,
 because the fan-out goes through a list by address. An old address that is queued by then is
-skipped and reported as skipped: better than mail to an address that was given up.
+skipped and reported as skipped, because its owner gave it up.
 
 Dies half-way:
     within a list     one write: done or not done
-    across lists      before the departure they are on both lists: repeating it finishes
-Commit point: the rows of the new address; across lists, the departure from the old one.
+    across lists      before the removal they are on both lists; a repeated move finishes
+Commit point: the rows of the new address; across lists, the removal from the old one.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from postroom.storage.port import Conflict
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """Where somebody goes, and what is known of them there."""
+    """The new list and address of a subscriber, and their data there."""
 
     list_name: str
     address: Address
     verified: bool
     attributes: dict[str, str]
-    bring_back: bool = False  # also if that address left that list: only if they asked for it
+    bring_back: bool = False  # even if that address unsubscribed there: only at their request
 
-    def is_elsewhere(self, known: Subscriber) -> bool:
-        return (self.list_name, self.address.storage_key) != (known.list_name, known.key)
+    def is_elsewhere(self, subscriber: Subscriber) -> bool:
+        return (self.list_name, self.address.storage_key) != (subscriber.list_name, subscriber.key)
 
 
-async def change(act: Act, known: Subscriber, to: Destination, *, etag: str) -> Subscriber:
-    """Move somebody if the destination is elsewhere, else edit them; Conflict as in both."""
-    if to.is_elsewhere(known):
-        return await move(act, known.list_name, known.key, to, etag=etag)
+async def change(act: Act, subscriber: Subscriber, to: Destination, *, etag: str) -> Subscriber:
+    """Move the subscriber if the list or address differs, else edit them; Conflict as in both."""
+    if to.is_elsewhere(subscriber):
+        return await move(act, subscriber.list_name, subscriber.key, to, etag=etag)
     return await subscribe.edit(
         act,
-        known.list_name,
-        known.key,
+        subscriber.list_name,
+        subscriber.key,
         verified=to.verified,
         attributes=to.attributes,
         spelling=to.address.typed,
@@ -63,7 +63,7 @@ async def change(act: Act, known: Subscriber, to: Destination, *, etag: str) -> 
 
 
 async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str) -> Subscriber:
-    """The subscriber at the new place; Conflict unless the old row has this etag."""
+    """Return the subscriber at the destination; Conflict unless the old row has this etag."""
     tables = act.tables
     before = await subscribers.find(tables, list_name, key)
     if before is None or before.value.gone:
@@ -76,7 +76,7 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
         return await _change_list(act, before, to, replaced)
     if replaced and (replaced.value.gone is None or not to.bring_back):
         raise AlreadySubscribed(replaced.value)
-    after = _there(before.value, to, act.now)
+    after = _at_destination(before.value, to, act.now)
     change = subscribers.AddressChange(
         before=before.value,
         after=after,
@@ -92,16 +92,16 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
 async def _change_list(
     act: Act, before: Stored[Subscriber], to: Destination, replaced: Stored[Subscriber] | None
 ) -> Subscriber:
-    """A person on the new list already stays there as they are: a repeated move finishes so."""
-    after = _there(before.value, to, act.now)
+    """Somebody already on the new list is left unchanged, so that a repeated move can finish."""
+    after = _at_destination(before.value, to, act.now)
     added = _event(act, Event.ADDED, old_list=before.value.list_name)
     if replaced is None:
         await subscribers.join(act.tables, after, added)
     elif replaced.value.gone:
-        known, etag = replaced
+        former, etag = replaced
         if not to.bring_back:
-            raise AlreadySubscribed(known)
-        after = (await subscribers.join_again(act.tables, known, after, etag, added)).value
+            raise AlreadySubscribed(former)
+        after = (await subscribers.join_again(act.tables, former, after, etag, added)).value
     else:
         after = replaced.value
     removed = _event(act, Event.REMOVED, new_list=to.list_name)
@@ -111,14 +111,14 @@ async def _change_list(
     return after
 
 
-def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
-    """As an administrator adds somebody: nobody waits for a confirmation any more."""
+def _at_destination(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
+    """Describe them as an administrator would add them, with no confirmation pending."""
     return msgspec.structs.replace(
         before,
         list_name=to.list_name,
         address=to.address.typed,
         key=to.address.storage_key,
-        guid=new_guid(),  # the old one's departure must not count, and its links are another's
+        guid=new_guid(),  # the old one is removed, and its links belong to the old row
         verified=to.verified,
         attributes=to.attributes,
         since=now,
@@ -130,6 +130,6 @@ def _there(before: Subscriber, to: Destination, now: datetime) -> Subscriber:
 
 
 def _event(act: Act, event: Event, **other: str) -> Consent:
-    """The record of each address or list names the other."""
+    """Describe the move in the consent record; each address or list names the other."""
     source = msgspec.structs.replace(act.trace.source, **other)
     return msgspec.structs.replace(act.trace, source=source).consent(event, act.now)

@@ -1,9 +1,9 @@
-"""Action, send test mail: mail a message to one user, to check it before it goes out.
+"""Action, send test mail: mail a message to one user, who checks it before it is sent.
 
 Before: a user asked for it, and an item is on the subscribe queue.
-After: the user has the mail, with “[Test]” before its subject and a link that changes nothing; a
-row shows on the message's page what became of it.
-Dies half-way: the item comes back; at worst the same mail, with the same Message-ID, comes twice.
+After: the user has the email, with “[Test]” before its subject and a link that changes nothing; a
+row shows its outcome on the message's page.
+Dies half-way: the item comes back; at worst the same email, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """
 
@@ -47,12 +47,12 @@ from postroom.transport.port import Lane, Mail, Permit
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 
-class Writer(Protocol):
+class TrialWriter(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
 
 
 async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
-    """A sender takes it from there. NotFound if there is no such message."""
+    """Queue the test email for a sender; NotFound if there is no such message."""
     await messages.read(act.tables, ref)
     await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
     await act.storage.queues.put(SINGLE_MAIL_QUEUE, TrialItem(ref, nonce, user_key).body())
@@ -60,20 +60,22 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 
 
 async def mail_test(
-    storage: Storage, writer: Writer, clock: Clock, claim: Claim, lane: Lane, permit: Permit
+    storage: Storage, writer: TrialWriter, clock: Clock, claim: Claim, lane: Lane, permit: Permit
 ) -> Outcome | None:
-    """All the steps of one item; the outcome, or None if there was nothing to mail."""
+    """Process one item; return the outcome, or None if nothing was mailed."""
     try:
         item = parse_trial_item(claim.body)
     except BadItem:
         await bury(storage.queues, claim, Reason.MALFORMED, clock.now())
         return None
-    if claim.taken > TAKES_MAX:  # it ended its sender every time
+    if claim.taken > TAKES_MAX:  # every sender that claimed it died
         await trials.note(storage.tables, item, TrialState.GIVEN_UP, "", clock.now())
         await bury(storage.queues, claim, Reason.TEST_NOT_SENT, clock.now())
         return None
     try:
-        mail = await _written(storage, item, writer)
+        message = await messages.read(storage.tables, item.ref)
+        user, _etag = await users.read(storage.tables, item.user)
+        mail = await writer.trial(message, parse_address(user.address), item.nonce)
     except (PostroomError, Unreadable) as error:
         await trials.note(
             storage.tables, item, TrialState.UNWRITABLE, clip(str(error)), clock.now()
@@ -102,10 +104,3 @@ async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock
             await release(queues, claim, retry_after_s(claim.taken, RULES))
         case _:
             assert_never(outcome)
-
-
-async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail:
-    """NotFound if the message or the user is gone meanwhile."""
-    message = await messages.read(storage.tables, item.ref)
-    user, _etag = await users.read(storage.tables, item.user)
-    return await writer.trial(message, parse_address(user.address), item.nonce)

@@ -1,13 +1,13 @@
 """Action, sign in: decide who may work on the admin pages.
 
-Before: nobody is a user, and `serve` prints a link; or a user invites another; or somebody types a
-password.
+Before: there is no user yet, and `serve` prints a link; or a user invites another; or somebody
+types a password.
 After: a session, whose token is in one browser's cookie and nowhere else.
 Dies half-way:
-    an invitation used, no user made    the link is spent: `serve` prints a new one while nobody is
-                                        there, an owner invites again
-    a user made, no session begun       sign in with the password just chosen
-    a password changed                  one write, which also ends every older session
+    an invitation used, no user created    the link is void: `serve` prints a new one while there is
+                                           no user, else an owner invites again
+    a user created, no session begun       sign in with the password just chosen
+    a password changed                     one write, which also ends every older session
 Commit point: the user's row; for a session, its own.
 """
 
@@ -45,47 +45,42 @@ FIRST_LINK_LASTS = timedelta(hours=12)
 HASHES_AT_ONCE = 2  # each takes 64 MiB and a core for 50 ms
 _TOKEN_BYTES = 32
 T = TypeVar("T")
-hasher = argon2.PasswordHasher()  # tests hand in a cheaper one
+hasher = argon2.PasswordHasher()  # tests set a cheaper one
 _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
-# Compared with when nobody of that name is there, so that the answer takes as long.
-_NOBODY = hasher.hash(secrets.token_hex(16))
+# Compared when there is no such user, so that the answer takes as long.
+_HASH_OF_NOBODY = hasher.hash(secrets.token_hex(16))
 
 
 class WrongPassword(BadInput):
-    """Of somebody who is signed in and wants to change theirs."""
+    """A signed-in user typed a wrong current password."""
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """Where somebody signs in from, as they see it in the list of their sessions."""
+    """The browser of a session, as shown in the list of sessions."""
 
     client: str
     words: str
 
 
 async def first_link(tables: Tables, now: datetime) -> str | None:
-    """A token for the first administrator, as long as nobody is there; older ones are void."""
+    """Return a token for the first user; None once there is one. Older tokens are void."""
     if await users.is_anybody_there(tables):
         return None
     await users.withdraw_invitations(tables, "")
-    return await _invited(tables, Invitation(role=Role.OWNER, until=now + FIRST_LINK_LASTS))
+    return await _invite(tables, Invitation(role=Role.OWNER, until=now + FIRST_LINK_LASTS))
 
 
 async def invite(tables: Tables, address: str, role: Role, now: datetime) -> str:
-    """A token for a newcomer, or for a user who forgot the password; older ones are void."""
-    known = parse_address(address)
-    await users.withdraw_invitations(tables, known.storage_key)
+    """Return a token for a new user, or one who forgot their password; older ones are void."""
+    parsed = parse_address(address)
+    await users.withdraw_invitations(tables, parsed.storage_key)
     until = now + INVITATION_LASTS
-    return await _invited(
-        tables,
-        Invitation(role=role, address=known.typed, key=known.storage_key, until=until),
-    )
+    invitation = Invitation(role=role, address=parsed.typed, key=parsed.storage_key, until=until)
+    return await _invite(tables, invitation)
 
 
 async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitation | None:
-    """The invitation of a link that still works.
-
-    The link of the first start does not, once somebody has an account.
-    """
+    """Return the invitation of a valid link; the first start's is void once there is a user."""
     invitation = await users.find_invitation(tables, token, now)
     if invitation and not invitation.address and await users.is_anybody_there(tables):
         return None
@@ -95,42 +90,41 @@ async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitati
 async def accept(
     tables: Tables, token: str, address: str, password: str, now: datetime
 ) -> User | None:
-    """The user whom an invitation made, or gave a new password; None if it is void."""
+    """Create the invited user, or set their new password; None if the invitation is void."""
     invitation = await find_invitation(tables, token, now)
     if invitation is None:
         return None
-    known = parse_address(invitation.address or address)
-    check_password(password, known.typed)
-    hashed = await _hashed(password)
-    is_first = not invitation.address
-    if is_first and await users.is_anybody_there(tables):
-        return None  # an older link: somebody else was first
+    parsed = parse_address(invitation.address or address)
+    check_password(password, parsed.typed)
+    hashed = await _hash(password)
+    if not invitation.address and await users.is_anybody_there(tables):
+        return None  # somebody else used a link of the first start meanwhile
     if not await users.use_invitation(tables, token):
         return None
-    if await users.find(tables, known.storage_key):
-        return await _change(tables, known.storage_key, password=hashed, sessions_from=now)
-    return await _added(tables, known, invitation.role, hashed, now)
+    if await users.find(tables, parsed.storage_key):
+        return await _change(tables, parsed.storage_key, password=hashed, sessions_from=now)
+    return await _add(tables, parsed, invitation.role, hashed, now)
 
 
 async def add_user(tables: Tables, address: str, role: Role, password: str, now: datetime) -> User:
-    """On the command line, where no link is needed."""
-    known = parse_address(address)
-    check_password(password, known.typed)
-    return await _added(tables, known, role, await _hashed(password), now)
+    """Create a user without an invitation, for the command line."""
+    parsed = parse_address(address)
+    check_password(password, parsed.typed)
+    return await _add(tables, parsed, role, await _hash(password), now)
 
 
 async def check(tables: Tables, address: str, password: str) -> User | None:
-    """The user, if the password is theirs; the time it takes tells nothing."""
+    """Return the user if the password is theirs; the time it takes reveals nothing."""
     found = None
     with contextlib.suppress(BadAddress):
         found = await users.find(tables, parse_address(address.strip()).storage_key)
-    known = found.value.password if found else _NOBODY
-    is_right = await _is_right(known, password[:PASSWORD_CHARS_MAX])
+    hashed = found.value.password if found else _HASH_OF_NOBODY
+    is_right = await _is_right(hashed, password)
     return found.value if found and is_right else None
 
 
 async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> str:
-    """The token for the cookie of a new session."""
+    """Start a session and return the token for its cookie."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     session = Session(
         id=users.token_hash(token),
@@ -145,11 +139,11 @@ async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> 
 
 
 async def change_password(tables: Tables, user: User, old: str, new: str, now: datetime) -> None:
-    """Every session ends, this one too: the page begins a new one."""
-    if not await _is_right(user.password, old[:PASSWORD_CHARS_MAX]):
-        raise WrongPassword(_("That is not your password now."))
+    """Change the password and end every session; the page begins a new one."""
+    if not await _is_right(user.password, old):
+        raise WrongPassword(_("That is not your current password."))
     check_password(new, user.address)
-    await _change(tables, user.key, password=await _hashed(new), sessions_from=now)
+    await _change(tables, user.key, password=await _hash(new), sessions_from=now)
 
 
 async def sign_out_everywhere(tables: Tables, user: User, now: datetime) -> None:
@@ -157,7 +151,7 @@ async def sign_out_everywhere(tables: Tables, user: User, now: datetime) -> None
 
 
 async def give_role(tables: Tables, key: str, role: Role) -> None:
-    """Conflict if the user, or the owner who makes it possible, changes at this moment."""
+    """Conflict if the user, or the owner who remains, changes at the same moment."""
     user, etag = await users.read(tables, key)
     changed = msgspec.structs.replace(user, role=role)
     await users.withdraw_invitations(tables, key)
@@ -168,7 +162,7 @@ async def give_role(tables: Tables, key: str, role: Role) -> None:
 
 
 async def remove(tables: Tables, key: str) -> None:
-    """Their sessions end with them (no user, no session), and so do links made for them."""
+    """Remove a user with their sessions (no user, no session) and invitations."""
     user, etag = await users.read(tables, key)
     await users.withdraw_invitations(tables, key)
     if user.role is Role.OWNER:
@@ -178,25 +172,25 @@ async def remove(tables: Tables, key: str) -> None:
 
 
 async def _another_owner(tables: Tables, user: User) -> Stored[User]:
-    """Somebody who stays one: there is always an owner, also if two demote each other."""
+    """Return an owner who remains: there is always one, even if two demote each other."""
     async for one, etag in users.users_with_etags(tables):
         if one.role is Role.OWNER and one.key != user.key:
             return Stored(one, etag)
     raise WrongState(
-        _("{address} is the only owner: make somebody else one first.", address=user.address)
+        _("{address} is the only owner. Make somebody else an owner first.", address=user.address)
     )
 
 
-async def _invited(tables: Tables, invitation: Invitation) -> str:
+async def _invite(tables: Tables, invitation: Invitation) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     await users.invite(tables, token, invitation)
     return token
 
 
-async def _added(tables: Tables, known: Address, role: Role, hashed: str, now: datetime) -> User:
+async def _add(tables: Tables, address: Address, role: Role, hashed: str, now: datetime) -> User:
     user = User(
-        address=known.typed,
-        key=known.storage_key,
+        address=address.typed,
+        key=address.storage_key,
         role=role,
         password=hashed,
         created_at=now,
@@ -213,29 +207,28 @@ async def _change(tables: Tables, key: str, **values: object) -> User:
         await users.replace(tables, changed, etag)
         return changed
 
-    return await retry_on_conflict(change)  # somebody may change their role
+    return await retry_on_conflict(change)  # an owner may change their role meanwhile
 
 
-async def _hashed(password: str) -> str:
-    return await _in_turn(hasher.hash, password)
+async def _hash(password: str) -> str:
+    return await _in_thread(hasher.hash, password)
 
 
 async def _is_right(hashed: str, password: str) -> bool:
-    return await _in_turn(_matches, hashed, password)
+    def verify() -> bool:
+        try:
+            return hasher.verify(hashed, password[:PASSWORD_CHARS_MAX])
+        except argon2.exceptions.VerificationError:
+            return False
+
+    return await _in_thread(verify)
 
 
-async def _in_turn(call: Callable[..., T], *arguments: str) -> T:
-    """In a thread, few at once. A page that gives up meanwhile does not give its turn away."""
+async def _in_thread(call: Callable[..., T], *arguments: str) -> T:
+    """Run a few at a time. A request that gives up meanwhile keeps its slot until the end."""
 
     async def work() -> T:
         async with _hashing:
             return await asyncio.to_thread(call, *arguments)
 
     return await asyncio.shield(asyncio.ensure_future(work()))
-
-
-def _matches(hashed: str, password: str) -> bool:
-    try:
-        return hasher.verify(hashed, password)
-    except argon2.exceptions.VerificationError:
-        return False

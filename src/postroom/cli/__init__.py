@@ -1,4 +1,4 @@
-"""The command line: `postroom …`. Commands only read what was typed and call flow and roles."""
+"""The command line: `postroom …`. Commands parse their arguments and call use cases and roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All commands in one place, and what happens when one of them fails."""
+"""Registers all commands, and turns failures into a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import typer
 from postroom.cli import (
     doctor,
     exit_codes,
-    init,
     keys,
     limits,
     lists,
@@ -39,8 +38,8 @@ app = typer.Typer(
 )
 
 
-def _version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(value: bool) -> None:
+    if value:
         typer.echo(f"postroom {version('postroom')}")
         raise typer.Exit
 
@@ -49,7 +48,7 @@ def _version(is_asked: bool) -> None:
 def options(
     _version_option: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """The options of the program itself."""
@@ -60,8 +59,8 @@ app.command()(running.web)
 app.command()(running.scheduler)
 app.command()(running.sender)
 app.command()(running.drain)
-app.command()(init.init)
-if find_spec("postroom_bench"):  # a tool of the checkout: neither wheel nor image contains it
+app.command()(storage.init)
+if find_spec("postroom_bench"):  # only in a checkout, not in the wheel or the image
     from postroom_bench.command import bench
 
     app.command()(bench)
@@ -77,7 +76,7 @@ app.command()(doctor.doctor)
 
 
 def main() -> None:
-    """The program `postroom`."""
+    """Run the program `postroom`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -85,22 +84,18 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command, whatever becomes of it; the exit code."""
+    """Run one command and return its exit code, also when it fails."""
     try:
         code = app(list(arguments), prog_name="postroom", standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # typer exits so when it meets a closed pipe first
-        _give_up_output()
+    except (BrokenPipeError, SystemExit):  # typer exits if it finds the pipe closed first
+        # Nobody reads the output, so let Python's own flush at exit write to /dev/null.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.PIPE_CLOSED
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
-    except typer.Abort:  # Ctrl-C or the end of input at a question
+    except typer.Abort:  # Ctrl-C or end of input at a prompt
         return exit_codes.fail(BadInput("Nothing was done."))
     except Exception as error:  # noqa: BLE001 - every failure ends as a sentence and a code
         return exit_codes.fail(error)
     return code if isinstance(code, int) else exit_codes.OK
-
-
-def _give_up_output() -> None:
-    """Nobody reads any more: let Python's own flush at the end find a place to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""`postroom storage dead-letters`: what was set aside and why; clear it, or put it back."""
+"""`postroom storage dead-letters`: show work items that were set aside, delete or requeue them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -14,9 +14,6 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.records import dead_letters
 from postroom.records.names import DEAD_LETTER_QUEUE
-
-if TYPE_CHECKING:
-    from postroom.wiring import Parts
 
 Clear = Annotated[bool, typer.Option("--clear", help="Delete all of them.")]
 Requeue = Annotated[
@@ -38,56 +35,37 @@ def dead_letters_command(
     elif requeue:
         _requeue(as_json)
     else:
-        _show(as_json)
-
-
-def _show(as_json: bool) -> None:
-    async def job(parts: Parts) -> list[DeadLetter]:
-        return await dead_letters.look(parts.storage.queues)
-
-    found = work(job)
-    lines = [line for letter in found for line in _lines(letter)]
-    show([_data(letter) for letter in found], as_json, *(lines or ["There are no dead letters."]))
+        found = work(lambda parts: dead_letters.look(parts.storage.queues))
+        lines = [line for letter in found for line in _lines(letter)]
+        data = [_data(letter) for letter in found]
+        show(data, as_json, *(lines or ["There are no dead letters."]))
 
 
 def _clear(yes: bool, as_json: bool) -> None:
-    async def count(parts: Parts) -> int:
-        return await parts.storage.queues.length(DEAD_LETTER_QUEUE)
-
-    async def job(parts: Parts) -> int:
-        return await dead_letters.clear(parts.storage.queues)
-
-    letters = work(count)
-    if letters:
+    count = work(lambda parts: parts.storage.queues.length(DEAD_LETTER_QUEUE))
+    if count:
         question = ngettext(
-            "Delete {count} dead letter for good?",
-            "Delete {count:,} dead letters for good?",
-            letters,
+            "Delete {count} dead letter for good?", "Delete {count:,} dead letters for good?", count
         )
         confirm(str(question), yes)
-    cleared = work(job)
-    told = ngettext(
+    cleared = work(lambda parts: dead_letters.clear(parts.storage.queues))
+    text = ngettext(
         "{count} dead letter was deleted.", "{count:,} dead letters were deleted.", cleared
     )
-    show({"cleared": cleared}, as_json, str(told))
+    show({"cleared": cleared}, as_json, text)
 
 
 def _requeue(as_json: bool) -> None:
-    async def job(parts: Parts) -> tuple[int, int]:
-        return await dead_letters.put_back(parts.storage.queues)
-
-    back, kept = work(job)
-    lines = [
-        str(ngettext("{count} item was put back.", "{count:,} items were put back.", back)),
-    ]
+    requeued, kept = work(lambda parts: dead_letters.put_back(parts.storage.queues))
+    lines = [ngettext("{count} item was put back.", "{count:,} items were put back.", requeued)]
     if kept:
-        told = ngettext(
+        text = ngettext(
             "{count} is not a work item of Postroom and stays. Delete it with --clear.",
             "{count:,} are not work items of Postroom and stay. Delete them with --clear.",
             kept,
         )
-        lines.append(str(told))
-    show({"requeued": back, "kept": kept}, as_json, *lines)
+        lines.append(text)
+    show({"requeued": requeued, "kept": kept}, as_json, *lines)
 
 
 def _data(letter: DeadLetter) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
+RIGHT, NOTE, WRONG = CheckResult
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # permissions of everyone but the owner
 FREE_BYTES_WRONG = 100 * 1024**2
 FREE_BYTES_LOW = 1024**3
@@ -35,9 +36,14 @@ FREE_BYTES_LOW = 1024**3
 
 def doctor(as_json: AsJson = False) -> None:
     """Check the installation, and say how to fix what is wrong."""
-    findings = examine()
-    show(findings, as_json, *(line for finding in findings for line in _lines(finding)))
-    if any(finding.verdict is CheckResult.WRONG for finding in findings):
+    checks = examine()
+    lines: list[str] = []
+    for check in checks:
+        lines.append(f"{check.verdict:5}  {check.about:12}  {check.words}")
+        if check.mend:
+            lines.append(f"{'':21}{check.mend}")
+    show(checks, as_json, *lines)
+    if any(check.verdict is WRONG for check in checks):
         raise typer.Exit(REFUSED)
 
 
@@ -47,167 +53,138 @@ def examine() -> list[Check]:
     try:
         settings = load_settings()
     except BadSettings as bad:
-        mend = f"Correct it in the environment or in {FILE.absolute()}; docs/settings.md lists all."
-        return [Check(CheckResult.WRONG, "settings", mistake, mend) for mistake in bad.mistakes]
+        fix = f"Correct it in the environment or in {FILE.absolute()}; docs/settings.md lists all."
+        return [Check(WRONG, "settings", mistake, fix) for mistake in bad.mistakes]
 
     async def collect() -> list[Check]:
-        return [finding async for finding in _findings(settings)]
+        return [check async for check in _checks(settings)]
 
     return in_loop(collect())
 
 
-async def _findings(settings: Settings) -> AsyncIterator[Check]:
+async def _checks(settings: Settings) -> AsyncIterator[Check]:
     from postroom.wiring import open_parts
     from postroom.wiring.engines import engine_of
     from postroom.wiring.transports import transport_of
 
-    yield _settings(settings)
-    for name in settings.given:
-        yield _setting(settings, name)
-    yield _data_folder(settings.data)
     engine = engine_of(settings)
+    transport = transport_of(settings)
+    for check in _check_settings(settings, engine.description, transport.description):
+        yield check
+    yield _check_data_folder(settings.data)
     try:
         async with open_parts(settings, create_folder=False) as parts:
             await probes.write(parts.storage.tables, f"{os.getpid()}")
-            yield Check(CheckResult.RIGHT, "storage", f"{engine.description} opens")
-            for finding in await engine.examine():
-                yield finding
-            async for finding in _dead_letters(parts):
-                yield finding
-            yield await _scheduler(parts)
+            yield Check(RIGHT, "storage", f"{engine.description} opens")
+            for check in await engine.examine():
+                yield check
+            async for check in _check_dead_letters(parts):
+                yield check
+            yield await _check_scheduler(parts)
     except StorageError as error:
-        mend = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
+        fix = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
         if not engine.may_exist():
-            mend = "“postroom serve” creates it, if this is the right place."
-        yield Check(CheckResult.WRONG, "storage", str(error), mend)
+            fix = "“postroom serve” creates it, if this is the right place."
+        yield Check(WRONG, "storage", str(error), fix)
     where = engine.path or settings.data.absolute()
     for path in sorted({settings.data.absolute(), where}):
-        if is_open_to_others(path):
-            yield _open_to_others(path)
+        try:
+            is_open_to_others = path.stat().st_mode & OTHERS
+        except OSError:
+            continue
+        if is_open_to_others:  # somebody may have chosen this, so it is not changed here
+            mode = "700" if path.is_dir() else "600"
+            text = f"other users of this machine can read {path.absolute()}"
+            yield Check(NOTE, "rights", text, f"chmod {mode} {path.absolute()}")
     if engine.may_exist():
-        yield _free_space(where.parent)
-    yield _journals(settings)
-    yield await transport_of(settings).examine()
-    yield _url(settings)
+        yield _check_free_space(where.parent)
+    yield _check_journals(settings.data / "journals")
+    yield await transport.examine()
+    yield _check_url(settings, leaves_the_machine=transport.leaves_the_machine)
 
 
-def _settings(settings: Settings) -> Check:
+def _check_settings(settings: Settings, storage: str, transport: str) -> Iterator[Check]:
+    """List the settings that are not the default, and where they come from, without secrets."""
     from postroom.settings import FILE
 
     places = f"the environment, then {FILE.absolute()}, then defaults"
     count = ngettext("{count} is set", "{count} are set", len(settings.given))
-    return Check(CheckResult.RIGHT, "settings", f"read from {places}; {count}")
+    yield Check(RIGHT, "settings", f"read from {places}; {count}")
+    descriptions = {"storage": storage, "transport": transport}
+    for name in settings.given:
+        value = descriptions.get(name, getattr(settings, name))
+        text = f"POSTROOM_{name.upper()} = {value} (from {settings.origin(name)})"
+        yield Check(NOTE, "setting", text)
 
 
-def _setting(settings: Settings, name: str) -> Check:
-    """A setting that is not the default, and where it comes from; without secrets."""
-    from postroom.wiring.engines import engine_of
-    from postroom.wiring.transports import transport_of
-
-    match name:
-        case "storage":
-            value = engine_of(settings).description
-        case "transport":
-            value = transport_of(settings).description
-        case _:
-            value = str(getattr(settings, name))
-    words = f"POSTROOM_{name.upper()} = {value} (from {settings.origin(name)})"
-    return Check(CheckResult.NOTE, "setting", words)
-
-
-def _data_folder(folder: Path) -> Check:
-    """Not created here: the roles create it."""
+def _check_data_folder(folder: Path) -> Check:
     where = folder.absolute()
     if not folder.exists():
-        return Check(CheckResult.NOTE, "data folder", f"{where} does not exist; roles create it")
+        return Check(NOTE, "data folder", f"{where} does not exist; roles create it")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        mend = "Let this user write there, or set POSTROOM_DATA to another folder."
-        return Check(CheckResult.WRONG, "data folder", f"{where} cannot be written", mend)
-    return Check(CheckResult.RIGHT, "data folder", f"{where} can be written")
+        fix = "Let this user write there, or set POSTROOM_DATA to another folder."
+        return Check(WRONG, "data folder", f"{where} cannot be written", fix)
+    return Check(RIGHT, "data folder", f"{where} can be written")
 
 
-def is_open_to_others(path: Path) -> bool:
-    try:
-        return bool(path.stat().st_mode & OTHERS)
-    except OSError:
-        return False
-
-
-def _open_to_others(path: Path) -> Check:
-    """A person may have chosen these permissions, so they are not changed here."""
-    mode = "700" if path.is_dir() else "600"
-    words = f"other users of this machine can read {path.absolute()}"
-    return Check(CheckResult.NOTE, "rights", words, f"chmod {mode} {path.absolute()}")
-
-
-def _free_space(folder: Path) -> Check:
+def _check_free_space(folder: Path) -> Check:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        mend = f"Create the folder {folder}, or mount its disk."
-        return Check(CheckResult.WRONG, "disk", f"{folder}: {error.strerror}", mend)
-    words = f"{free // 1024**2:,} MiB free in {folder}"
+        fix = f"Create the folder {folder}, or mount its disk."
+        return Check(WRONG, "disk", f"{folder}: {error.strerror}", fix)
+    text = f"{free // 1024**2:,} MiB free in {folder}"
     if free < FREE_BYTES_WRONG:
-        return Check(
-            CheckResult.WRONG, "disk", words, "Free some space: a full disk stops everything."
-        )
-    return Check(CheckResult.RIGHT if free >= FREE_BYTES_LOW else CheckResult.NOTE, "disk", words)
+        return Check(WRONG, "disk", text, "Free some space: a full disk stops everything.")
+    return Check(RIGHT if free >= FREE_BYTES_LOW else NOTE, "disk", text)
 
 
-async def _dead_letters(parts: Parts) -> AsyncIterator[Check]:
-    """One finding for each reason."""
+async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
+    """Yield one check for each reason."""
     groups = grouped(await dead_letters.look(parts.storage.queues))
     if not groups:
-        yield Check(CheckResult.RIGHT, "dead letters", "there are none")
+        yield Check(RIGHT, "dead letters", "there are none")
     for group in groups:
         items = ngettext("{count} work item set aside", "{count} work items set aside", group.count)
         since = f" since {readable(group.since)}" if group.since else ""
         refs = f" (message {', '.join(group.refs)})" if group.refs else ""
-        mend = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
-        words = f"{items}{since}{refs}. {group.explanation}"
-        yield Check(CheckResult.WRONG, "dead letters", words, mend)
+        fix = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
+        yield Check(WRONG, "dead letters", f"{items}{since}{refs}. {group.explanation}", fix)
 
 
-async def _scheduler(parts: Parts) -> Check:
+async def _check_scheduler(parts: Parts) -> Check:
     tables = parts.storage.tables
     now = parts.clock.now()
     lease = await leases.holder(tables, leases.SCHEDULER, now=now)
     if lease:
-        return Check(CheckResult.RIGHT, "scheduler", f"{lease.owner} is active")
+        return Check(RIGHT, "scheduler", f"{lease.owner} is active")
     waiting = await parts.storage.queues.length(MAIL_QUEUE)
     if waiting or await waits_for_scheduler(tables, now):
-        mend = "Start “postroom serve”, or do what is due with “postroom drain”."
-        return Check(CheckResult.WRONG, "scheduler", "none is running, and something is due", mend)
-    return Check(CheckResult.NOTE, "scheduler", "none is running; nothing is due")
+        fix = "Start “postroom serve”, or do what is due with “postroom drain”."
+        return Check(WRONG, "scheduler", "none is running, and something is due", fix)
+    return Check(NOTE, "scheduler", "none is running; nothing is due")
 
 
-def _journals(settings: Settings) -> Check:
+def _check_journals(folder: Path) -> Check:
     from postroom.sending.journal import FileJournals
 
-    dead = FileJournals(settings.data / "journals", "doctor").dead_owners()
+    dead = FileJournals(folder, "doctor").dead_owners()
     if not dead:
-        return Check(CheckResult.RIGHT, "journals", "no sender died while sending")
-    words = ngettext(
+        return Check(RIGHT, "journals", "no sender died while sending")
+    text = ngettext(
         "{count} sender died while sending; the next sender on this machine recovers",
         "{count} senders died while sending; the next sender on this machine recovers",
         len(dead),
     )
-    return Check(CheckResult.NOTE, "journals", str(words))
+    return Check(NOTE, "journals", str(text))
 
 
-def _url(settings: Settings) -> Check:
-    from postroom.wiring.transports import transport_of
-
+def _check_url(settings: Settings, *, leaves_the_machine: bool) -> Check:
     if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
-        return Check(CheckResult.NOTE, "url", str(why))
+        return Check(NOTE, "url", str(why))
     if urlsplit(settings.url).scheme == "https":
-        return Check(CheckResult.RIGHT, "url", settings.url)
-    if not transport_of(settings).leaves_the_machine:
-        return Check(CheckResult.NOTE, "url", f"{settings.url} is fine for trying things out")
-    words = f"{settings.url} is not https, but one-click unsubscribe needs it"
-    return Check(CheckResult.WRONG, "url", words, "Serve it over https and set POSTROOM_URL.")
-
-
-def _lines(finding: Check) -> list[str]:
-    lines = [f"{finding.verdict:5}  {finding.about:12}  {finding.words}"]
-    return [*lines, f"{'':21}{finding.mend}"] if finding.mend else lines
+        return Check(RIGHT, "url", settings.url)
+    if not leaves_the_machine:
+        return Check(NOTE, "url", f"{settings.url} is fine for trying things out")
+    text = f"{settings.url} is not https, but one-click unsubscribe needs it"
+    return Check(WRONG, "url", text, "Serve it over https and set POSTROOM_URL.")

@@ -1,4 +1,4 @@
-"""Whether a message waits for the scheduler at this moment; only looks."""
+"""Check whether a message is waiting for the scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.storage.port import Tables
 
 
 async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
-    """Due, and not all of its work items are put. Those that are, wait for senders."""
+    """Return whether a message is due and not all of its work items are queued."""
     async for entry in messages.due_entries(tables, now):
         if entry.due_at <= now:
             found = await messages.find_live(tables, entry.ref)

@@ -12,12 +12,12 @@ from postroom.domain.errors import PostroomError
 from postroom.storage.port import Conflict, StorageError
 
 OK = 0
-REFUSED = 1  # it cannot be done: no such list, a bad address, something wrong in the doctor's eyes
+REFUSED = 1  # it cannot be done: no such list, a bad address, or the doctor found a problem
 USAGE = 2  # the command or the settings are not right
-STORAGE = 3  # storage does not exist, cannot be reached, is locked or is full
-BUG = 70  # EX_SOFTWARE: our fault
+STORAGE = 3  # storage is missing, unreachable, locked or full
+BUG = 70  # EX_SOFTWARE
 INTERRUPTED = 130  # as a shell reports SIGINT
-PIPE_CLOSED = 141  # and SIGPIPE: the reader of our output, such as head, had enough
+PIPE_CLOSED = 141  # as a shell reports SIGPIPE: the reader, such as head, closed our output
 
 MEANINGS = (
     "Exit codes: 0 done, 1 refused, 2 wrong usage or settings, "
@@ -26,7 +26,7 @@ MEANINGS = (
 
 
 def fail(error: BaseException) -> int:
-    """Say in a sentence on standard error what is wrong; the exit code."""
+    """Explain the error on standard error; return the exit code."""
     from postroom.cli.hints import hint  # slow to import, and seldom needed
 
     code, sentence = explain(error)
@@ -37,9 +37,11 @@ def fail(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    if _is_about_settings(error):
-        return USAGE, str(error)
+    from postroom.settings import BadSettings  # slow to import, and seldom needed
+
     match error:
+        case BadSettings():
+            return USAGE, str(error)
         case PostroomError():
             return REFUSED, str(error)
         case Conflict():
@@ -47,20 +49,9 @@ def explain(error: BaseException) -> tuple[int, str]:
         case StorageError():
             return STORAGE, str(error)
         case typer.TyperException():
-            return USAGE, _usage(error)
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "postroom"
+            return USAGE, f"{error.format_message().rstrip('.')}. See “{command} --help”."
     name = f"{type(error).__name__}: {error}".rstrip(": ")
     how = "Run it with POSTROOM_LOG_LEVEL=debug to see where, and report it."
     return BUG, f"A bug in Postroom stopped this ({name}). {how}"
-
-
-def _is_about_settings(error: BaseException) -> bool:
-    from postroom.settings import BadSettings  # slow to import, and seldom needed
-
-    return isinstance(error, BadSettings)
-
-
-def _usage(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "postroom"
-    words = error.format_message().rstrip(".")
-    return f"{words}. See “{command} --help”."

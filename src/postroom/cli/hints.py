@@ -1,4 +1,4 @@
-"""Which command or option helps after an error; errors themselves do not name any."""
+"""Suggests a command or option after an error, because errors themselves do not name any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.migration.state import StorageClosed
 
 
 def hint(error: BaseException) -> str:
-    """One sentence, or nothing."""
+    """Return one sentence, or an empty string."""
     match error:
         case AlreadySubscribed() if error.subscriber.gone:
             return "Then use --bring-back."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, csv_file, show, tell
+from postroom.cli.output import AsJson, csv_file, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, act_of, interruptible, work
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
@@ -74,14 +74,14 @@ def import_people(
     check_list_name(list_name)
     if verified and ask:
         raise typer.BadParameter("not together with --verified", param_hint="--ask")
-    declared = _declared(basis)
+    declared = _parse_basis(basis)
     source = ConsentSource(
         SourceKind.IMPORT,
         clean_file_name(file.name),
         basis=declared,
         all_confirmed=verified and not declared,
     )
-    columns = _wanted(column or [])
+    columns = _parse_columns(column or [])
 
     def terms(parts: Parts) -> ImportTerms:
         return ImportTerms(
@@ -98,13 +98,13 @@ def import_people(
     result = work(lambda parts: _run(terms(parts), file, columns, report, quiet=as_json))
     show(result.data(), as_json, *result.lines(report))
     if result.observer.interrupt.is_asked:
-        tell("Interrupted. Run the same command again to do the rest.")
+        echo_err("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
 
 async def _run(
     terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, quiet: bool
-) -> _Result:
+) -> _ImportResult:
     with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
         people = People(iter(source), columns)
         with progress(f"Importing {file.name}", quiet=quiet) as tick:
@@ -112,9 +112,11 @@ async def _run(
             try:
                 counts = await importing.import_people(terms, people, observer)
             except StorageError:
-                tell("The import stopped; everybody added so far stays. Run it again for the rest.")
+                echo_err(
+                    "The import stopped; everybody added so far stays. Run it again for the rest."
+                )
                 raise
-        return _Result(terms, counts, observer, source.encoding, people.delimiter)
+        return _ImportResult(terms, counts, observer, source.encoding, people.delimiter)
 
 
 @contextlib.contextmanager
@@ -154,12 +156,12 @@ class _Observer:
             self.first_noted.append(row)
 
     def counted(self, counts: ImportCounts) -> None:
-        words = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
-        self._tick(self._source.read_bytes, self._source.size or None, words)
+        text = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
+        self._tick(self._source.read_bytes, self._source.size or None, text)
 
 
 @dataclass
-class _Result:
+class _ImportResult:
     terms: ImportTerms
     counts: ImportCounts
     observer: _Observer
@@ -213,18 +215,18 @@ class _Result:
             )
 
 
-def _declared(basis: str) -> str:
+def _parse_basis(basis: str) -> str:
     try:
         return check_basis(basis, Purpose.KEEP)
     except BadInput as error:
         raise typer.BadParameter(str(error), param_hint="--basis") from error
 
 
-def _wanted(pairs: list[str]) -> dict[str, str]:
-    wanted: dict[str, str] = {}
+def _parse_columns(pairs: list[str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
     for pair in pairs:
         name, _, heading = pair.partition("=")
         if not name or not heading:
             raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
-        wanted[name] = heading
-    return wanted
+        columns[name] = heading
+    return columns

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.output import AsJson, echo_err, readable, show
 from postroom.cli.session import work
 from postroom.domain.access_key import (
     AccessKey,
@@ -48,12 +48,12 @@ def create(
             await lists.read(tables, each)
         return await keys.create(tables, name, names, parts.clock.now(), allowed)
 
-    key, made = work(job)
-    told = (
-        f"Access key {made.id} ({name}) is for {_scope(made)}, with the right to {_allowed(made)}. "
+    secret, key = work(job)
+    text = (
+        f"Access key {key.id} ({name}) is for {_scope(key)}, with the right to {_rights(key)}. "
         "Store it safely, it is shown only once:"
     )
-    show(_data(made) | {"key": key}, as_json, told, key)
+    show(_data(key) | {"key": secret}, as_json, text, secret)
 
 
 @app.command("all")
@@ -66,7 +66,7 @@ def all_keys(as_json: AsJson = False) -> None:
     found = sorted(work(job), key=lambda each: (each.name, each.created_at))
     show([_data(each) for each in found], as_json, *map(_line, found))
     if not found and not as_json:
-        tell("There is no access key yet. Create one with “postroom key create NAME”.")
+        echo_err("There is no access key yet. Create one with “postroom key create NAME”.")
 
 
 @app.command("revoke")
@@ -75,21 +75,17 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke an access key for good."""
-
-    async def job(parts: Parts) -> AccessKey:
-        return await keys.revoke(parts.storage.tables, id_)
-
-    gone = work(job)
-    told = f"Access key {gone.id} ({gone.name}) is revoked. It stops working within 5 seconds."
-    show({"id": gone.id, "name": gone.name}, as_json, told)
+    key = work(lambda parts: keys.revoke(parts.storage.tables, id_))
+    text = f"Access key {key.id} ({key.name}) is revoked. It stops working within 5 seconds."
+    show({"id": key.id, "name": key.name}, as_json, text)
 
 
 def _line(key: AccessKey) -> str:
     used = f"used {readable(key.last_used_at)}" if key.last_used_at else "never used"
-    return f"{key.id}  {key.name:20}  {_allowed(key):15}  {_scope(key):20}  {used}"
+    return f"{key.id}  {key.name:20}  {_rights(key):15}  {_scope(key):20}  {used}"
 
 
-def _allowed(key: AccessKey) -> str:
+def _rights(key: AccessKey) -> str:
     return " and ".join(key.rights)
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
 from postroom.domain.rate_limit import RateLimit, check_limit, limit_name, rate_text, whom
 from postroom.domain.texts import ngettext
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
-
-if TYPE_CHECKING:
-    from postroom.wiring import Parts
 
 app = typer.Typer(no_args_is_help=True, help="Rate limits for all senders combined.")
 
@@ -38,51 +35,38 @@ def set_(
 ) -> None:
     """Set the limit, replacing the previous one."""
     limit = check_limit(limit_name(domain), mails_per_second, connections)
-
-    async def job(parts: Parts) -> None:
-        await rate_limits.set_limit(parts.storage.tables, limit)
-
-    work(job)
-    show(_data(limit), as_json, f"{_told(limit)}. Senders apply it within a few seconds.")
+    work(lambda parts: rate_limits.set_limit(parts.storage.tables, limit))
+    show(_data(limit), as_json, f"{_text(limit)}. Senders apply it within a few seconds.")
 
 
 @app.command("show")
 def show_(as_json: AsJson = False) -> None:
     """Show all limits and how many senders share each."""
-
-    async def job(parts: Parts) -> dict[str, LimitRow]:
-        return await rate_limits.all_limits(parts.storage.tables)
-
-    found = work(job)
+    found = work(lambda parts: rate_limits.all_limits(parts.storage.tables))
     data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
     show(data, as_json, *(_line(row.limit(name), row) for name, row in found.items()))
     if not found and not as_json:
-        tell("There is no limit. Emails are sent as fast as the server accepts them.")
+        echo_err("There is no limit. Emails are sent as fast as the server accepts them.")
 
 
 @app.command("clear")
 def clear(domain: Domain = "", as_json: AsJson = False) -> None:
     """Remove the limit."""
     name = limit_name(domain)
-
-    async def job(parts: Parts) -> None:
-        if not await rate_limits.clear_limit(parts.storage.tables, name):
-            raise NotFound(f"There is no limit for {whom(name)}. “postroom limit show” lists all.")
-
-    work(job)
+    if not work(lambda parts: rate_limits.clear_limit(parts.storage.tables, name)):
+        raise NotFound(f"There is no limit for {whom(name)}. “postroom limit show” lists all.")
     show({"name": name}, as_json, f"The limit for {whom(name)} is removed.")
 
 
 def _line(limit: RateLimit, row: LimitRow) -> str:
     if not row.is_readable:
-        return (
-            f"{whom(limit.name)}: cannot be read, so no email is sent. Set it again, or clear it."
-        ).capitalize()
+        advice = "cannot be read, so no email is sent. Set it again, or clear it."
+        return f"{whom(limit.name)}: {advice}".capitalize()
     senders = ngettext("{count} sender now", "{count} senders now", len(row.shares))
-    return f"{_told(limit)} ({senders})"
+    return f"{_text(limit)} ({senders})"
 
 
-def _told(limit: RateLimit) -> str:
+def _text(limit: RateLimit) -> str:
     parts = [f"{rate_text(limit.mails_per_s)} a second"] * bool(limit.mails_per_s)
     parts += [f"{limit.connections:,} connections"] * bool(limit.connections)
     return f"{whom(limit.name)}: {' over at most '.join(parts)}".capitalize()

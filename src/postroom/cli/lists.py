@@ -8,22 +8,22 @@ import typer
 
 from postroom.actions import manage_lists
 from postroom.actions.manage_lists import ListChanges
-from postroom.cli.census import Census, census
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, Yes, confirm, fields, show, tell
+from postroom.cli.output import AsJson, Yes, confirm, echo_err, fields, show
 from postroom.cli.progress import progress
 from postroom.cli.session import act_of, interruptible, load_settings, work
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList, check_list_name, list_data
 from postroom.domain.texts import ngettext
 from postroom.flow import sweep
-from postroom.records import lists
-from postroom.storage.port import Conflict
+from postroom.records import lists, subscribers
+from postroom.storage.port import Conflict, Tables
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-DELETE_BATCHES = 20  # between two looks at the progress
+DELETE_BATCHES = 20  # between two updates of the progress
+COUNT_PROGRESS_EVERY = 5000
 
 app = typer.Typer(no_args_is_help=True, help="Mailing lists.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
@@ -43,17 +43,13 @@ def create(
     """Create a list, and storage if there is none yet."""
     from postroom.wiring.engines import engine_of
 
-    wanted = manage_lists.checked(name, sender, description, postal_address, public_form)
-
-    async def job(parts: Parts) -> MailingList:
-        return await manage_lists.create(act_of(parts), wanted)
-
+    checked = manage_lists.checked(name, sender, description, postal_address, public_form)
     engine = engine_of(load_settings())
     is_new = not engine.may_exist()
-    made = work(job, create=True)
-    told = [f"Created a new storage at {engine.description}."] if is_new else []
-    told.append(f"List {name} is created. Its emails come from {made.sender}.")
-    show(list_data(made), as_json, *told)
+    created = work(lambda parts: manage_lists.create(act_of(parts), checked), create=True)
+    lines = [f"Created a new storage at {engine.description}."] if is_new else []
+    lines.append(f"List {name} is created. Its emails come from {created.sender}.")
+    show(list_data(created), as_json, *lines)
 
 
 @app.command("edit")
@@ -73,22 +69,21 @@ def edit(
 ) -> None:
     """Change a list. Options that are left out change nothing; an empty text removes one."""
     check_list_name(name)
-    wording = ListChanges(
+    changes = ListChanges(
         sender=sender,
         description=description,
         postal_address=postal_address,
         public_form=public_form,
     )
-    if wording == ListChanges():
+    if changes == ListChanges():
         raise BadInput("Nothing to change. Use --from, --description, --postal-address, …")
 
     async def job(parts: Parts) -> MailingList:
         tables = parts.storage.tables
-        _, etag = await lists.read_with_etag(tables, name)
-        return (await manage_lists.edit(tables, name, wording, etag))[0]
+        found = await lists.read_with_etag(tables, name)
+        return (await manage_lists.edit(tables, name, changes, found.etag)).value
 
-    edited = work(job)
-    data = list_data(edited)
+    data = list_data(work(job))
     show(data, as_json, f"List {name} is changed.", *fields(data))
 
 
@@ -97,12 +92,11 @@ def show_list(name: Name, as_json: AsJson = False) -> None:
     """Show a list and count its subscribers."""
     check_list_name(name)
 
-    async def job(parts: Parts) -> tuple[MailingList, Census]:
-        tables = parts.storage.tables
-        return await lists.read(tables, name), await census(tables, name, quiet=as_json)
+    async def job(parts: Parts) -> dict[str, Any]:
+        data = list_data(await lists.read(parts.storage.tables, name))
+        return data | await _count_people(parts, name, quiet=as_json)
 
-    found, people = work(job)
-    data = list_data(found) | people.data()
+    data = work(job)
     show(data, as_json, *fields(data))
 
 
@@ -117,7 +111,9 @@ def all_lists(as_json: AsJson = False) -> None:
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
     show(found, as_json, *(line.rstrip() for line in lines))
     if not found and not as_json:
-        tell("There is no list yet. Create one with “postroom list create NAME --from ADDRESS”.")
+        echo_err(
+            "There is no list yet. Create one with “postroom list create NAME --from ADDRESS”."
+        )
 
 
 @app.command("delete")
@@ -126,41 +122,47 @@ def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
     check_list_name(name)
 
     async def job(parts: Parts) -> tuple[int, bool]:
-        if not await lists.is_being_deleted(parts.storage.tables, name):  # else: go on with it
-            await _ask(parts, name, yes, as_json)
-            await lists.start_deleting(parts.storage.tables, name)
-        return await _delete_rows(parts, name, quiet=as_json)
+        tables = parts.storage.tables
+        if not await lists.is_being_deleted(tables, name):  # otherwise continue deleting it
+            await lists.read(tables, name)
+            if not yes:
+                people = await _count_people(parts, name, quiet=as_json)
+                total = people["verified"] + people["unverified"]
+                confirm(
+                    f"Delete {name} with {ngettext('{count} person', '{count:,} people', total)} "
+                    f"({people['verified']:,} verified)? "
+                    "Messages that are being sent to it skip everybody still queued.",
+                    yes,
+                )
+            await lists.start_deleting(tables, name)
+        return await _delete_rows(tables, name, quiet=as_json)
 
     rows, is_done = work(job)
     if not is_done:
-        tell(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
+        echo_err(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
         raise typer.Exit(INTERRUPTED)
-    told = ngettext("{count} row", "{count:,} rows", rows)
-    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({told}).")
+    count = ngettext("{count} row", "{count:,} rows", rows)
+    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({count}).")
 
 
-async def _ask(parts: Parts, name: str, yes: bool, quiet: bool) -> None:
-    tables = parts.storage.tables
-    await lists.read(tables, name)
-    if not yes:
-        people = await census(tables, name, quiet=quiet)
-        confirm(
-            f"Delete {name} with {ngettext('{count} person', '{count:,} people', people.total)} "
-            f"({people.verified:,} verified)? "
-            "Messages that are being sent to it skip everybody still queued.",
-            yes,
-        )
+async def _count_people(parts: Parts, name: str, *, quiet: bool) -> dict[str, int]:
+    counts = {"verified": 0, "unverified": 0, "gone": 0}
+    with progress(f"Counting {name}", quiet=quiet) as tick:
+        async for one in subscribers.everyone(parts.storage.tables, name):
+            counts["gone" if one.gone else "verified" if one.verified else "unverified"] += 1
+            if (seen := sum(counts.values())) % COUNT_PROGRESS_EVERY == 0:
+                tick(seen, None, f"{seen:,} people")
+    return counts
 
 
-async def _delete_rows(parts: Parts, name: str, *, quiet: bool) -> tuple[int, bool]:
-    """How many rows went, and whether these were the last."""
-    tables = parts.storage.tables
+async def _delete_rows(tables: Tables, name: str, *, quiet: bool) -> tuple[int, bool]:
+    """Return how many rows were deleted, and whether none are left."""
     deleted = 0
     with progress(f"Deleting {name}", quiet=quiet) as tick, interruptible() as interrupt:
         while not interrupt.is_asked and await lists.is_being_deleted(tables, name):
             try:
                 deleted += await sweep.delete_rows_of(tables, name, at_most=DELETE_BATCHES)
-            except Conflict:  # the scheduler's sweep deletes the same rows: so they are going
+            except Conflict:  # the scheduler is deleting the same rows
                 continue
             tick(deleted, None, f"{deleted:,} rows")
     return deleted, not interrupt.is_asked or not await lists.is_being_deleted(tables, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,11 @@ from postroom.cli.output import (
     KEPT_NOT_SENT,
     AsJson,
     csv_file,
+    echo_err,
     fields,
     print_json_array,
     readable,
     show,
-    tell,
     write_csv,
 )
 from postroom.cli.session import act_of, read_message, work
@@ -28,7 +27,7 @@ from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_da
 from postroom.flow import report
 from postroom.flow.compose import Draft, compose, discard, give_time
 from postroom.records import messages
-from postroom.records.recipient_outcomes import OUTCOMES, RecipientOutcome, all_outcomes
+from postroom.records.recipient_outcomes import OUTCOMES, all_outcomes
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
@@ -58,8 +57,8 @@ def create(
     bodies = {"html": _read_body(html), "text": _read_body(text)}
 
     async def job(parts: Parts) -> Message:
-        now = parts.clock.now()
-        due_at = None if at is None else parse_due_time(at, zone, now)
+        act = act_of(parts)
+        due_at = None if at is None else parse_due_time(at, zone, act.now)
         draft = Draft(
             list_name=list_name,
             subject=subject,
@@ -68,10 +67,9 @@ def create(
             on_doubt=on_doubt,
             **bodies,
         )
-        return await compose(act_of(parts), draft)
+        return await compose(act, draft)
 
-    message = work(job)
-    show(message_data(message), as_json, *_created(message))
+    _show_created(work(job), as_json)
 
 
 @app.command("schedule")
@@ -83,19 +81,19 @@ def schedule(
 ) -> None:
     """Schedule a draft, or change the time of a scheduled message."""
 
-    async def act(parts: Parts) -> Message:
+    async def job(parts: Parts) -> Message:
+        await read_message(parts, ref)
         act = act_of(parts)
         return await give_time(act, ref, parse_due_time(at, zone, act.now), zone=zone)
 
-    message = _change(ref, act)
-    show(message_data(message), as_json, *_created(message))
+    _show_created(work(job), as_json)
 
 
 @app.command("unschedule")
 def unschedule(ref: Ref, as_json: AsJson = False) -> None:
     """Make a scheduled message a draft again."""
-    sentence = f"Message {ref} is a draft again. It will not be sent."
-    _control(ref, Control.UNSCHEDULE, as_json, sentence)
+    text = f"Message {ref} is a draft again. It will not be sent."
+    _control(ref, Control.UNSCHEDULE, as_json, text)
 
 
 @app.command("delete")
@@ -118,7 +116,10 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
         return await report.books_of(parts.storage.tables, await read_message(parts, ref))
 
     message = work(job)
-    show(message_data(message), as_json, *_lines(message))
+    data = message_data(message)
+    skipped = {"test_mode"} if message.books.doubts else {"test_mode", "doubts"}
+    lines = fields({name: value for name, value in data.items() if name not in skipped})
+    show(data, as_json, *lines, *([KEPT_NOT_SENT] if message.is_test else []))
 
 
 @app.command("all")
@@ -136,7 +137,7 @@ def all_messages(as_json: AsJson = False) -> None:
         return count
 
     if not work(job) and not as_json:
-        tell("There is no message yet. Create one with “postroom message create”.")
+        echo_err("There is no message yet. Create one with “postroom message create”.")
 
 
 @app.command("people")
@@ -158,8 +159,9 @@ def people(
         if as_json:
             await print_json_array(found)
             return
+        rows = ([one.address, one.outcome, one.at, one.words] async for one in found)
         with csv_file(None) as out:
-            await write_csv(out, ["address", "outcome", "at", "words"], _rows(found))
+            await write_csv(out, ["address", "outcome", "at", "words"], rows)
 
     work(job)
 
@@ -167,8 +169,8 @@ def people(
 @app.command("pause")
 def pause(ref: Ref, as_json: AsJson = False) -> None:
     """Pause a message that is being sent."""
-    sentence = f"Message {ref} is paused. Resume it with “postroom message resume {ref}”."
-    _control(ref, Control.PAUSE, as_json, sentence)
+    text = f"Message {ref} is paused. Resume it with “postroom message resume {ref}”."
+    _control(ref, Control.PAUSE, as_json, text)
 
 
 @app.command("resume")
@@ -180,76 +182,56 @@ def resume(ref: Ref, as_json: AsJson = False) -> None:
 @app.command("cancel")
 def cancel(ref: Ref, as_json: AsJson = False) -> None:
     """Cancel a message for good. Everybody still queued is skipped."""
-    sentence = f"Message {ref} is cancelled. Everybody still queued is skipped."
-    _control(ref, Control.CANCEL, as_json, sentence)
+    text = f"Message {ref} is cancelled. Everybody still queued is skipped."
+    _control(ref, Control.CANCEL, as_json, text)
 
 
 @app.command("retry")
 def retry(
     ref: Ref,
-    held: Annotated[bool, typer.Option("--held", help="The held instead of the failed.")] = False,
+    held: Annotated[
+        bool, typer.Option("--held", help="Retry the held recipients, not the failed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send again to everybody it failed for, or with --held to everybody who is held."""
-    if held:
-        sentence = f"Message {ref} is sent again to the held recipients."
-        _control(ref, Control.SEND_HELD_AGAIN, as_json, sentence)
-    else:
-        sentence = f"Message {ref} is sent again to the failed recipients."
-        _control(ref, Control.RETRY_FAILED, as_json, sentence)
+    """Send again to all failed recipients, or with --held to all held ones."""
+    action = Control.SEND_HELD_AGAIN if held else Control.RETRY_FAILED
+    recipients = "held" if held else "failed"
+    _control(ref, action, as_json, f"Message {ref} is sent again to the {recipients} recipients.")
 
 
 @app.command("settle")
 def settle(ref: Ref, as_json: AsJson = False) -> None:
-    """Count the held recipients as sent, after you found out that they got it."""
-    sentence = f"The held recipients of message {ref} count as sent."
-    _control(ref, Control.COUNT_HELD_AS_SENT, as_json, sentence)
+    """Count the held recipients as sent, once you know that they got it."""
+    text = f"The held recipients of message {ref} count as sent."
+    _control(ref, Control.COUNT_HELD_AS_SENT, as_json, text)
 
 
-def _control(ref: str, action: Control, as_json: bool, sentence: str) -> None:
-    async def act(parts: Parts) -> Message:
-        return await control(act_of(parts), ref, action)
-
-    show(message_data(_change(ref, act)), as_json, sentence)
-
-
-def _change(ref: str, act: Callable[[Parts], Awaitable[Message]]) -> Message:
-    """Act on a message that exists."""
-
+def _control(ref: str, action: Control, as_json: bool, text: str) -> None:
     async def job(parts: Parts) -> Message:
         await read_message(parts, ref)
-        return await act(parts)
+        return await control(act_of(parts), ref, action)
 
-    return work(job)
-
-
-async def _rows(found: AsyncIterator[RecipientOutcome]) -> AsyncIterator[list[object]]:
-    async for fate in found:
-        yield [fate.address, fate.outcome, fate.at, fate.words]
-
-
-def _lines(message: Message) -> list[str]:
-    data = message_data(message)
-    if not message.books.doubts:
-        del data["doubts"]
-    del data["test_mode"]  # said as a sentence
-    lines = fields(data)
-    return [*lines, KEPT_NOT_SENT] if message.is_test else lines
+    show(message_data(work(job)), as_json, text)
 
 
 def _line(message: Message) -> str:
     books = message.books
     when = readable(message.due_at) if message.due_at else "no time yet"
     counts = f"{books.sent:,}/{message.audience:,} {'kept' if message.is_test else 'sent'}"
-    words = f"{message.ref}  {message.status:10}  {when:23}  {counts:20}"
-    return f"{words}  {message.list_name}: {message.subject}"
+    columns = f"{message.ref}  {message.status:10}  {when:23}  {counts:20}"
+    return f"{columns}  {message.list_name}: {message.subject}"
 
 
-def _created(message: Message) -> list[str]:
+def _show_created(message: Message, as_json: bool) -> None:
     if message.due_at is None:
-        return [f"Message {message.ref} is a draft. Without --at nothing is sent."]
-    due = f"Message {message.ref} to {message.list_name} is due at {readable(message.due_at)}."
-    return [due, f"Watch it with “postroom message show {message.ref}”."]
+        lines = [f"Message {message.ref} is a draft. Without --at nothing is sent."]
+    else:
+        lines = [
+            f"Message {message.ref} to {message.list_name} is due at {readable(message.due_at)}.",
+            f"Watch it with “postroom message show {message.ref}”.",
+        ]
+    show(message_data(message), as_json, *lines)
 
 
 def _read_body(path: Path | None) -> str | None:

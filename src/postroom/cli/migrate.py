@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED, REFUSED
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import Interrupt, in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput, WrongState
-from postroom.migration import migrate as flow
-from postroom.migration.comparison import Compared
-from postroom.migration.migrate import Journey, Stopped
+from postroom.migration import migrate as migration
+from postroom.migration.comparison import Comparison
+from postroom.migration.migrate import MigrationContext, Stopped
 from postroom.migration.state import TakenOver
 from postroom.storage.port import StorageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.storage.port import Storage
 
-SUM_CHARS_SHOWN = 12
+CHECKSUM_CHARS_SHOWN = 12
 _ADDRESS = "ADDRESS"
 
 
@@ -55,8 +55,9 @@ def migrate(
 ) -> None:
     """Copy everything into another storage, compare, and close the old one.
 
-    Stop all roles first. Interrupted or killed, the same command goes on. An ADDRESS is written as
-    in POSTROOM_STORAGE, or env:NAME or file:PATH say where it stands, so that no key is typed.
+    Stop all roles first. If it is interrupted or killed, run the same command again. An ADDRESS is
+    written as in POSTROOM_STORAGE. With env:NAME or file:PATH it is read from a variable or a file,
+    so that no key is typed.
     """
     settings = load_settings()
     here = _settings_of(settings, "--from", source, source_prefix, must_be_there=True)
@@ -74,14 +75,9 @@ def migrate(
 
 
 def _settings_of(
-    settings: Settings,
-    option: str,
-    address: str | None,
-    prefix: str | None,
-    *,
-    must_be_there: bool,
+    settings: Settings, option: str, address: str | None, prefix: str | None, *, must_be_there: bool
 ) -> Settings:
-    """The settings with the storage that the option names; opening would make one that is not."""
+    """Return the settings with the storage of the option; opening a missing one would create it."""
     from postroom.settings import BadSettings
     from postroom.wiring.engines import engine_of, with_storage
 
@@ -96,7 +92,7 @@ def _settings_of(
 
 
 def _read(option: str, address: str) -> str:
-    """What stands in a variable or a file; arguments are seen by everybody on the machine."""
+    """Read env:NAME or file:PATH, because everybody on the machine can see arguments."""
     kind, _, where = address.partition(":")
     if kind == "env":
         if where not in os.environ:
@@ -106,12 +102,9 @@ def _read(option: str, address: str) -> str:
         try:
             return Path(where).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{option}: {where} cannot be read ({_reason(error)}).") from None
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadInput(f"{option}: {where} cannot be read ({why}).") from None
     return address
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or "") if isinstance(error, OSError) else "it is not text"
 
 
 def _name(settings: Settings) -> str:
@@ -122,7 +115,7 @@ def _name(settings: Settings) -> str:
 
 async def _reopen(settings: Settings) -> None:
     async with _opened(settings) as (storage, _):
-        await flow.reopen(storage.tables)
+        await migration.reopen(storage.tables)
 
 
 @contextlib.asynccontextmanager
@@ -139,32 +132,28 @@ async def _opened(
 
 async def _run(
     here: Settings, there: Settings, *, verify_only: bool, as_json: bool
-) -> list[Compared]:
+) -> list[Comparison]:
     async with (
         _opened(here) as (source, clock),
         _opened(there, create=not verify_only) as (target, _),
     ):
         with interruptible() as interrupt, progress("Migrating", quiet=as_json) as tick:
-            watch = _Watch(interrupt, tick)
-            journey = Journey(source, target, _name(here), _name(there), clock, watch)
-            return await _travel(journey, verify_only=verify_only)
+            observer = _MigrationObserver(interrupt, tick)
+            context = MigrationContext(source, target, _name(here), _name(there), clock, observer)
+            try:
+                return await (migration.compare if verify_only else migration.migrate)(context)
+            except TakenOver:
+                raise WrongState("Another “postroom migrate” is filling the target.") from None
+            except Stopped:
+                echo_err("Interrupted. Run the same command again to continue.")
+                raise typer.Exit(INTERRUPTED) from None
+            except StorageError:
+                echo_err("The migration stopped. Run the same command again to continue.")
+                raise
 
 
-async def _travel(journey: Journey, *, verify_only: bool) -> list[Compared]:
-    try:
-        return await (flow.compare(journey) if verify_only else flow.migrate(journey))
-    except TakenOver:
-        raise WrongState("Another “postroom migrate” is filling the target.") from None
-    except Stopped:
-        tell("Interrupted. Run the same command again to continue.")
-        raise typer.Exit(INTERRUPTED) from None
-    except StorageError:
-        tell("The migration stopped. Run the same command again to continue.")
-        raise
-
-
-class _Watch:
-    """Watches progress and Ctrl-C."""
+class _MigrationObserver:
+    """Shows progress and stops at Ctrl-C."""
 
     def __init__(self, interrupt: Interrupt, tick: Show) -> None:
         self._interrupt = interrupt
@@ -173,49 +162,41 @@ class _Watch:
     def may_go_on(self) -> bool:
         return not self._interrupt.is_asked
 
-    def reached(self, stage: str, done: int) -> None:
+    def on_progress(self, stage: str, done: int) -> None:
         self._tick(done, None, f"{stage}, {done:,}")
 
 
 def _report(
-    here: Settings, there: Settings, found: list[Compared], *, verify_only: bool, as_json: bool
+    here: Settings, there: Settings, found: list[Comparison], *, verify_only: bool, as_json: bool
 ) -> None:
     differences = sum(part.differences for part in found)
-    has_moved = not differences and not verify_only
     data = {
         "from": _name(here),
         "to": _name(there),
         "equal": not differences,
-        "moved": has_moved,
+        "moved": not differences and not verify_only,
         "parts": found,
     }
     show(data, as_json, *map(_line, found))
     if differences:
-        tell(_what_to_do(differences, verify_only=verify_only))
+        echo_err(
+            f"They are not equal: {differences:,} differences."
+            if verify_only
+            else f"Not moved: there are {differences:,} differences, because one of the two is "
+            "still in use. Stop every role there, the web role too, and run the same command again."
+        )
         raise typer.Exit(REFUSED)
     if not as_json:
-        typer.echo("Both are equal." if verify_only else _farewell(here, there))
+        typer.echo(
+            "Both are equal."
+            if verify_only
+            else f"Everything is in {_name(there)}. Set POSTROOM_STORAGE to it and start the "
+            f"roles. {_name(here)} is kept, but closed."
+        )
 
 
-def _line(part: Compared) -> str:
+def _line(part: Comparison) -> str:
     counts = f"{part.name:24} {part.source:>10,} → {part.target:>10,}"
-    checksum = f"  {part.target_sum[:SUM_CHARS_SHOWN]}" if part.target_sum else ""
     if part.differences:
         return f"{counts}  {part.differences:,} differ, the first: {part.first}"
-    return counts + checksum
-
-
-def _farewell(here: Settings, there: Settings) -> str:
-    return (
-        f"Everything is in {_name(there)}. Set POSTROOM_STORAGE to it and start the roles. "
-        f"{_name(here)} is kept, but closed."
-    )
-
-
-def _what_to_do(differences: int, *, verify_only: bool) -> str:
-    if verify_only:
-        return f"They are not equal: {differences:,} differences."
-    return (
-        f"Not moved: there are {differences:,} differences, because something still works on one "
-        "of the two. Stop it, web role included, and run the same command again: it mends them."
-    )
+    return f"{counts}  {part.target_sum[:CHECKSUM_CHARS_SHOWN]}".rstrip()

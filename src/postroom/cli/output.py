@@ -1,4 +1,4 @@
-"""What commands print: words for people, or with --json one value and nothing else."""
+"""What commands print: text for people, or with --json one value and nothing else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import typer
 
 from postroom.domain.csv_rows import csv_text
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import Text
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 KEPT_NOT_SENT = (
@@ -24,8 +25,8 @@ KEPT_NOT_SENT = (
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
-def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str) -> None:
-    """The data for a script, or the lines for a person."""
+def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str | Text) -> None:
+    """Print the data for a script, or the lines for a person."""
     if as_json:
         typer.echo(to_json(data))
     else:
@@ -37,13 +38,13 @@ def to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def tell(words: str) -> None:
-    """Beside the result: on standard error."""
-    typer.echo(words, err=True)
+def echo_err(text: str | Text) -> None:
+    """Print on standard error, so that it does not mix with the result."""
+    typer.echo(text, err=True)
 
 
 def fields(data: Mapping[str, object]) -> list[str]:
-    """One line a field, values below each other; empty ones left out."""
+    """Return one aligned line per field; empty ones are left out."""
     width = max(map(len, data), default=0)
     return [
         f"{name.replace('_', ' '):{width}}  {readable(value)}"
@@ -66,7 +67,7 @@ def readable(value: object) -> str:
 
 
 async def print_json_array(values: AsyncIterator[object]) -> int:
-    """One array, an element a line, written as they come; how many."""
+    """Print one array, one element per line, as they come; return how many."""
     count = 0
     async for value in values:
         sys.stdout.write(("[" if count == 0 else ",\n") + to_json(value))
@@ -76,7 +77,7 @@ async def print_json_array(values: AsyncIterator[object]) -> int:
 
 
 async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Sequence[Any]]) -> int:
-    """Rows as they come, safe to open in a spreadsheet; how many."""
+    """Write rows as they come, safe to open in a spreadsheet; return how many."""
     count = 0
     file.write(csv_text([header]))
     async for row in rows:
@@ -87,7 +88,7 @@ async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Seq
 
 @contextlib.contextmanager
 def csv_file(path: Path | None) -> Iterator[TextIO]:
-    """A file to write into that is whole or not there; without a path, standard output."""
+    """Open a file that appears only once it is complete; without a path, standard output."""
     if path is None or str(path) == "-":
         yield sys.stdout
         return
@@ -100,7 +101,7 @@ def csv_file(path: Path | None) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
-    if path.exists() and not path.is_file():  # a pipe or a device: nothing to be renamed
+    if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         with path.open("w", encoding="utf-8", newline="") as file:
             yield file
         return
@@ -108,14 +109,14 @@ def _opened(path: Path) -> Iterator[TextIO]:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             yield file
-        os.replace(name, path)  # readable by its owner alone: it holds addresses
+        os.replace(name, path)  # readable only by its owner, because it contains addresses
     except BaseException:
         os.unlink(name)
         raise
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only with a yes: typed on a terminal, or given beforehand."""
+    """Continue only with a yes, typed on a terminal or given with --yes."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""How far a long command got: a bar on a terminal, a plain line a second elsewhere, or nothing."""
+"""Progress of a long command: a bar on a terminal, elsewhere one plain line per second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import typer
 
 Show = Callable[[int, int | None, str], None]
-"""Called with how much is done, of how much (None: nobody knows), and in words."""
+"""Called with how much is done, the total (None if unknown), and a text."""
 
 LINE_EVERY_S = 1.0
 
@@ -18,7 +18,7 @@ LINE_EVERY_S = 1.0
 @contextlib.contextmanager
 def progress(label: str, *, quiet: bool) -> Iterator[Show]:
     if quiet:
-        yield lambda _done, _total, _words: None
+        yield lambda _done, _total, _text: None
     elif sys.stderr.isatty():
         with _bar(label) as show:
             yield show
@@ -34,25 +34,25 @@ def _bar(label: str) -> Iterator[Show]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[words]}"),
+        TextColumn("{task.fields[text]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, words="")
-        yield lambda done, total, words: bar.update(task, completed=done, total=total, words=words)
+        task = bar.add_task(label, total=None, text="")
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
 
 
 class _Lines:
-    """The first line after a second: what is quicker needs none."""
+    """Prints the first line after a second, because quicker commands need none."""
 
     def __init__(self, label: str) -> None:
         self._label = label
         self._next_at = time.monotonic() + LINE_EVERY_S
 
-    def __call__(self, done: int, total: int | None, words: str) -> None:
+    def __call__(self, done: int, total: int | None, text: str) -> None:
         now = time.monotonic()
         if now < self._next_at:
             return
         self._next_at = now + LINE_EVERY_S
         share = f" {done * 100 // total} %," if total else ""
-        typer.echo(f"{self._label}:{share} {words}", err=True)
+        typer.echo(f"{self._label}:{share} {text}", err=True)

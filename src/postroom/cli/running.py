@@ -1,15 +1,15 @@
-"""`postroom serve | web | scheduler | sender | drain`: the roles at work."""
+"""`postroom serve | web | scheduler | sender | drain`: run the roles."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, show, tell
+from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import in_loop, load_settings, work
 from postroom.domain.texts import ngettext
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
@@ -44,10 +44,9 @@ def web(supervised: Supervised = False) -> None:
     settings = load_settings()
     if not supervised:
         first = work(_first_link, create=True)
-        if why := _mismatch(settings):
-            tell(why)
+        _warn_of_wrong_url(settings)
         if first:
-            tell(f"Make your account at {first} (works once).")
+            echo_err(f"Create your account at {first} (works once).")
     in_loop(run_web(settings, supervised=supervised))
 
 
@@ -58,20 +57,29 @@ def drain(as_json: AsJson = False) -> None:
 
     settings = load_settings()
     in_loop(roles.drain(settings))
-    rest = work(_look_around)
-    if rest.is_anything_due:
-        tell("Interrupted. Something is still due: run it again.")
+
+    async def count_rest(parts: Parts) -> tuple[dict[str, int], bool]:
+        queues = parts.storage.queues
+        lengths = {name: await queues.length(name) for name in QUEUES}
+        names = [name for name in QUEUES if name != DEAD_LETTER_QUEUE]
+        is_due = any([await queues.peek(name, limit=1) for name in names])
+        return lengths, is_due or await waits_for_scheduler(parts.storage.tables, parts.clock.now())
+
+    lengths, is_anything_due = work(count_rest)
+    if is_anything_due:
+        echo_err("Interrupted. Something is still due. Run the same command again.")
         raise typer.Exit(INTERRUPTED)
-    waiting = ngettext(
+    dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
+    waiting = sum(lengths.values())
+    later = ngettext(
         "; {count} work item waits for a later try",
         "; {count:,} work items wait for a later try",
-        rest.waiting,
+        waiting,
     )
-    later = waiting if rest.waiting else ""
     is_test = not transport_of(settings).leaves_the_machine
-    data = {"waiting": rest.waiting, "dead_letters": rest.dead_letters, "test_mode": is_test}
-    lines = [f"Nothing else is due now{later}.", *([TEST_MODE] if is_test else [])]
-    show(data, as_json, *lines)
+    data = {"waiting": waiting, "dead_letters": dead_letters, "test_mode": is_test}
+    text = f"Nothing else is due now{later if waiting else ''}."
+    show(data, as_json, text, *([TEST_MODE] if is_test else []))
 
 
 def serve() -> None:
@@ -79,69 +87,46 @@ def serve() -> None:
     from postroom.supervisor import Supervisor
     from postroom.wiring.engines import engine_of
     from postroom.wiring.roles import listening
+    from postroom.wiring.transports import transport_of
 
     settings = load_settings()
-    if hint := engine_of(settings).start_hint():
-        tell(hint)
+    engine = engine_of(settings)
+    if hint := engine.start_hint():
+        echo_err(hint)
     first = work(_first_link, create=True)  # fails before anything is printed
     with listening(settings):
         pass
-    if why := _mismatch(settings):
-        tell(why)
+    _warn_of_wrong_url(settings)
+    transport = transport_of(settings)
+    to = "" if transport.leaves_the_machine else "to "
+    start = f"create your account at {first}" if first else f"open {settings.url}/admin"
+    lines = [
+        f"Postroom runs on {settings.bind}; {start}",
+        f"  storage    {engine.description}",
+        f"  mails go   {to}{transport.description}",
+        f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
+        "  stop       Ctrl-C, or SIGTERM: work in progress is finished",
+    ]
 
     async def run() -> None:
         running = asyncio.create_task(Supervisor(settings).run())
-        await asyncio.sleep(0)  # it listens to signals from its first step on
-        for line in _welcome(settings, first):
-            typer.echo(line)
+        await asyncio.sleep(0)  # it handles signals from its first step on
+        typer.echo("\n".join(lines))
         await running
 
     in_loop(run())
 
 
-def _mismatch(settings: Settings) -> str:
-    """A warning, if links may lead nowhere."""
+def _warn_of_wrong_url(settings: Settings) -> None:
     from postroom.domain.web_address import mismatch
 
-    return str(mismatch(settings.url, settings.bind, is_given=settings.is_url_given) or "")
+    if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
+        echo_err(why)
 
 
 async def _first_link(parts: Parts) -> str | None:
-    """Where the first administrator makes their account; None once somebody has."""
+    """Return the link to create the first account; None once there is one."""
     from postroom.actions import sign_in
 
     token = await sign_in.first_link(parts.storage.tables, parts.clock.now())
     return f"{parts.settings.url}/admin/welcome/{token}" if token else None
-
-
-class _Rest(NamedTuple):
-    """What is left after a drain."""
-
-    waiting: int  # work items, for a later try
-    dead_letters: int
-    is_anything_due: bool
-
-
-async def _look_around(parts: Parts) -> _Rest:
-    queues = parts.storage.queues
-    lengths = {name: await queues.length(name) for name in QUEUES}
-    dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
-    is_due = any([await queues.peek(name, limit=1) for name in lengths])
-    is_due |= await waits_for_scheduler(parts.storage.tables, parts.clock.now())
-    return _Rest(sum(lengths.values()), dead_letters, is_due)
-
-
-def _welcome(settings: Settings, first: str | None) -> list[str]:
-    from postroom.wiring.engines import engine_of
-    from postroom.wiring.transports import transport_of
-
-    transport = transport_of(settings)
-    to = "" if transport.leaves_the_machine else "to "
-    start = f"make your account at {first}" if first else f"open {settings.url}/admin"
-    return [
-        f"Postroom runs on {settings.bind}; {start}",
-        f"  storage    {engine_of(settings).description}",
-        f"  mails go   {to}{transport.description}",
-        f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
-        "  stop       Ctrl-C, or SIGTERM: work in hand is finished",
-    ]

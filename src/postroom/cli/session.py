@@ -17,7 +17,6 @@ from postroom.domain.consent import COMMAND_LINE, Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
 from postroom.records import messages
-from postroom.wakeup import SCHEDULER
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -63,23 +62,19 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
         return runner.run(coroutine)
 
 
-def wake_scheduler(parts: Parts) -> None:
-    parts.wakeups.ring(SCHEDULER)
-
-
 def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
     return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
 
 
 async def read_message(parts: Parts, ref: str) -> Message:
-    """The message, alive or archived; also for a ref that storage could not even look for."""
+    """Return the message, live or archived; NotFound also for a ref that storage cannot have."""
     if not ref.isascii() or len(ref) > REF_CHARS_MAX:
-        raise NotFound(f"“{ref[:40]}” is not a message ref: “postroom message all” lists them.")
+        raise NotFound(f"“{ref[:40]}” is not a message ref. “postroom message all” lists them.")
     return await messages.read(parts.storage.tables, ref)
 
 
 class Interrupt:
-    """Whether somebody pressed Ctrl-C (or sent SIGTERM): long commands look, and stop cleanly."""
+    """Set by Ctrl-C or SIGTERM; long commands check it, and stop cleanly."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -90,7 +85,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within it a signal is a question, not an exception."""
+    """Within the block, signals set the interrupt instead of raising an exception."""
     interrupt = Interrupt()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

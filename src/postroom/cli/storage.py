@@ -1,33 +1,50 @@
-"""`postroom storage …`: look into tables, queues and blobs, whatever the engine."""
+"""`postroom init` and `postroom storage …`: create a storage, inspect any engine's content."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from postroom.cli.dead_letters import dead_letters_command
 from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
-from postroom.cli.session import work
+from postroom.cli.session import load_settings, work
 from postroom.domain.errors import BadInput, NotFound
-from postroom.domain.texts import Text, ngettext
+from postroom.domain.texts import ngettext
 from postroom.records.names import QUEUES, TABLES
 from postroom.storage.port import CLAIM_ITEMS_MAX, SCAN_ROWS_MAX, Keys, KeysAcross, KeysWithin, Row
 
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
+T = TypeVar("T")
 SECRET_PARTITION = "secret"
-SECRET_WORDS = ("secret", "password", "token", "hash")
-HIDDEN = "•••"
+SECRET_NAMES = ("secret", "password", "token", "hash")  # parts of property names
+MASK = "•••"
 
-app = typer.Typer(no_args_is_help=True, help="Look into tables, queues and blobs.")
+app = typer.Typer(no_args_is_help=True, help="Inspect tables, queues and blobs.")
 app.command("dead-letters")(dead_letters_command)
 Table = Annotated[str, typer.Argument(metavar="TABLE")]
 Partition = Annotated[str, typer.Argument(metavar="PARTITION")]
 Key = Annotated[str, typer.Argument(metavar="KEY")]
+
+
+def init(as_json: AsJson = False) -> None:
+    """Create an empty storage, unless there is one. “postroom serve” does it by itself."""
+    from postroom.wiring.engines import engine_of
+
+    engine = engine_of(load_settings())
+    is_new = not engine.may_exist()
+    where = engine.description
+
+    async def job(parts: Parts) -> None:
+        """Opening the storage creates it."""
+
+    work(job, create=True)
+    text = f"Created a new storage at {where}." if is_new else f"The storage at {where} is ready."
+    show({"storage": where, "created": is_new}, as_json, text)
 
 
 @app.command("tables")
@@ -58,7 +75,7 @@ def rows(
         async for row in found:
             typer.echo(_line(row))
 
-    _look(job)
+    _query(job)
 
 
 @app.command("row")
@@ -76,11 +93,7 @@ def delete_row(
     """Delete one row, unless it changed since it was shown. This repairs nothing by itself."""
     found = _read_row(table, partition, key)
     confirm(f"Delete from {table}: {_line(found)} ?", yes)
-
-    async def job(parts: Parts) -> None:
-        await parts.storage.tables.delete(table, partition, key, found.etag)
-
-    work(job)
+    work(lambda parts: parts.storage.tables.delete(table, partition, key, found.etag))
     data = {"table": table, "partition": partition, "key": key, "deleted": True}
     show(data, as_json, f"{partition} / {key} is deleted from {table}.")
 
@@ -104,17 +117,12 @@ def peek(
 ) -> None:
     """Print the next items of a queue without claiming them."""
     _check_name(queue, QUEUES, "queue")
-
-    async def job(parts: Parts) -> list[dict[str, Any]]:
-        items = await parts.storage.queues.peek(queue, limit=limit)
-        return [{"body": item.body, "taken": item.taken} for item in items]
-
-    items = work(job)
-    show(items, as_json, *(f"{item['body']}  ({_taken(item['taken'])})" for item in items))
-
-
-def _taken(times: int) -> Text:
-    return ngettext("taken {count} time", "taken {count} times", times)
+    items = work(lambda parts: parts.storage.queues.peek(queue, limit=limit))
+    lines = [
+        f"{item.body}  ({ngettext('claimed {count} time', 'claimed {count} times', item.taken)})"
+        for item in items
+    ]
+    show([{"body": item.body, "taken": item.taken} for item in items], as_json, *lines)
 
 
 @app.command("blobs")
@@ -149,7 +157,7 @@ def blob(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson =
             raise NotFound(f"There is no blob {name}. “postroom storage blobs” lists them.")
         return content
 
-    content = _look(job)
+    content = _query(job)
     if as_json:
         show({"name": name, "bytes": len(content)}, as_json)
         return
@@ -159,20 +167,17 @@ def blob(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: AsJson =
 
 
 def masked(row: Row) -> dict[str, Any]:
-    """The properties, without what nobody should read over a shoulder or in a log."""
-    is_secret = row.partition == SECRET_PARTITION
-    return {
-        name: HIDDEN if name != "Format" and (is_secret or _sounds_secret(name)) else value
-        for name, value in row.properties.items()
-    }
+    """Return the properties, with secrets masked, so that none is read over a shoulder."""
+
+    def is_secret(name: str) -> bool:
+        is_marked = any(part in name.lower() for part in SECRET_NAMES)
+        return name != "Format" and (row.partition == SECRET_PARTITION or is_marked)
+
+    return {name: MASK if is_secret(name) else value for name, value in row.properties.items()}
 
 
-def _sounds_secret(name: str) -> bool:
-    return any(word in name.lower() for word in SECRET_WORDS)
-
-
-def _look(job: Any) -> Any:
-    """Do the job; a key or name that storage could not have is a wrong question, not a bug."""
+def _query(job: Callable[[Parts], Awaitable[T]]) -> T:
+    """Do the job; a key or name that storage cannot have is bad input, not a bug."""
     try:
         return work(job)
     except ValueError as error:
@@ -182,9 +187,8 @@ def _look(job: Any) -> Any:
 async def _rows(parts: Parts, table: str, keys: Keys, limit: int) -> AsyncIterator[Row]:
     after: str | None = None
     while limit > 0:
-        page = await parts.storage.tables.scan(
-            table, keys, limit=min(limit, SCAN_ROWS_MAX), after=after
-        )
+        size = min(limit, SCAN_ROWS_MAX)
+        page = await parts.storage.tables.scan(table, keys, limit=size, after=after)
         for found in page.rows:
             yield found
         limit -= len(page.rows)
@@ -202,8 +206,7 @@ def _read_row(table: str, partition: str, key: str) -> Row:
             raise NotFound(f"There is no row {partition} / {key} in {table}.")
         return found
 
-    found: Row = _look(job)
-    return found
+    return _query(job)
 
 
 def _check_name(name: str, names: tuple[str, ...], kind: str) -> None:

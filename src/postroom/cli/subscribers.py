@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,10 @@ from postroom.cli.imports import import_people
 from postroom.cli.output import (
     AsJson,
     csv_file,
+    echo_err,
     fields,
     print_json_array,
     show,
-    tell,
     write_csv,
 )
 from postroom.cli.session import act_of, interruptible, work
@@ -79,10 +78,11 @@ def add(
         )
 
     added = work(job)
-    words = f"{added.address} is on {list_name}"
-    asking = f"“postroom subscriber ask {list_name} {added.address}” sends a confirmation email"
-    unverified = "" if verified else f" and has not confirmed. {asking}"
-    show(_data(added), as_json, f"{words}{unverified}.")
+    text = f"{added.address} is on {list_name}"
+    if not verified:
+        command = f"“postroom subscriber ask {list_name} {added.address}”"
+        text += f" and has not confirmed. {command} sends a confirmation email"
+    show(_data(added), as_json, f"{text}.")
 
 
 @app.command("show")
@@ -122,19 +122,36 @@ def ask(
     if address is not None:
         _ask_one(list_name, parse_address(address), as_json)
         return
-    job = work(lambda parts: _ask_all(parts, list_name))
+
+    async def ask_all(parts: Parts) -> AskJob:
+        tables = parts.storage.tables
+        await lists.read(tables, list_name)
+        tally = await ask_to_confirm.tally(tables, list_name, parts.clock)
+        job, etag = await ask_to_confirm.start(
+            tables,
+            list_name,
+            by=str(source_text(COMMAND_LINE.source)),
+            total=tally.askable if tally.is_whole else 0,
+            run=secrets.token_hex(8),
+            now=parts.clock.now(),
+        )
+        with interruptible() as interrupt:
+            act = act_of(parts)
+            return await ask_to_confirm.run(act, job, etag, lambda: not interrupt.is_asked)
+
+    job = work(ask_all)
     data = {"list": list_name, "asked": job.asked, "skipped": job.skipped, "status": job.status}
-    told = ngettext(
+    text = ngettext(
         "{count:,} person on {name} was asked to confirm.",
         "{count:,} people on {name} were asked to confirm.",
         job.asked,
         name=list_name,
     )
-    show(data, as_json, str(told), f"{job.skipped:,} skipped: asked recently, or unsubscribed.")
+    show(data, as_json, text, f"{job.skipped:,} skipped: asked recently, or unsubscribed.")
     if job.mistake:
         raise WrongState(job.mistake)
     if job.status is JobStatus.STOPPED:
-        tell("Interrupted. Run the same command again to ask the others.")
+        echo_err("Interrupted. Run the same command again to ask the others.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -150,32 +167,12 @@ def _ask_one(list_name: str, address: Address, as_json: bool) -> None:
     show(data, as_json, f"{address.typed} will get a confirmation email.")
 
 
-async def _ask_all(parts: Parts, list_name: str) -> AskJob:
-    tables = parts.storage.tables
-    await lists.read(tables, list_name)
-    found = await ask_to_confirm.tally(tables, list_name, parts.clock)
-    job, etag = await ask_to_confirm.start(
-        tables,
-        list_name,
-        by=str(source_text(COMMAND_LINE.source)),
-        total=found.askable if found.is_whole else 0,
-        run=secrets.token_hex(8),
-        now=parts.clock.now(),
-    )
-    with interruptible() as interrupt:
-        return await ask_to_confirm.run(act_of(parts), job, etag, lambda: not interrupt.is_asked)
-
-
 @app.command("remove")
 def remove(list_name: ListName, address: AddressText, as_json: AsJson = False) -> None:
-    """Remove one person from a list. They get no more emails, and no import adds them again."""
+    """Remove one person from a list. They get no more emails, and imports do not re-add them."""
     check_list_name(list_name)
     parsed = parse_address(address)
-
-    async def job(parts: Parts) -> None:
-        await subscribe.remove(act_of(parts), list_name, parsed)
-
-    work(job)
+    work(lambda parts: subscribe.remove(act_of(parts), list_name, parsed))
     data = {"list": list_name, "address": parsed.typed, "removed": True}
     show(data, as_json, f"{parsed.typed} is removed from {list_name}.")
 
@@ -190,44 +187,32 @@ def export(
     """Export a list as CSV, or with --json and no file as one array."""
     check_list_name(list_name)
     path = None if file is None or str(file) == "-" else file
-    standing = SubscriberFilter.GONE if gone else SubscriberFilter.THERE
+    chosen = SubscriberFilter.GONE if gone else SubscriberFilter.THERE
 
     async def job(parts: Parts) -> int:
-        await lists.read(parts.storage.tables, list_name)
+        tables = parts.storage.tables
+        await lists.read(tables, list_name)
         if as_json and path is None:
-            return await print_json_array(_exported(parts, list_name, standing))
-        return await _export_csv(parts, list_name, standing, path)
+            people = subscribers.everyone(tables, list_name, chosen)
+            return await print_json_array(_data(one) async for one in people)
+        header = await export_people.columns(tables, list_name, chosen)
+        rows = export_people.rows(tables, list_name, chosen, header)
+        with csv_file(path) as out:
+            return await write_csv(out, header, rows)
 
     count = work(job)
-    if path is not None:
-        data = {"list": list_name, "file": str(path), "people": count}
-        show(data, as_json)
-        if not as_json:
-            told = ngettext(
-                "{count} person of {name} is in {path}.",
-                "{count:,} people of {name} are in {path}.",
-                count,
-                name=list_name,
-                path=path,
-            )
-            tell(str(told))
-
-
-async def _export_csv(
-    parts: Parts, list_name: str, standing: SubscriberFilter, path: Path | None
-) -> int:
-    tables = parts.storage.tables
-    header = await export_people.columns(tables, list_name, standing)
-    rows = export_people.rows(tables, list_name, standing, header)
-    with csv_file(path) as out:
-        return await write_csv(out, header, rows)
-
-
-async def _exported(
-    parts: Parts, list_name: str, standing: SubscriberFilter
-) -> AsyncIterator[dict[str, Any]]:
-    async for one in subscribers.everyone(parts.storage.tables, list_name, standing):
-        yield _data(one)
+    if path is None:
+        return
+    show({"list": list_name, "file": str(path), "people": count}, as_json)
+    if not as_json:
+        text = ngettext(
+            "{count} person of {name} is in {path}.",
+            "{count:,} people of {name} are in {path}.",
+            count,
+            name=list_name,
+            path=path,
+        )
+        echo_err(text)
 
 
 def _data(one: Subscriber) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`postroom user …`: who may work on the admin pages."""
+"""`postroom user …`: accounts for the admin pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, readable, show, tell
+from postroom.cli.output import AsJson, echo_err, readable, show
 from postroom.cli.session import work
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role, User
@@ -30,15 +30,17 @@ def add(
     from postroom.actions import sign_in
 
     parsed = parse_address(address)
-    password = _password()
+    if sys.stdin.isatty():
+        password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
 
     async def job(parts: Parts) -> User:
-        tables = parts.storage.tables
         now = parts.clock.now()
-        return await sign_in.add_user(tables, parsed.typed, role, password, now)
+        return await sign_in.add_user(parts.storage.tables, parsed.typed, role, password, now)
 
-    made = work(job)
-    show(_data(made), as_json, f"{made.address} is {made.role.value} and can sign in.")
+    user = work(job)
+    show(_data(user), as_json, f"{user.address} is {user.role.value} and can sign in.")
 
 
 @app.command("link")
@@ -53,14 +55,13 @@ def link(
     parsed = parse_address(address)
 
     async def job(parts: Parts) -> str:
-        tables = parts.storage.tables
         now = parts.clock.now()
-        token = await sign_in.invite(tables, parsed.typed, role, now)
+        token = await sign_in.invite(parts.storage.tables, parsed.typed, role, now)
         return f"{parts.settings.url}/admin/welcome/{token}"
 
-    made = work(job)
-    told = f"A link for {parsed.typed}. It works once, within two days, and is shown only once:"
-    show({"address": parsed.typed, "link": made}, as_json, told, made)
+    url = work(job)
+    text = f"A link for {parsed.typed}. It works once, within two days, and is shown only once:"
+    show({"address": parsed.typed, "link": url}, as_json, text, url)
 
 
 @app.command("all")
@@ -74,7 +75,7 @@ def all_users(as_json: AsJson = False) -> None:
     lines = [f"{each.address:40}  {each.role:7}  {readable(each.created_at)}" for each in found]
     show([_data(each) for each in found], as_json, *lines)
     if not found and not as_json:
-        tell("There is no user yet. “postroom serve” prints a link for the first one.")
+        echo_err("There is no user yet. “postroom serve” prints a link for the first one.")
 
 
 @app.command("remove")
@@ -83,18 +84,8 @@ def remove(address: AddressText, as_json: AsJson = False) -> None:
     from postroom.actions import sign_in
 
     parsed = parse_address(address)
-
-    async def job(parts: Parts) -> None:
-        await sign_in.remove(parts.storage.tables, parsed.storage_key)
-
-    work(job)
+    work(lambda parts: sign_in.remove(parts.storage.tables, parsed.storage_key))
     show({"address": parsed.typed, "removed": True}, as_json, f"{parsed.typed} is removed.")
-
-
-def _password() -> str:
-    if sys.stdin.isatty():
-        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
-    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _data(user: User) -> dict[str, Any]:

@@ -1,32 +1,35 @@
 """Copy everything from one storage into another, and prove it.
 
-Before: nothing works on either storage; the target is empty, or an earlier run was at it.
+Before: nothing uses either storage; the target is empty, or was partly filled by an earlier run.
 After: the target has every row, blob and work item; both were read again and are equal; the source
-is as it was, and closed: nothing starts there until somebody opens it.
-Steps: nobody at work? > close the source > mark the target > tables > blobs > items > compare >
-the source has moved > unmark the target.
-Dies half-way: the same command goes on. Nothing starts on a target that is marked.
+is unchanged, and closed: nothing starts there until somebody reopens it.
+Steps: check that no role runs > close the source > mark the target > copy tables, blobs and items >
+compare > mark the source as moved > unmark the target.
+Dies half-way: the same command continues. Nothing starts on a target that is marked.
     before the source is closed    nothing happened
-    before the target is marked    the source's row has an id, and the empty target is marked by it
-    among tables or blobs          both are walked side by side from the place last noted: what is
-                                   there and equal is passed over, the rest is written again
-    among items                    the target's queue is emptied, and filled anew
+    before the target is marked    the source's row has an id, with which the empty target is marked
+    among tables or blobs          both are read together from the last recorded position: equal
+                                   rows are skipped, the others are written again
+    among items                    the target's queue is emptied, and filled again
     while comparing                compared again
     before the target is unmarked  compared again, then unmarked
-The source changes meanwhile (a web role nobody stopped): the comparison finds it, the place goes
-back to the beginning, and the next run writes what differs and deletes what is gone.
-Two at once: the later one takes the mark over; the other looks at it before it writes, at most once
-a second, and ends. So does one that was suspended meanwhile: the target may be open by then.
+If the source changes meanwhile (a web role that was not stopped), the comparison finds it, the
+position goes back to the beginning, and the next run writes what differs and deletes what is gone.
+If two run at once, the later one takes the mark over. The earlier one checks the mark before it
+writes, at most once a second, and ends. So does a process that was suspended, because by then the
+target may be in use.
 Commit point: the deletion of the target's mark.
 """
 
 from __future__ import annotations
 
 import secrets
-from contextlib import aclosing, suppress
+from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -34,95 +37,111 @@ import msgspec
 from postroom.clock import Clock
 from postroom.domain.errors import NotFound, WrongState
 from postroom.migration import comparison, queue_copy, state
-from postroom.migration.comparison import BLOBS, Compared
-from postroom.migration.row_pairs import Place, blob_names, is_empty, row_pairs
-from postroom.migration.state import Migration, Standing, TakenOver
-from postroom.migration.table_writer import Flight, Writer, surely
+from postroom.migration.comparison import BLOBS, Comparison
+from postroom.migration.row_pairs import Position, blob_names, is_empty, row_pairs
+from postroom.migration.state import Migration, MigrationStatus, TakenOver
+from postroom.migration.table_writer import TableWriter, TaskPool, call_with_retries
 from postroom.records import leases
 from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
+from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, Storage, Tables
+from postroom.storage.port import Storage, Tables
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
-ROWS_A_NOTE = 10_000  # gone over again at most after a death
-BLOBS_A_NOTE = 200
-ROWS_TOLD_EVERY = 1000
-BATCHES_IN_FLIGHT = 16  # enough for a line of 20 ms, and for a group commit to pay
-BLOBS_IN_FLIGHT = 4  # each may have 64 MiB
-SURE_FOR = timedelta(seconds=1)  # that the target is ours: a look before every write would cost
-BEGINNINGS_MAX = 5  # while another command begins or notes its place
-# No mail to a single person waits longer for its next try (confirm.py, send_test_mail.py).
+ROWS_PER_CHECKPOINT = 10_000  # at most these are read again after a crash
+BLOBS_PER_CHECKPOINT = 200
+ROWS_PER_PROGRESS = 1000
+BATCHES_IN_FLIGHT = 16  # enough for a round trip of 20 ms, and for a group commit to pay
+BLOBS_IN_FLIGHT = 4  # up to 64 MiB each
+MARK_VALID_FOR = timedelta(seconds=1)  # reading it before every write would cost too much
+BEGIN_TRIES_MAX = 5  # while another command begins, or records its position
+# No email to a single person waits longer for its next try (confirm.py, send_test_mail.py).
 HIDDEN_S_MAX = 35 * 60.0
 
 
 class Stopped(Exception):
-    """Told to stop; the place is noted."""
-
-
-class Watch(Protocol):
-    """Who looks on."""
-
-    def may_go_on(self) -> bool: ...
-
-    def reached(self, stage: str, done: int) -> None:
-        """So many of this stage are gone over, in this run."""
-        ...
-
-
-@dataclass(frozen=True)
-class Journey:
-    """From where to where, each with its name for people."""
-
-    source: Storage
-    target: Storage
-    source_name: str
-    target_name: str
-    clock: Clock
-    watch: Watch
-
-
-async def migrate(journey: Journey) -> list[Compared]:
-    """All the steps; what the comparison found. The source has moved if that is no difference."""
-    await _check_quiet(journey)
-    log = await _begin(journey)
-    for stage in STAGES[STAGES.index(log.mark.stage) : -1]:
-        await _copy(journey, log, stage)
-    found = await _compare(journey, log.mark)
-    if any(part.differences for part in found):
-        await log.note(STAGES[0])
-        return found
-    await _check_quiet(journey)
-    await _finish(journey, log)
-    return found
-
-
-async def compare(journey: Journey) -> list[Compared]:
-    """Both as they are now; nothing is changed."""
-    return await comparison.compare(
-        journey.source, journey.target, lambda name, done: _tell(journey, name, done)
-    )
-
-
-async def reopen(tables: Tables) -> None:
-    """Let roles start again on a source; a migration that goes on later begins anew."""
-    found = await state.find(tables)
-    if found is None or found.value.standing is Standing.OPEN:
-        raise NotFound("This storage is open. There is nothing to do.")
-    if found.value.standing is Standing.FILLING:
-        raise WrongState(await state.why_closed(tables))
-    await state.write(tables, msgspec.structs.replace(found.value, standing=Standing.OPEN))
+    """The migration was asked to stop; its position is recorded."""
 
 
 class AlreadyMoved(WrongState):
     """The source was moved before."""
 
 
-async def _check_quiet(journey: Journey) -> None:
-    now = journey.clock.now()
+class Observer(Protocol):
+    """Shows progress, and decides whether to go on."""
+
+    def may_go_on(self) -> bool: ...
+
+    def on_progress(self, stage: str, done: int) -> None:
+        """`done` counts the elements of this stage that were read in this run."""
+        ...
+
+
+@dataclass(frozen=True)
+class MigrationContext:
+    """The two storages, each with its name for people."""
+
+    source: Storage
+    target: Storage
+    source_name: str
+    target_name: str
+    clock: Clock
+    observer: Observer
+
+
+async def migrate(context: MigrationContext) -> list[Comparison]:
+    """Migrate, and return what the comparison found. With any difference, nothing has moved."""
+    await _check_no_role_runs(context)
+    mark = await retry_on_conflict(
+        partial(_begin, context), tries=BEGIN_TRIES_MAX, at_last=TakenOver()
+    )
+    for stage, next_stage in list(pairwise(STAGES))[STAGES.index(mark.row.stage) :]:
+        copied: dict[str, Any] = {}
+        if stage == BLOBS:
+            await _copy_blobs(context, mark)
+        elif stage == ITEMS:
+            copied["items"] = await _copy_items(context, mark)
+        else:
+            await _copy_table(context, mark, stage)
+        await mark.record(next_stage, **copied)
+    found = await compare(context, copied=mark.row.items)
+    if any(part.differences for part in found):
+        await mark.record(STAGES[0])
+        return found
+    await _check_no_role_runs(context)
+    await _finish(context, mark.row)
+    return found
+
+
+async def compare(
+    context: MigrationContext, *, copied: Mapping[str, int] | None = None
+) -> list[Comparison]:
+    """Compare both as they are now; nothing is changed."""
+
+    def on_progress(name: str, done: int) -> None:
+        context.observer.on_progress(f"comparing {name}", done)
+        if not context.observer.may_go_on():
+            raise Stopped
+
+    return await comparison.compare(context.source, context.target, on_progress, copied=copied)
+
+
+async def reopen(tables: Tables) -> None:
+    """Let roles start again on a source; a migration that continues later starts over."""
+    found = await state.find(tables)
+    if found is None or found.value.status is MigrationStatus.OPEN:
+        raise NotFound("This storage is open. There is nothing to do.")
+    if found.value.status is MigrationStatus.FILLING:
+        raise WrongState(await state.why_closed(tables))
+    await state.write(tables, msgspec.structs.replace(found.value, status=MigrationStatus.OPEN))
+
+
+async def _check_no_role_runs(context: MigrationContext) -> None:
+    now = context.clock.now()
     for storage, name in (
-        (journey.source, journey.source_name),
-        (journey.target, journey.target_name),
+        (context.source, context.source_name),
+        (context.target, context.target_name),
     ):
         if living := await leases.living(storage.tables, now):
             raise WrongState(
@@ -131,230 +150,194 @@ async def _check_quiet(journey: Journey) -> None:
             )
 
 
-# --- The rows on both sides ---------------------------------------------------------------------
-
-
 @dataclass
-class _Log:
-    """The mark in the target, and how far everything is surely in."""
+class _TargetMark:
+    """The row in the target that says how far everything is copied."""
 
-    journey: Journey
-    mark: Migration
+    context: MigrationContext
+    row: Migration
     etag: str
-    sure_until: datetime
+    valid_until: datetime
 
-    async def may_write(self) -> None:
-        """TakenOver if the target is another's, or open: we may have slept for hours."""
-        now = self.journey.clock.now()
-        if now < self.sure_until:
-            return
-        await state.check_run(self.journey.target.tables, self.mark.run)
-        self.sure_until = now + SURE_FOR
+    async def check(self) -> None:
+        """TakenOver if another process fills the target, or it is in use: we may have slept."""
+        now = self.context.clock.now()
+        if now >= self.valid_until:
+            await state.check_run(self.context.target.tables, self.row.run)
+            self.valid_until = now + MARK_VALID_FOR
 
-    async def note(self, stage: str, place: Place = ("", ""), **changes: Any) -> None:
-        partition, key = place
-        self.mark = msgspec.structs.replace(
-            self.mark, stage=stage, partition=partition, key=key, **changes
+    async def record(self, stage: str, position: Position = ("", ""), **changes: Any) -> None:
+        partition, key = position
+        row = msgspec.structs.replace(
+            self.row, stage=stage, partition=partition, key=key, **changes
         )
-        self.etag = await self._surely_replaced()
+        self.row = row
+        replace = partial(state.replace, self.context.target.tables, row, self.etag)
+        self.etag = await call_with_retries(replace, self.context.clock)
 
-    async def _surely_replaced(self) -> str:
-        tables = self.journey.target.tables
-        return await surely(lambda: state.replace(tables, self.mark, self.etag), self.journey.clock)
+    async def checkpoint(self, stage: str, position: Position) -> None:
+        """Record that everything up to this position is copied; Stopped if asked to stop."""
+        await self.record(stage, position)
+        if not self.context.observer.may_go_on():
+            raise Stopped
 
-    def place_in(self, stage: str) -> Place | None:
-        """Where the stage goes on; None: from its beginning."""
-        place = (self.mark.partition, self.mark.key)
-        return place if stage == self.mark.stage and any(place) else None
-
-
-async def _begin(journey: Journey) -> _Log:
-    """Looked at anew if another command changes either row meanwhile."""
-    for _ in range(BEGINNINGS_MAX):
-        with suppress(Conflict):
-            return await _begun(journey)
-    raise TakenOver
+    def position_in(self, stage: str) -> Position | None:
+        """Return where the stage continues; None for its beginning."""
+        position = (self.row.partition, self.row.key)
+        return position if stage == self.row.stage and any(position) else None
 
 
-async def _begun(journey: Journey) -> _Log:
-    """Close the source, then mark the target: in this order a death leaves what can be told."""
-    now = journey.clock.now()
-    here = await state.find(journey.source.tables)
-    there = await state.find(journey.target.tables)
-    await _check_ends(journey, here and here.value, there and there.value)
-    closed = await _close(journey, here)
+async def _begin(context: MigrationContext) -> _TargetMark:
+    """Close the source, then mark the target, so that a crash between the two can be recognised.
+
+    Conflict if another command changes either row meanwhile.
+    """
+    now = context.clock.now()
+    here = await state.find(context.source.tables)
+    there = await state.find(context.target.tables)
+    await _check_states(context, here and here.value, there and there.value)
+    closed = await _close(context, here)
     run = secrets.token_hex(8)
     if there and there.value.closing == closed.closing:
-        mark = msgspec.structs.replace(there.value, run=run)
+        row = msgspec.structs.replace(there.value, run=run)
     else:
-        mark = Migration(
+        row = Migration(
             id=closed.id,
-            standing=Standing.FILLING,
+            status=MigrationStatus.FILLING,
             closing=closed.closing,
-            other=journey.source_name,
+            other=context.source_name,
             run=run,
             stage=STAGES[0],
         )
-    etag = await state.take(journey.target.tables, mark, there and there.etag)
-    return _Log(journey, mark, etag, now + SURE_FOR)
+    etag = await state.claim(context.target.tables, row, there and there.etag)
+    return _TargetMark(context, row, etag, now + MARK_VALID_FOR)
 
 
-async def _check_ends(journey: Journey, here: Migration | None, there: Migration | None) -> None:
-    """WrongState, with what to do, unless this is a beginning or goes on with one."""
-    source, target = journey.source_name, journey.target_name
-    if here and here.standing is Standing.FILLING:
+async def _check_states(
+    context: MigrationContext, here: Migration | None, there: Migration | None
+) -> None:
+    """WrongState, with what to do, unless a migration can begin or continue."""
+    source = context.source_name
+    target = context.target_name
+    if here and here.status is MigrationStatus.FILLING:
         raise WrongState(
-            f"{source} is being filled itself, from {here.other}: finish that migration first."
+            f"{source} is itself being filled from {here.other}. Finish that migration first."
         )
     is_other = here and here.other != target
-    if here and here.standing is Standing.MOVED and (there is None or is_other):
+    if here and here.status is MigrationStatus.MOVED and (there is None or is_other):
         raise AlreadyMoved(f"{source} was already moved to {here.other}.")
     if there is None:
-        if await is_empty(journey.source, TABLES, QUEUES):
-            raise WrongState(f"{source} is empty: there is nothing to move.")
-        if not await is_empty(journey.target, TABLES, QUEUES):
-            raise WrongState(f"{target} is not empty: choose a storage with nothing in it.")
-    elif here is None or here.id != there.id or there.standing is not Standing.FILLING:
-        raise WrongState(
-            f"{target} belongs to another migration: choose a storage with nothing in it."
-        )
+        if await is_empty(context.source, TABLES, QUEUES):
+            raise WrongState(f"{source} is empty. There is nothing to move.")
+        if not await is_empty(context.target, TABLES, QUEUES):
+            raise WrongState(f"{target} is not empty. Choose an empty storage.")
+    elif here is None or here.id != there.id or there.status is not MigrationStatus.FILLING:
+        raise WrongState(f"{target} belongs to another migration. Choose an empty storage.")
 
 
-async def _close(journey: Journey, found: Stored[Migration] | None) -> Migration:
-    """From here on nothing starts on the source; Conflict if its row has changed."""
+async def _close(context: MigrationContext, found: Stored[Migration] | None) -> Migration:
+    """Let nothing start on the source from now on; Conflict if its row has changed."""
     here, etag = found or (None, None)
-    if here and here.standing is not Standing.OPEN and here.other == journey.target_name:
+    if here and here.status is not MigrationStatus.OPEN and here.other == context.target_name:
         return here
-    is_closed = here is not None and here.standing is Standing.CLOSED
+    is_closed = here is not None and here.status is MigrationStatus.CLOSED
     closed = Migration(
         id=here.id if here else secrets.token_hex(8),
-        standing=Standing.CLOSED,
+        status=MigrationStatus.CLOSED,
         closing=here.closing if here and is_closed else secrets.token_hex(8),
-        other=journey.target_name,
+        other=context.target_name,
     )
-    await state.take(journey.source.tables, closed, etag)
+    await state.claim(context.source.tables, closed, etag)
     return closed
 
 
-async def _finish(journey: Journey, log: _Log) -> None:
-    """The source first: dying between the two leaves a target that can still be finished."""
-    found = await state.find(journey.source.tables)
-    is_closed = found is not None and found.value.standing is not Standing.OPEN
-    if found is None or not is_closed or found.value.closing != log.mark.closing:
-        raise WrongState(f"{journey.source_name} was opened meanwhile: run it again.")
-    moved = msgspec.structs.replace(found.value, standing=Standing.MOVED)
-    await surely(lambda: state.write(journey.source.tables, moved), journey.clock)
-    await surely(lambda: state.forget(journey.target.tables, log.mark), journey.clock)
+async def _finish(context: MigrationContext, mark: Migration) -> None:
+    """Mark the source first: after a crash between the two, the target can still be finished."""
+    found = await state.find(context.source.tables)
+    is_closed = found is not None and found.value.status is not MigrationStatus.OPEN
+    if found is None or not is_closed or found.value.closing != mark.closing:
+        raise WrongState(f"{context.source_name} was reopened meanwhile. Run the command again.")
+    moved = msgspec.structs.replace(found.value, status=MigrationStatus.MOVED)
+    await call_with_retries(partial(state.write, context.source.tables, moved), context.clock)
+    await call_with_retries(partial(state.delete, context.target.tables, mark.run), context.clock)
 
 
-# --- Copying ------------------------------------------------------------------------------------
-
-
-async def _copy(journey: Journey, log: _Log, stage: str) -> None:
-    """One stage, from where it stands; then the next one begins."""
-    changes: dict[str, Any] = {}
-    if stage == BLOBS:
-        await _copy_blobs(journey, log)
-    elif stage == ITEMS:
-        changes["items"] = await _carry_items(journey, log)
-    else:
-        await _copy_table(journey, log, stage)
-    await log.note(STAGES[STAGES.index(stage) + 1], **changes)
-
-
-async def _copy_table(journey: Journey, log: _Log, table: str) -> None:
-    tables = journey.source.tables, journey.target.tables
-    pairs = row_pairs(*tables, table, log.place_in(table))
-    async with Flight(BATCHES_IN_FLIGHT) as flight, aclosing(pairs):
-        writer, done = Writer(flight, tables[1], table, journey.clock, log.may_write), 0
+async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) -> None:
+    observer = context.observer
+    target = context.target.tables
+    pairs = row_pairs(context.source.tables, target, table, mark.position_in(table))
+    async with TaskPool(BATCHES_IN_FLIGHT) as pool, aclosing(pairs):
+        writer = TableWriter(pool, target, table, context.clock, mark.check)
+        done = 0
         async for pair in pairs:
-            await writer.mend(pair)
+            await writer.copy(pair)
             done += 1
-            if done % ROWS_TOLD_EVERY == 0:
-                journey.watch.reached(table, done)
-            if done % ROWS_A_NOTE == 0 or not journey.watch.may_go_on():
+            if done % ROWS_PER_PROGRESS == 0:
+                observer.on_progress(table, done)
+            if done % ROWS_PER_CHECKPOINT == 0 or not observer.may_go_on():
                 await writer.finish()
-                await _arrive(log, table, pair.place)
+                await mark.checkpoint(table, pair.position)
         await writer.finish()
 
 
-async def _copy_blobs(journey: Journey, log: _Log) -> None:
-    """Names cannot be begun from the middle; those up to the place are not looked at."""
-    after = log.place_in(BLOBS) or ("", "")
-    names = blob_names(journey.source.blobs, journey.target.blobs)
-    async with Flight(BLOBS_IN_FLIGHT) as flight, aclosing(names):
+async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
+    """Names cannot be listed from the middle, so those up to the position are skipped."""
+    source = context.source.blobs
+    target = context.target.blobs
+    _, last = mark.position_in(BLOBS) or ("", "")
+
+    async def copy(name: str, is_here: bool, is_there: bool) -> None:
+        content = await source.get(name) if is_here else None
+        if content is not None and is_there and await target.get(name) == content:
+            return
+
+        async def write() -> None:
+            await mark.check()
+            await (target.delete(name) if content is None else target.put(name, content))
+
+        await call_with_retries(write, context.clock)
+
+    names = blob_names(source, target)
+    async with TaskPool(BLOBS_IN_FLIGHT) as pool, aclosing(names):
         done = 0
         async for name, is_here, is_there in names:
-            if name <= after[1]:
+            if name <= last:
                 continue
-            await flight.start(_mend_blob(log, name, is_here, is_there))
+            await pool.start(copy(name, is_here, is_there))
             done += 1
-            journey.watch.reached(BLOBS, done)
-            if done % BLOBS_A_NOTE == 0 or not journey.watch.may_go_on():
-                await flight.finish()
-                await _arrive(log, BLOBS, ("", name))
+            context.observer.on_progress(BLOBS, done)
+            if done % BLOBS_PER_CHECKPOINT == 0 or not context.observer.may_go_on():
+                await pool.finish()
+                await mark.checkpoint(BLOBS, ("", name))
 
 
-async def _arrive(log: _Log, stage: str, place: Place) -> None:
-    """Everything up to this place is in."""
-    await log.note(stage, place)
-    if not log.journey.watch.may_go_on():
-        raise Stopped
+async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str, int]:
+    """Return how many items of each queue were copied.
 
-
-async def _mend_blob(log: _Log, name: str, is_here: bool, is_there: bool) -> None:
-    source, target = log.journey.source.blobs, log.journey.target.blobs
-    content = await source.get(name) if is_here else None
-    if content is not None and is_there and await target.get(name) == content:
-        return
-
-    async def mend() -> None:
-        await log.may_write()
-        await (target.delete(name) if content is None else target.put(name, content))
-
-    await surely(mend, log.journey.clock)
-
-
-async def _carry_items(journey: Journey, log: _Log) -> dict[str, int]:
-    """How many of each queue. What is hidden now shows by and by; the mail queue is not waited for.
-
-    Of that, the ledgers know who is still to be mailed: sweep.py puts what is missing. Nobody else
-    knows of an item on the subscribe queue.
+    Items of the mail queue that are hidden now are not waited for, because the ledgers know who is
+    still to be mailed, and sweep.py puts what is missing. Items on the subscribe queue are recorded
+    nowhere else, so they are waited for.
     """
-    was_begun = log.place_in(ITEMS) is not None
-    await log.note(ITEMS, ("", "begun"))
-    carried: dict[str, int] = {}
+    was_begun = mark.position_in(ITEMS) is not None
+    await mark.record(ITEMS, ("", "begun"))
+    observer = context.observer
+
+    def may_go_on(queue: str, done: int) -> bool:
+        observer.on_progress(queue, done)
+        return observer.may_go_on()
+
+    copied: dict[str, int] = {}
     for queue in QUEUES:
         wait_s = queue_copy.EMPTIED_WITHIN_S if was_begun else 0.0
-        carried[queue] = await queue_copy.carry(
-            journey.source.queues,
-            journey.target.queues,
+        copied[queue] = await queue_copy.copy_queue(
+            context.source.queues,
+            context.target.queues,
             queue,
-            journey.clock,
+            context.clock,
             wait_s=HIDDEN_S_MAX if queue == SINGLE_MAIL_QUEUE else wait_s,
-            may_go_on=partial(_may_carry_on, journey, queue),
-            may_write=log.may_write,
+            may_go_on=partial(may_go_on, queue),
+            check=mark.check,
         )
-        if not journey.watch.may_go_on():
+        if not observer.may_go_on():
             raise Stopped
-    return carried
-
-
-def _may_carry_on(journey: Journey, queue: str, done: int) -> bool:
-    journey.watch.reached(queue, done)
-    return journey.watch.may_go_on()
-
-
-async def _compare(journey: Journey, mark: Migration) -> list[Compared]:
-    return await comparison.compare(
-        journey.source,
-        journey.target,
-        lambda name, done: _tell(journey, name, done),
-        carried=mark.items,
-    )
-
-
-def _tell(journey: Journey, name: str, done: int) -> None:
-    journey.watch.reached(f"comparing {name}", done)
-    if not journey.watch.may_go_on():
-        raise Stopped
+    return copied

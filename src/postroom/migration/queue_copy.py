@@ -21,15 +21,15 @@ from postroom.clock import Clock
 from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues, StorageError
 
 CLAIM_S = 60.0  # an item that appears again meanwhile is recognised by its id
-KEEP_EVERY = timedelta(seconds=CLAIM_S / 3)  # extended, because each claim counts as an attempt
+EXTEND_EVERY = timedelta(seconds=CLAIM_S / 3)  # not claimed again, which would count as an attempt
 EMPTIED_WITHIN_S = CLAIM_S + 10.0  # items that an earlier run claimed are visible by then
-LOOK_EVERY_S = 1.0
-_AT_ONCE = 16  # calls for claims
+POLL_EVERY_S = 1.0
+_AT_ONCE = 16  # concurrent calls
 
 T = TypeVar("T")
 
 
-async def carry(
+async def copy_queue(
     source: Queues,
     target: Queues,
     queue: str,
@@ -37,39 +37,42 @@ async def carry(
     *,
     wait_s: float,
     may_go_on: Callable[[int], bool],
-    may_write: Callable[[], Awaitable[None]],
+    check: Callable[[], Awaitable[None]],
 ) -> int:
-    """Copy all items that are visible now or within `wait_s`; how many.
+    """Copy all items that are visible now or within `wait_s`; return how many.
 
-    `may_go_on` gets how many are copied; if it says no, the rest is not copied. `may_write` is
-    awaited before the target is changed, and raises if another process fills it now.
+    `may_go_on` is called with the number copied so far; False ends the copy. `check` is awaited
+    before the target is changed, and raises if another process fills it now.
     """
-    await _empty(target, queue, clock, may_write)
+    await _empty(target, queue, clock, check)
     until = clock.now() + timedelta(seconds=wait_s)
-    taken: dict[str, Claim] = {}
-    keep_at = clock.now() + KEEP_EVERY
+    claimed: dict[str, Claim] = {}
+    extend_at = clock.now() + EXTEND_EVERY
     try:
-        while may_go_on(len(taken)):
-            if clock.now() >= keep_at:
-                keep_at = clock.now() + KEEP_EVERY
-                taken |= await _kept(source, list(taken.values()))
+        while may_go_on(len(claimed)):
+            if clock.now() >= extend_at:
+                extend_at = clock.now() + EXTEND_EVERY
+                extend = partial(source.extend, lease_s=CLAIM_S)  # a lost claim is claimed again
+                extended = await _call_each(extend, list(claimed.values()))
+                claimed |= {claim.item: claim for claim in extended}
             claims = await source.claim(queue, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
-            new = [claim for claim in claims if claim.item not in taken]
-            taken |= {claim.item: claim for claim in claims}
-            await may_write()
+            new = [claim for claim in claims if claim.item not in claimed]
+            claimed |= {claim.item: claim for claim in claims}
+            await check()
             await target.put(queue, *(claim.body for claim in new))
             if new:
                 continue
-            if clock.now() >= until or await source.length(queue) <= len(taken):
+            if clock.now() >= until or await source.length(queue) <= len(claimed):
                 break
-            await clock.sleep(LOOK_EVERY_S)
+            await clock.sleep(POLL_EVERY_S)
     finally:
-        await _give_back(source, list(taken.values()))
-    return len(taken)
+        # A claim that cannot be released ends by itself.
+        await _call_each(source.release, list(claimed.values()))
+    return len(claimed)
 
 
-async def bodies_that_show(queues: Queues, queue: str) -> list[str] | None:
-    """All items, if they can be read without claiming them; None if there are more."""
+async def visible_bodies(queues: Queues, queue: str) -> list[str] | None:
+    """Read all items without claiming them; None if some are hidden, or there are too many."""
     items = await queues.peek(queue, limit=CLAIM_ITEMS_MAX)
     if len(items) < await queues.length(queue):
         return None
@@ -77,39 +80,28 @@ async def bodies_that_show(queues: Queues, queue: str) -> list[str] | None:
 
 
 async def _empty(
-    queues: Queues, queue: str, clock: Clock, may_write: Callable[[], Awaitable[None]]
+    queues: Queues, queue: str, clock: Clock, check: Callable[[], Awaitable[None]]
 ) -> None:
-    """Delete what an earlier run put into the target, which nothing else uses."""
-    patience = timedelta(seconds=EMPTIED_WITHIN_S)
-    until = clock.now() + patience
+    """Delete what an earlier run put into the target."""
+    wait = timedelta(seconds=EMPTIED_WITHIN_S)
+    until = clock.now() + wait
     while await queues.length(queue):
-        await may_write()
+        await check()
         claims = await queues.claim(queue, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
-        await may_write()
+        await check()
         for claim in claims:
             with contextlib.suppress(ClaimLost):
                 await queues.complete(claim)
         if claims:
-            until = clock.now() + patience
+            until = clock.now() + wait
         elif clock.now() >= until:
-            return  # only the count of the engine is late
+            return  # it is empty: the engine's count lags behind
         else:
-            await clock.sleep(LOOK_EVERY_S)
+            await clock.sleep(POLL_EVERY_S)
 
 
-async def _kept(queues: Queues, claims: list[Claim]) -> dict[str, Claim]:
-    """The claims extended, by item; one that is lost becomes visible, and is claimed again."""
-    kept = await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
-    return {claim.item: claim for claim in kept}
-
-
-async def _give_back(queues: Queues, claims: list[Claim]) -> None:
-    """Release the claims; one that fails becomes visible again by itself."""
-    await _each(queues.release, claims)
-
-
-async def _each(call: Callable[[Claim], Awaitable[T]], claims: list[Claim]) -> list[T]:
-    """Make a few calls at once; the answers, without those of calls that failed."""
+async def _call_each(call: Callable[[Claim], Awaitable[T]], claims: list[Claim]) -> list[T]:
+    """Make a few calls at a time; return the answers of those that succeeded."""
     answers: list[T] = []
     for start in range(0, len(claims), _AT_ONCE):
         some = claims[start : start + _AT_ONCE]

@@ -1,14 +1,15 @@
 """Read two storages together in key order, with a page or two of each in memory.
 
-Leases and the row of the migration belong to one storage alone: they are skipped.
+Leases and the row of the migration are skipped, because they belong to one storage alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,12 +26,12 @@ from postroom.storage.port import (
     Tables,
 )
 
-_STAY = {("service", "lease"), (state.TABLE, state.PARTITION)}
-_LOWEST = " "  # of all characters in a key: a key with this added is the next possible key
+_NOT_COPIED = {("service", "lease"), (state.TABLE, state.PARTITION)}
+_LOWEST = " "  # the lowest character in keys: a key with this appended is the next possible key
 
 T = TypeVar("T")
-Place = tuple[str, str]  # partition, key
-Pages = Callable[[str | None], Awaitable[tuple[list[T], str | None]]]
+Position = tuple[str, str]  # partition, key
+PageReader = Callable[[str | None], Coroutine[Any, Any, tuple[list[T], str | None]]]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,7 +42,7 @@ class Pair(NamedTuple):
     target: Row | None
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         row = self.source or self.target
         assert row
         return row.partition, row.key
@@ -49,7 +50,7 @@ class Pair(NamedTuple):
     @property
     def is_equal(self) -> bool:
         source, target = self
-        return source is not None and target is not None and as_bytes(source) == as_bytes(target)
+        return source is not None and target is not None and row_bytes(source) == row_bytes(target)
 
 
 class Checksum:
@@ -69,33 +70,33 @@ class Checksum:
         return self._hash.hexdigest()
 
 
-def as_bytes(row: Row) -> bytes:
-    """The same for the same keys and properties on every engine; 1, 1.0, true and "1" differ."""
+def row_bytes(row: Row) -> bytes:
+    """Encode a row alike on every engine; 1, 1.0, true and "1" differ."""
     return _encode((row.partition, row.key, sorted(row.properties.items())))
 
 
 async def row_pairs(
-    source: Tables, target: Tables, table: str, after: Place | None = None
+    source: Tables, target: Tables, table: str, after: Position | None = None
 ) -> AsyncGenerator[Pair, None]:
-    """All places of the table after `after` that have a row in either storage."""
+    """Yield a pair for every key after `after` that has a row in either storage."""
     async with (
         aclosing(_rows(source, table, after)) as here,
         aclosing(_rows(target, table, after)) as there,
-        aclosing(_merged(here, there, _place)) as pairs,
+        aclosing(_merge(here, there, _position)) as pairs,
     ):
         async for pair in pairs:
             yield Pair(*pair)
 
 
 async def blob_names(source: Blobs, target: Blobs) -> AsyncGenerator[tuple[str, bool, bool], None]:
-    """All names in either storage, and whether each is in the source and in the target."""
+    """Yield all names, and whether each is in the source and in the target."""
     async with (
-        aclosing(_each(lambda after: source.list(after=after))) as here,
-        aclosing(_each(lambda after: target.list(after=after))) as there,
-        aclosing(_merged(here, there, str)) as pairs,
+        aclosing(_read_ahead(lambda after: source.list(after=after))) as here,
+        aclosing(_read_ahead(lambda after: target.list(after=after))) as there,
+        aclosing(_merge(here, there, str)) as pairs,
     ):
-        async for mine, theirs in pairs:
-            yield mine or theirs or "", mine is not None, theirs is not None
+        async for left, right in pairs:
+            yield left or right or "", left is not None, right is not None
 
 
 async def is_empty(storage: Storage, tables: tuple[str, ...], queues: tuple[str, ...]) -> bool:
@@ -106,20 +107,26 @@ async def is_empty(storage: Storage, tables: tuple[str, ...], queues: tuple[str,
     for queue in queues:
         if await storage.queues.length(queue):
             return False
-    async with aclosing(_each(lambda after: storage.blobs.list(after=after))) as names:
+    async with aclosing(_read_ahead(lambda after: storage.blobs.list(after=after))) as names:
         return await anext(names, None) is None
 
 
-async def _rows(tables: Tables, table: str, after: Place | None) -> AsyncGenerator[Row, None]:
-    """The rows of a table, without those that belong to one storage alone."""
-    for keys in _behind(after):
-        async with aclosing(_each(_pages(tables, table, keys, after))) as rows:
+async def _rows(tables: Tables, table: str, after: Position | None) -> AsyncGenerator[Row, None]:
+    """Read the rows of a table, except those that belong to one storage alone."""
+
+    async def read_page(keys: Keys, cursor: str | None) -> tuple[list[Row], str | None]:
+        page = await tables.scan(table, keys, after=cursor)
+        rows = [row for row in page.rows if after is None or _position(row) > after]
+        return [row for row in rows if (table, row.partition) not in _NOT_COPIED], page.next
+
+    for keys in _ranges_after(after):
+        async with aclosing(_read_ahead(partial(read_page, keys))) as rows:
             async for row in rows:
                 yield row
 
 
-def _behind(after: Place | None) -> list[Keys]:
-    """Ranges with everything after a place, and hardly more."""
+def _ranges_after(after: Position | None) -> list[Keys]:
+    """Ranges with everything after a position, and hardly more."""
     if after is None:
         return [KeysAcross()]
     partition, key = after
@@ -128,25 +135,13 @@ def _behind(after: Place | None) -> list[Keys]:
     return [KeysWithin(partition, key), KeysAcross(partition + _LOWEST)]
 
 
-def _pages(tables: Tables, table: str, keys: Keys, after: Place | None) -> Pages[Row]:
-    def is_wanted(row: Row) -> bool:
-        is_new = after is None or _place(row) > after
-        return is_new and (table, row.partition) not in _STAY
-
-    async def page(mark: str | None) -> tuple[list[Row], str | None]:
-        found = await tables.scan(table, keys, after=mark)
-        return list(filter(is_wanted, found.rows)), found.next
-
-    return page
-
-
-async def _each(pages: Pages[T]) -> AsyncGenerator[T, None]:
-    """One after the other; the next page is read while this one is used."""
-    coming: asyncio.Task[tuple[list[T], str | None]] | None = _begun(pages, None)
+async def _read_ahead(read_page: PageReader[T]) -> AsyncGenerator[T, None]:
+    """Yield the elements of all pages; the next page is read while this one is used."""
+    coming: asyncio.Task[tuple[list[T], str | None]] | None = asyncio.create_task(read_page(None))
     try:
         while coming:
-            page, after = await coming
-            coming = None if after is None else _begun(pages, after)
+            page, cursor = await coming
+            coming = None if cursor is None else asyncio.create_task(read_page(cursor))
             for each in page:
                 yield each
     finally:
@@ -155,18 +150,12 @@ async def _each(pages: Pages[T]) -> AsyncGenerator[T, None]:
             await asyncio.gather(coming, return_exceptions=True)
 
 
-def _begun(pages: Pages[T], after: str | None) -> asyncio.Task[tuple[list[T], str | None]]:
-    async def page() -> tuple[list[T], str | None]:
-        return await pages(after)
-
-    return asyncio.create_task(page())
-
-
-async def _merged(
+async def _merge(
     here: AsyncIterator[T], there: AsyncIterator[T], key: Callable[[Any], Any]
 ) -> AsyncGenerator[tuple[T | None, T | None], None]:
-    """Both in their common order, as pairs where the keys are equal."""
-    left, right = await anext(here, None), await anext(there, None)
+    """Yield both in key order, as pairs where the keys are equal."""
+    left = await anext(here, None)
+    right = await anext(there, None)
     while left is not None or right is not None:
         if right is None or (left is not None and key(left) < key(right)):
             yield left, None
@@ -176,8 +165,9 @@ async def _merged(
             right = await anext(there, None)
         else:
             yield left, right
-            left, right = await anext(here, None), await anext(there, None)
+            left = await anext(here, None)
+            right = await anext(there, None)
 
 
-def _place(row: Row) -> Place:
+def _position(row: Row) -> Position:
     return row.partition, row.key

@@ -1,8 +1,8 @@
 """The state of a migration, in each of its two storages: `service` / `migration` / `state`.
 
 In the source the row says that the storage is closed, so that nothing starts there; in the target
-that it is being filled, and how far. A storage without the row, or with one that says open, may be
-used.
+it says that the storage is being filled, and how far. A storage may be used if it has no such row,
+or if the row says open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLE, PARTITION = "service", "migration"
 _KEY = "state"
 
 
-class Standing(StrEnum):
+class MigrationStatus(StrEnum):
     CLOSED = "closed"  # a source that is being copied
     MOVED = "moved"  # a source that was copied and must no longer be used
     OPEN = "open"  # a source that was opened again
@@ -31,10 +31,10 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
     """One side of a migration. `id` identifies the source, on both sides."""
 
     id: str
-    standing: Standing
-    closing: str  # names one closing of the source: after a new one all is compared again
+    status: MigrationStatus
+    closing: str  # a new id each time the source is closed, after which all is compared again
     other: str  # describes the storage on the other side
-    # Only in a target: the process that fills it, and up to where all is copied.
+    # Only in a target: the process that fills it, and the position up to which all is copied.
     run: str = ""
     stage: str = ""
     partition: str = ""
@@ -43,7 +43,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenOver(Exception):
-    """Another process fills the target now."""
+    """Another process is filling the target now."""
 
 
 async def find(tables: Tables) -> Stored[Migration] | None:
@@ -52,68 +52,67 @@ async def find(tables: Tables) -> Stored[Migration] | None:
 
 
 async def write(tables: Tables, migration: Migration) -> str:
-    """Write the row, whatever it says now; the etag."""
+    """Write the row, whatever it says now; return its etag."""
     return await tables.upsert(TABLE, PARTITION, _KEY, to_properties(migration))
 
 
-async def take(tables: Tables, migration: Migration, etag: str | None) -> str:
-    """The new etag; Conflict if the row changed, or exists and no etag is given."""
+async def claim(tables: Tables, migration: Migration, etag: str | None) -> str:
+    """Return the new etag; Conflict if the row changed, or exists and no etag is given."""
     properties = to_properties(migration)
     if etag is None:
         return await tables.insert(TABLE, PARTITION, _KEY, properties)
     return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
 
 
-async def check_run(tables: Tables, run: str) -> None:
-    """TakenOver if another process fills the target, or if it is filled already."""
+async def check_run(tables: Tables, run: str) -> str:
+    """Return the etag; TakenOver if another process fills the target, or if it is complete."""
     found = await find(tables)
     if found is None or found.value.run != run:
         raise TakenOver
+    return found.etag
 
 
 async def replace(tables: Tables, migration: Migration, etag: str) -> str:
-    """The new etag, also of an earlier attempt; TakenOver if another process fills the target."""
+    """Return the new etag, even if an earlier attempt took effect; TakenOver as in check_run."""
     properties = to_properties(migration)
     with contextlib.suppress(Conflict):
         return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
-    found = await find(tables)
-    if found is None or found.value.run != migration.run:
-        raise TakenOver
-    return await tables.replace(TABLE, PARTITION, _KEY, properties, found.etag)
+    etag = await check_run(tables, migration.run)
+    return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
 
 
-async def forget(tables: Tables, migration: Migration) -> None:
-    """Delete the row of a filled target; TakenOver if another process fills it."""
+async def delete(tables: Tables, run: str) -> None:
+    """Delete the row of a complete target; TakenOver if another process fills it."""
     found = await find(tables)
     if found is None:
         return
-    if found.value.run != migration.run:
+    if found.value.run != run:
         raise TakenOver
-    with contextlib.suppress(Conflict):
+    try:
         await tables.delete(TABLE, PARTITION, _KEY, found.etag)
-        return
-    raise TakenOver
+    except Conflict:
+        raise TakenOver from None
 
 
 class StorageClosed(Unavailable):
-    """A migration from or to this storage has begun, so nobody may work with it."""
+    """A migration from or to this storage has begun, so it must not be used."""
 
 
 async def why_closed(tables: Tables) -> str:
-    """Why nobody may work with this storage, in a sentence; empty if it is open."""
+    """Say in a sentence why this storage must not be used; empty if it is open."""
     found = await find(tables)
     if found is None:
         return ""
     migration = found.value
-    match migration.standing:
-        case Standing.OPEN:
+    match migration.status:
+        case MigrationStatus.OPEN:
             return ""
-        case Standing.FILLING:
+        case MigrationStatus.FILLING:
             return (
                 f"This storage is being filled from {migration.other} and is not complete yet. "
                 "Finish the migration first."
             )
-        case Standing.CLOSED:
+        case MigrationStatus.CLOSED:
             return f"This storage is being copied to {migration.other}. Finish the migration first."
-        case Standing.MOVED:
+        case MigrationStatus.MOVED:
             return f"This storage was moved to {migration.other}. Set POSTROOM_STORAGE to that one."

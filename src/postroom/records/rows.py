@@ -44,6 +44,7 @@ _OF_ONE_KIND = {
     "Delta.gone": "Inactive",
     "MailingList.name": "ListName",
     "Migration.key": "Key",
+    "Migration.status": "Standing",
     "Subscriber.gone": "InactiveReason",
     "Subscriber.gone_before": "InactiveReasonBefore",
     "User.password": "PasswordHash",

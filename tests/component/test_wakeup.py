@@ -1,4 +1,4 @@
-"""Bells: who is rung wakes at once, who is not wakes in time, and the dead are cleared away."""
+"""Wake-ups: a listener that is rung wakes at once, others in time, and dead ones are deleted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def pipes_in(folder: Path) -> list[Path]:
 async def test_a_ring_from_another_process_wakes_every_listener_of_its_kind(
     tmp_path: Path,
 ) -> None:
-    wakeups = WakeUps(tmp_path / "bells")
+    wakeups = WakeUps(tmp_path / "wakeups")
     first, second, other = wakeups.listen("sender"), wakeups.listen("sender"), wakeups.listen("web")
-    WakeUps(tmp_path / "bells").ring("sender")
+    WakeUps(tmp_path / "wakeups").ring("sender")
     assert await heard(first)
     assert await heard(second)
     assert not await other.wait(0)
@@ -53,14 +53,14 @@ async def test_without_a_ring_the_wait_ends_in_time(tmp_path: Path) -> None:
     wakeup.close()
 
 
-async def test_a_closed_bell_leaves_nothing_behind_and_may_be_rung(tmp_path: Path) -> None:
+async def test_a_closed_listener_leaves_no_pipe_and_may_be_rung(tmp_path: Path) -> None:
     wakeups = WakeUps(tmp_path)
     wakeups.listen("sender").close()
     assert pipes_in(tmp_path) == []
     wakeups.ring("sender")
 
 
-async def test_the_bell_of_a_dead_process_is_cleared_away(tmp_path: Path) -> None:
+async def test_the_pipe_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "sender.1-dead")
     wakeups = WakeUps(tmp_path)
     wakeup = wakeups.listen("sender")
@@ -74,7 +74,7 @@ async def test_ringing_where_nobody_has_ever_listened_is_fine(tmp_path: Path) ->
     WakeUps(tmp_path / "none").ring("sender")
 
 
-async def test_a_bell_that_rings_already_does_not_hold_up_the_ringer(tmp_path: Path) -> None:
+async def test_a_full_pipe_does_not_block_the_ringer(tmp_path: Path) -> None:
     wakeups = WakeUps(tmp_path)
     wakeup = wakeups.listen("sender")
     [path] = pipes_in(tmp_path)
