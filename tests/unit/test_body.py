@@ -168,11 +168,11 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
 @pytest.mark.parametrize(
     ("html", "complaint"),
     [
-        ("<div>" * (OPEN_MAX + 1), "open one within another"),
-        ("<div><!--</div>-->" * (OPEN_MAX + 1), "open one within another"),
-        ("<div a='</div>'>" * (OPEN_MAX + 1), "open one within another"),
-        ("<div><table></div></table>" * (OPEN_MAX + 1), "open one within another"),
-        ("<i></b>" * (OPEN_MAX + 1), "open one within another"),
+        ("<div>" * (OPEN_MAX + 1), "nested elements"),
+        ("<div><!--</div>-->" * (OPEN_MAX + 1), "nested elements"),
+        ("<div a='</div>'>" * (OPEN_MAX + 1), "nested elements"),
+        ("<div><table></div></table>" * (OPEN_MAX + 1), "nested elements"),
+        ("<i></b>" * (OPEN_MAX + 1), "nested elements"),
         ("<p>" * (TAGS_MAX + 1), "tags"),
         ("<a" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
         ("<svg><title><a" + " b='>'" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),

@@ -190,7 +190,7 @@ def test_headers_that_make_a_mail_ours_cannot_be_added(name: str) -> None:
 
 def test_a_custom_header_of_its_own_name_is_fine() -> None:
     check_custom_header("X-Campaign", "Größe, 50 %")
-    with pytest.raises(BadHeader, match="longer"):
+    with pytest.raises(BadHeader, match="over 2000"):
         check_custom_header("X-Campaign", "x" * 2001)
 
 

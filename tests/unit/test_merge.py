@@ -23,7 +23,7 @@ from postroom.mail.merge import (
 
 
 def placed(template: str) -> list[EscapeContext]:
-    return [part.place for part in compile_html(template) if isinstance(part, Field)]
+    return [part.context for part in compile_html(template) if isinstance(part, Field)]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_only_the_first_field_of_a_url_is_a_whole_url() -> None:
         ("</{{ x }}>", "name of a tag"),
         ("<h{{ x }}>", "name of a tag"),
         ("<title></{{ x }}", "name of a tag"),
-        ("<p {{ x }}>", "no attribute's value"),
-        ("<p title{{ x }}>", "no attribute's value"),
-        ('<p title="a"{{ x }}>', "no attribute's value"),
+        ("<p {{ x }}>", "not in an attribute's value"),
+        ("<p title{{ x }}>", "not in an attribute's value"),
+        ('<p title="a"{{ x }}>', "not in an attribute's value"),
         ("<a href={{ x }}>", "without quotation marks"),
         ("<a href=a{{ x }}>", "without quotation marks"),
         ('<p onclick="f({{ x }})">', "attribute onclick"),
@@ -169,7 +169,7 @@ def test_only_the_first_field_of_a_url_is_a_whole_url() -> None:
     ],
 )
 def test_a_field_where_no_escaping_helps_is_refused(template: str, words: str) -> None:
-    with pytest.raises(BadTemplate, match=f"Line 2: the field {{{{ x }}}} stands in.*{words}"):
+    with pytest.raises(BadTemplate, match=f"Line 2: the field {{{{ x }}}} is in.*{words}"):
         compile_html("first line\n" + template)
 
 
@@ -224,7 +224,7 @@ def test_a_url_is_followed_however_long_it_is(
     words: int, before: str, place: EscapeContext
 ) -> None:
     segments = compile_text(before.format("w" * words) + "{{ v }}")
-    assert [each.place for each in segments if isinstance(each, Field)] == [place]
+    assert [each.context for each in segments if isinstance(each, Field)] == [place]
 
 
 def test_a_field_inside_a_url_in_plain_text_is_percent_encoded() -> None:

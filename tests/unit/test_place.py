@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from postroom.domain.texts import Text
 from postroom.mail import escape_context
-from postroom.mail.escape_context import EscapeContext, HtmlScanner, MisplacedField
+from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
 MARK = "\ufffc"
 PIECES = [
@@ -44,9 +45,9 @@ def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: l
     for literal in literals:
         scanner.read(literal)
         so_far += literal
-        found, told = scanner.place(), by_definition(so_far)
-        if isinstance(found, MisplacedField):
-            assert f"begins with {told};" in str(found.words)
+        found, told = scanner.context(), by_definition(so_far)
+        if isinstance(found, Text):
+            assert f"begins with {told};" in str(found)
         else:
             assert found == told
         so_far += MARK
@@ -55,11 +56,11 @@ def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: l
 def test_one_url_tells_nothing_of_the_next() -> None:
     scanner = HtmlScanner()
     scanner.read('<a href="mailto:')
-    assert scanner.place() is EscapeContext.MAILTO
+    assert scanner.context() is EscapeContext.MAILTO
     scanner.read('"><a href="')
-    assert scanner.place() is EscapeContext.URL
+    assert scanner.context() is EscapeContext.URL
     scanner.read('"><a href="/u/')
-    assert scanner.place() is EscapeContext.URL_PART
+    assert scanner.context() is EscapeContext.URL_PART
 
 
 @pytest.mark.parametrize("start", ["", "https://x.example/?", "abc", "mailto:"])
@@ -79,5 +80,5 @@ def test_no_part_of_a_url_is_read_twice_however_many_fields_it_has(
     scanner.read('<a href="')
     for literal in literals:
         scanner.read(literal)
-        scanner.place()
+        scanner.context()
     assert sum(read) <= sum(map(len, literals))

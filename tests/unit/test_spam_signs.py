@@ -64,7 +64,7 @@ def test_the_heaviest_sign_comes_first() -> None:
     html = '<a href="http://contoso.edu">x</a><iframe></iframe><form></form>'
     assert [each.weight for each in signs(html)] == [
         SpamWeight.HEAVY,
-        SpamWeight.MIDDLING,
+        SpamWeight.MEDIUM,
         SpamWeight.LIGHT,
     ]
 

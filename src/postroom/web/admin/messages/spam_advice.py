@@ -40,7 +40,7 @@ def _advice(found: SpamFinding) -> SpamAdvice:
 
 TITLES = {
     SpamWeight.HEAVY: _("May be refused for this alone"),
-    SpamWeight.MIDDLING: _("Counts against it"),
+    SpamWeight.MEDIUM: _("Counts against it"),
     SpamWeight.LIGHT: _("Small, but adds up"),
 }
 
