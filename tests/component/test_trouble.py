@@ -57,7 +57,7 @@ def refused(address: str) -> str:
         ),
         (
             tls_error("NO_SHARED_CIPHER"),
-            "The mail server mail.contoso.edu:587 and we cannot agree on TLS: no shared cipher",
+            "The TLS handshake with the mail server mail.contoso.edu:587 failed: no shared cipher",
         ),
     ],
 )

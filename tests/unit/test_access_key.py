@@ -54,7 +54,7 @@ def test_what_cannot_be_a_key_is_told_without_looking_for_it(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 61, "two\nlines"])
 def test_a_key_has_a_name_of_one_line(name: str) -> None:
-    with pytest.raises(BadInput, match="Name the key"):
+    with pytest.raises(BadInput, match="says who uses it"):
         check_key_name(name)
 
 

@@ -81,31 +81,31 @@ def test_a_local_part_in_any_script_needs_utf8_and_is_composed() -> None:
 def test_what_composes_to_ascii_is_judged_after_composing() -> None:
     kelvin = parse_address("\u212aay@contoso.edu")
     assert (kelvin.typed, kelvin.needs_utf8) == ("Kay@contoso.edu", False)
-    with pytest.raises(BadAddress, match="no address has"):
+    with pytest.raises(BadAddress, match="not allowed in addresses"):
         parse_address("a\u037eb@contoso.edu")  # the Greek question mark composes to ";"
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "Enter an e-mail address"),
-        (" \u200b ", "Enter an e-mail address"),
+        ("", "Enter an email address"),
+        (" \u200b ", "Enter an email address"),
         ("contoso.edu", "no @"),
         ("ann@contoso.edu, bob@contoso.edu", "more than one @"),
         ("@contoso.edu", "nothing before the @"),
         ("ann@contoso", "no dot"),
         ("ann@", "no dot"),
-        ("ann..b@contoso.edu", "A dot"),
-        (".ann@contoso.edu", "A dot"),
-        ("ann.@contoso.edu", "A dot"),
+        ("ann..b@contoso.edu", "misplaced dot"),
+        (".ann@contoso.edu", "misplaced dot"),
+        ("ann.@contoso.edu", "misplaced dot"),
         ('"ann b"@contoso.edu', "quotation marks or comments"),
         ("ann(work)@contoso.edu", "quotation marks or comments"),
         ("Ann <ann@contoso.edu>", "only the address"),
         ("ann b@contoso.edu", "space or an invisible"),
         ("ann\u200bb@contoso.edu", "space or an invisible"),
         ("ann\ue000@contoso.edu", "space or an invisible"),
-        ("ann,b@contoso.edu", "no address has"),
-        ("ann@[192.0.2.1]", "bare IP number"),
+        ("ann,b@contoso.edu", "not allowed in addresses"),
+        ("ann@[192.0.2.1]", "IP number"),
         ("ann@192.0.2.1", "not a domain name"),
         ("ann@-contoso.edu", "not a domain name"),
         ("ann@contoso-.edu", "not a domain name"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import add
 from typing import Any
 
 import msgspec
 
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.texts import _, pgettext
+from postroom.domain.texts import Text, _, pgettext
 
-TICKS_PER_S = 10_000_000
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
 SUBJECT_CHARS_MAX = 500
 BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
@@ -40,7 +40,7 @@ STATUS_TEXTS = {
 
 
 class OnDoubt(StrEnum):
-    """What happens to a delivery of which nobody knows whether it was sent."""
+    """What happens to a delivery that may or may not have been sent."""
 
     RESEND = "resend"  # never lost, rarely a second copy with the same Message-ID
     HOLD = "hold"  # never twice; a person decides
@@ -56,7 +56,7 @@ class Revive(StrEnum):
 
 
 class Books(msgspec.Struct, frozen=True):
-    """How many of the audience are in each state. `doubts` counts events, not people."""
+    """How many recipients are in each state; `doubts` counts events instead."""
 
     queued: int = 0
     sending: int = 0
@@ -75,15 +75,8 @@ class Books(msgspec.Struct, frozen=True):
         return self.queued + self.sending + self.sent + self.failed + self.held + self.skipped
 
     def __add__(self, other: Books) -> Books:
-        return Books(
-            self.queued + other.queued,
-            self.sending + other.sending,
-            self.sent + other.sent,
-            self.failed + other.failed,
-            self.held + other.held,
-            self.skipped + other.skipped,
-            self.doubts + other.doubts,
-        )
+        ours = msgspec.structs.astuple(self)
+        return Books(*map(add, ours, msgspec.structs.astuple(other)))
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +115,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     closed_groups: str = "0"  # hexadecimal bitmap of ledger groups that a report no longer reads
     closed_books: Books = Books()  # the books of those groups
     books: Books = Books()  # as of the last report
+
+    @property
+    def status_text(self) -> Text:
+        return STATUS_TEXTS[self.status]
 
     @property
     def is_fully_queued(self) -> bool:
@@ -200,7 +197,7 @@ def unscheduled(message: Message) -> Message:
             _(
                 "Message {ref} is already {status} and can no longer be unscheduled.",
                 ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                status=message.status_text,
             )
         )
     return msgspec.structs.replace(
@@ -214,7 +211,7 @@ def paused(message: Message) -> Message:
             _(
                 "Message {ref} is {status}. Only a message that is being sent can be paused.",
                 ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                status=message.status_text,
             )
         )
     return msgspec.structs.replace(message, status=Status.PAUSED)
@@ -241,7 +238,7 @@ def resumed(message: Message) -> Message:
             _(
                 "Message {ref} is {status}, not paused.",
                 ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                status=message.status_text,
             )
         )
     return requeued(message, message.revive)
@@ -250,10 +247,7 @@ def resumed(message: Message) -> Message:
 def revived(message: Message, revive: Revive) -> Message:
     if message.is_expiring:
         raise WrongState(
-            _(
-                "Message {ref} is older than the archive keeps and is being deleted.",
-                ref=message.ref,
-            )
+            _("Message {ref} is too old for the archive and is being deleted.", ref=message.ref)
         )
     # Held deliveries of a cancelled message need a decision, or it is never archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
@@ -263,7 +257,7 @@ def revived(message: Message, revive: Revive) -> Message:
             _(
                 "Message {ref} is {status}, so it cannot be sent again yet. Try again later.",
                 ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                status=message.status_text,
             )
         )
     return msgspec.structs.replace(requeued(message, revive), decision=message.decision + 1)
@@ -276,7 +270,7 @@ def cancelled(message: Message) -> Message:
             _(
                 "Message {ref} is already {status}.",
                 ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                status=message.status_text,
             )
         )
     if message.status is Status.DRAFT:
