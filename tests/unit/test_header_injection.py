@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from postroom.domain.address import Address, BadAddress, Mailbox, parse_address, parse_mailbox
 from postroom.domain.errors import BadInput
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.subscriber import clean_attributes
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import Field, escape_braces, parse
-from postroom.mail.mime import SUBJECT_CHARS_MAX, MailParts, compile_mail
+from postroom.mail.mime import MailParts, compile_mail
 
 HEADERS = sorted(
     [

@@ -14,16 +14,10 @@ import msgspec
 import pytest
 
 from postroom.domain.address import Address, parse_address, parse_mailbox
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import BadTemplate
-from postroom.mail.mime import (
-    BODY_BYTES_MAX,
-    SUBJECT_CHARS_MAX,
-    MailParts,
-    compile_mail,
-    format_date,
-    message_id,
-)
+from postroom.mail.mime import BODY_BYTES_MAX, MailParts, compile_mail, format_date, message_id
 
 ANN = parse_address("ann@contoso.edu")
 DATE = "Sun, 15 Nov 2026 22:39:00 +0000"

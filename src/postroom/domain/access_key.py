@@ -89,7 +89,7 @@ def check_key_name(name: str) -> str:
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
         raise BadInput(
             _(
-                "Enter a name of 1 to {limit} characters that says who uses it.",
+                "Enter a name, up to {limit} characters, that says who uses it.",
                 limit=NAME_CHARS_MAX,
             )
         )

@@ -15,7 +15,7 @@ import idna
 import msgspec
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import _, clipped
 
 LOCAL_OCTETS_MAX = 64  # RFC 5321 4.5.3.1.1
 DOMAIN_OCTETS_MAX = 255  # RFC 5321 4.5.3.1.2
@@ -228,8 +228,7 @@ def _a_labels(text: str) -> str:
     """The domain in lower case and, if it is not ASCII, as IDNA2008 A-labels."""
     if text.startswith("["):
         raise BadAddress(_("Addresses at an IP number are not accepted; use a domain name."))
-    shown = text if len(text) <= 60 else text[:59] + "…"
-    refusal = BadAddress(_("“{text}” is not a domain name; check it.", text=shown))
+    refusal = BadAddress(_("“{text}” is not a domain name; check it.", text=clipped(text, 60)))
     domain = text
     if not text.isascii() or "xn--" in text.lower():
         try:

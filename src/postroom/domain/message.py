@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.texts import Text, _, pgettext
+from postroom.domain.texts import _, pgettext
 
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
 SUBJECT_CHARS_MAX = 500
@@ -117,10 +117,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     books: Books = Books()  # as of the last report
 
     @property
-    def status_text(self) -> Text:
-        return STATUS_TEXTS[self.status]
-
-    @property
     def is_fully_queued(self) -> bool:
         """Whether the audience is complete and every batch has a work item."""
         return self.fanned_out and self.batches_requeued >= self.batches
@@ -188,6 +184,10 @@ def check_body(text: str) -> str:
     return text
 
 
+def _named(message: Message) -> dict[str, object]:
+    return {"ref": message.ref, "status": STATUS_TEXTS[message.status]}
+
+
 def unscheduled(message: Message) -> Message:
     """The message as a draft again; a repeat of the call that scheduled it no longer finds it."""
     if message.status is Status.DRAFT:
@@ -196,8 +196,7 @@ def unscheduled(message: Message) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is already {status} and can no longer be unscheduled.",
-                ref=message.ref,
-                status=message.status_text,
+                **_named(message),
             )
         )
     return msgspec.structs.replace(
@@ -210,8 +209,7 @@ def paused(message: Message) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is {status}. Only a message that is being sent can be paused.",
-                ref=message.ref,
-                status=message.status_text,
+                **_named(message),
             )
         )
     return msgspec.structs.replace(message, status=Status.PAUSED)
@@ -234,13 +232,7 @@ def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
 
 def resumed(message: Message) -> Message:
     if message.status is not Status.PAUSED:
-        raise WrongState(
-            _(
-                "Message {ref} is {status}, not paused.",
-                ref=message.ref,
-                status=message.status_text,
-            )
-        )
+        raise WrongState(_("Message {ref} is {status}, not paused.", **_named(message)))
     return requeued(message, message.revive)
 
 
@@ -256,8 +248,7 @@ def revived(message: Message, revive: Revive) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is {status}, so it cannot be sent again yet. Try again later.",
-                ref=message.ref,
-                status=message.status_text,
+                **_named(message),
             )
         )
     return msgspec.structs.replace(requeued(message, revive), decision=message.decision + 1)
@@ -266,13 +257,7 @@ def revived(message: Message, revive: Revive) -> Message:
 def cancelled(message: Message) -> Message:
     """The message cancelled: deliveries that are still queued will be skipped."""
     if message.status in (Status.COMPLETED, Status.CANCELLED):
-        raise WrongState(
-            _(
-                "Message {ref} is already {status}.",
-                ref=message.ref,
-                status=message.status_text,
-            )
-        )
+        raise WrongState(_("Message {ref} is already {status}.", **_named(message)))
     if message.status is Status.DRAFT:
         raise WrongState(
             _("Message {ref} is a draft, so there is nothing to cancel.", ref=message.ref)

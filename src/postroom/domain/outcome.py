@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.texts import clipped
 from postroom.domain.trouble import Fault
 
 WORDS_CHARS_MAX = 200  # of a server's reply: enough to read, small enough for a ledger row
@@ -64,4 +65,4 @@ def is_fault(outcome: Outcome) -> bool:
 def clip(words: str) -> str:
     """Shorten a server's reply to one printable line."""
     line = " ".join("".join(c if c.isprintable() else " " for c in words).split())
-    return line if len(line) <= WORDS_CHARS_MAX else line[: WORDS_CHARS_MAX - 1] + "…"
+    return clipped(line, WORDS_CHARS_MAX)

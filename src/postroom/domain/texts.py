@@ -109,3 +109,7 @@ def ngettext(one: str, many: str, count: int, /, **values: object) -> Text:
 def pgettext(context: str, message: str, /, **values: object) -> Text:
     """A text that other languages translate differently by context."""
     return Text(message, values, context=context)
+
+
+def clipped(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.texts import Text, _
+from postroom.domain.texts import Text, _, clipped
 
 THROTTLING = 421  # RFC 5321: the service is not available, the connection is closed
 ABOUT_OUR_ACCOUNT = frozenset({454, 530, 534, 535, 538})  # AUTH and TLS, RFC 4954 and 3207
@@ -74,7 +74,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
-    """Say in one sentence what is wrong, with the server's own words."""
+    """Say what is wrong in one sentence, with the reply of the server."""
     texts = {
         TroubleKind.NAME: _("The mail server {server} cannot be found", server=server),
         TroubleKind.CONNECT: _("Cannot connect to the mail server {server}", server=server),
@@ -163,15 +163,11 @@ def fault_of_words(words: str) -> Fault:
     if found is None:
         return Fault(TroubleKind.BROKEN, one_line(words))
     code = int(found[1])
-    if code == THROTTLING:
-        kind = TroubleKind.THROTTLED
-    else:
-        kind = TroubleKind.LOGIN if code in ABOUT_OUR_ACCOUNT else TroubleKind.REFUSED
-    return Fault(kind, one_line(words))
+    kind = TroubleKind.LOGIN if code in ABOUT_OUR_ACCOUNT else TroubleKind.REFUSED
+    return Fault(TroubleKind.THROTTLED if code == THROTTLING else kind, one_line(words))
 
 
 def one_line(words: str) -> str:
-    """Make it short, printable, and free of addresses."""
+    """Make the text one short printable line without addresses."""
     line = " ".join("".join(c if c.isprintable() else " " for c in words).split())
-    line = _ADDRESS.sub("…", line)
-    return line if len(line) <= WORDS_CHARS_MAX else line[: WORDS_CHARS_MAX - 1] + "…"
+    return clipped(_ADDRESS.sub("…", line), WORDS_CHARS_MAX)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from textwrap import wrap
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -20,26 +22,23 @@ DEPTH_MAX = 100  # of nested elements; text further down loses its layout, to sp
 INDENT_CHARS_MAX = 20  # ten nested quotations; further ones are not indented any more
 RULE = "-" * 40
 
-_SKIPPED = frozenset(
-    (
-        *("head", "title", "script", "style", "template", "noscript", "iframe", "object"),
-        *("svg", "math", "select", "textarea", "audio", "video", "map"),
-    )
-)
+_SKIPPED = {
+    *("head", "title", "script", "style", "template", "noscript", "iframe", "object"),
+    *("svg", "math", "select", "textarea", "audio", "video", "map"),
+}
 _CELLS = frozenset(("td", "th"))
 # Elements with a blank line around them, and elements that only begin a new line.
 _PARAGRAPHS = frozenset(("p", "h3", "h4", "h5", "h6", "dl", "table"))
-_BLOCKS = frozenset(
-    (
-        *("body", "div", "section", "article", "header", "footer", "main", "nav", "aside"),
-        *("center", "figure", "figcaption", "address", "form", "fieldset", "details", "summary"),
-        *("h1", "h2", "ul", "ol", "li", "dt", "dd", "blockquote", "pre", "hr", "tr", "caption"),
-        *_PARAGRAPHS,
-    )
-)
+_BLOCKS = {
+    *("body", "div", "section", "article", "header", "footer", "main", "nav", "aside"),
+    *("center", "figure", "figcaption", "address", "form", "fieldset", "details", "summary"),
+    *("h1", "h2", "ul", "ol", "li", "dt", "dd", "blockquote", "pre", "hr", "tr", "caption"),
+    *_PARAGRAPHS,
+}
 _ANY_BLOCK = ", ".join(sorted(_BLOCKS))
-_UNDERLINES = {"h1": "=", "h2": "-"}
 
+
+_wrapped = partial(wrap, break_long_words=False, break_on_hyphens=False)  # URLs stay whole
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all", re.I)
 _SPACES = re.compile(r"[\s\xa0]+")
 _FILLERS = dict.fromkeys(map(ord, "\u200b\ufeff\xad\u034f"))  # invisible padding of previews
@@ -90,8 +89,8 @@ class _PlainTextPage:
         self._inline.clear()
         if text:
             lines = _BLANK_LINES.sub("\n\n", text).split("\n")
-            width = WIDTH - len(self._indent)
-            self.add_lines(line for long in lines for line in _wrapped(long, width))
+            for line in lines:
+                self.add_lines(_wrapped(line, WIDTH - len(self._indent)) or [""])
         self._gap = max(self._gap, gap)
         if self._gap_indent is None or len(self._indent) < len(self._gap_indent):
             self._gap_indent = self._indent  # the blank lines before a quotation are not quoted
@@ -122,19 +121,6 @@ class _PlainTextPage:
         return "\n".join(self._lines) + "\n" if self._lines else ""
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap between words; a word longer than a line, such as a URL, stays whole."""
-    lines = [""]
-    for word in text.split():
-        if not lines[-1]:
-            lines[-1] = word
-        elif len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
-
-
 def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     if depth > DEPTH_MAX:
         page.write(_squeezed(node.text()))
@@ -143,50 +129,52 @@ def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
         if child.is_text_node:
             page.write(_squeezed(child.text_content or ""))
         elif child.is_element_node and not _is_hidden(child):
-            tag = child.tag or ""
-            write = _WRITERS.get(tag) or (_write_block if tag in _BLOCKS else _write_children)
-            write(child, page, depth + 1)
+            _write_element(child, page, depth + 1)
+
+
+def _write_element(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
+    match node.tag:
+        case "br":
+            page.write("\n")
+        case "img":
+            page.write(_squeezed(node.attributes.get("alt") or ""))
+        case "a":
+            _write_link(node, page, depth)
+        case "hr" | "pre":
+            page.end_block(1)
+            page.add_lines([RULE] if node.tag == "hr" else node.text().strip("\n").split("\n"))
+            page.end_block(1)
+        case "h1" | "h2":
+            page.end_block(1)
+            _write_children(node, page, depth)
+            page.end_block()
+            length = min(len(_squeezed(node.text()).strip()), WIDTH)
+            page.add_lines([("=" if node.tag == "h1" else "-") * length] if length else [])
+            page.end_block(1)
+        case "blockquote":
+            page.end_block(1)
+            with page.indented("> "):
+                _write_children(node, page, depth)
+            page.end_block(1)
+        case "dd":
+            page.end_block()
+            with page.indented("  "):
+                _write_children(node, page, depth)
+        case "ul" | "ol":
+            _write_list(node, page, depth)
+        case "tr":
+            _write_row(node, page, depth)
+        case tag if tag in _BLOCKS:
+            _write_block(node, page, depth)
+        case _:
+            _write_children(node, page, depth)
 
 
 def _write_block(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block()
+    gap = 1 if node.tag in _PARAGRAPHS else 0
+    page.end_block(gap)
     _write_children(node, page, depth)
-    page.end_block()
-
-
-def _write_paragraph(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    _write_children(node, page, depth)
-    page.end_block(1)
-
-
-def _write_heading(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    _write_children(node, page, depth)
-    page.end_block()
-    length = min(len(_squeezed(node.text()).strip()), WIDTH)
-    page.add_lines([_UNDERLINES[node.tag or ""] * length] if length else [])
-    page.end_block(1)
-
-
-def _write_break(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.write("\n")
-
-
-def _write_rule(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.end_block(1)
-    page.add_lines([RULE])
-    page.end_block(1)
-
-
-def _write_image(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.write(_squeezed(node.attributes.get("alt") or ""))
-
-
-def _write_preformatted(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.end_block(1)
-    page.add_lines(node.text().strip("\n").split("\n"))
-    page.end_block(1)
+    page.end_block(gap)
 
 
 def _write_link(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
@@ -206,13 +194,6 @@ def _write_link(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.write(f" <{shown}>")
 
 
-def _write_quotation(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    with page.indented("> "):
-        _write_children(node, page, depth)
-    page.end_block(1)
-
-
 def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     parent = node.parent
     gap = 0 if parent is not None and parent.tag == "li" else 1
@@ -227,12 +208,6 @@ def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
         with page.indented(" " * len(marker), marker):
             _write_children(item, page, depth + 1)
     page.end_block(gap)
-
-
-def _write_definition(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block()
-    with page.indented("  "):
-        _write_children(node, page, depth)
 
 
 def _write_row(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
@@ -250,23 +225,6 @@ def _write_row(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
         texts.append(_squeezed(cell_page.text()).strip())
     page.write(" | ".join(filter(None, texts)))
     page.end_block()
-
-
-_WRITERS: dict[str, Callable[[LexborNode, _PlainTextPage, int], None]] = {
-    **dict.fromkeys(_PARAGRAPHS, _write_paragraph),
-    "h1": _write_heading,
-    "h2": _write_heading,
-    "br": _write_break,
-    "hr": _write_rule,
-    "img": _write_image,
-    "pre": _write_preformatted,
-    "a": _write_link,
-    "blockquote": _write_quotation,
-    "ul": _write_list,
-    "ol": _write_list,
-    "dd": _write_definition,
-    "tr": _write_row,
-}
 
 
 def _is_hidden(node: LexborNode) -> bool:

@@ -47,12 +47,10 @@ _SCHEME = re.compile(r"[^/?#]*?:")
 # Elements whose content is not HTML; the first kind still has entities.
 _ESCAPED_TEXT = frozenset(("title", "textarea"))
 _RAW_TEXT = frozenset(("script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"))
-_URL_ATTRIBUTES = frozenset(
-    (
-        *("href", "xlink:href", "src", "srcset", "background", "poster"),
-        *("action", "formaction", "cite", "data", "longdesc"),
-    )
-)
+_URL_ATTRIBUTES = {
+    *("href", "xlink:href", "src", "srcset", "background", "poster"),
+    *("action", "formaction", "cite", "data", "longdesc"),
+}
 _CODE_ATTRIBUTES = frozenset(("style", "srcdoc"))
 _WEB_SCHEMES = frozenset(("http:", "https:", "tel:", "sms:"))
 _VALUE_MARK = "\ufffc"  # replaces a value among the literals of a URL

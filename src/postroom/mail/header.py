@@ -24,14 +24,12 @@ VALUE_CHARS_MAX = 2000  # headers are for machines; longer text belongs in the b
 LIST_ID_CHARS_MAX = 255  # RFC 2919 3
 
 # Headers that we write ourselves, and headers that only mail servers may add.
-_RESERVED = frozenset(
-    (
-        *("from", "to", "cc", "bcc", "date", "message-id", "subject", "mime-version"),
-        *("sender", "reply-to", "in-reply-to", "references", "errors-to"),
-        *("received", "return-path", "delivered-to", "x-original-to", "authentication-results"),
-        *("precedence", "feedback-id", "auto-submitted", "x-auto-response-suppress"),
-    )
-)
+_RESERVED = {
+    *("from", "to", "cc", "bcc", "date", "message-id", "subject", "mime-version"),
+    *("sender", "reply-to", "in-reply-to", "references", "errors-to"),
+    *("received", "return-path", "delivered-to", "x-original-to", "authentication-results"),
+    *("precedence", "feedback-id", "auto-submitted", "x-auto-response-suppress"),
+}
 _RESERVED_PREFIXES = ("dkim-", "content-", "list-", "resent-", "arc-", "received-", "domainkey-")
 
 _NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 2.2
@@ -48,8 +46,7 @@ class BadHeader(BadInput):
 
 def unstructured(name: str, value: str) -> bytes:
     """Write a header of free text, such as Subject."""
-    check_name(name)
-    check_text(name, value)
+    check_header(name, value)
     if _is_safe_unencoded(value):
         lines = _folded(f"{name}: {value}" if value else f"{name}:")
         if max(map(len, lines)) <= LINE_OCTETS_MAX:
@@ -62,8 +59,7 @@ def structured(name: str, value: str) -> bytes:
 
     Encoded-words are not used here: a mailbox provider would take them for part of the URL.
     """
-    check_name(name)
-    check_text(name, value)
+    check_header(name, value)
     if not value.isascii() or value != value.strip():
         raise BadHeader(
             _("{name} must be plain ASCII without spaces at either end; change it.", name=name)
@@ -98,8 +94,7 @@ def list_id(list_name: str, identifier: str) -> bytes:
 
 def check_custom_header(name: str, value: str) -> None:
     """Refuse a header that people may not add to their emails."""
-    check_name(name)
-    check_text(name, value)
+    check_header(name, value)
     lowered = name.lower()
     if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
         raise BadHeader(
@@ -111,7 +106,8 @@ def check_custom_header(name: str, value: str) -> None:
         )
 
 
-def check_name(name: str) -> None:
+def check_header(name: str, value: str) -> None:
+    """Refuse a bad name, and characters that some software takes for the end of a line."""
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BadHeader(
             _(
@@ -119,10 +115,6 @@ def check_name(name: str) -> None:
                 limit=NAME_CHARS_MAX,
             )
         )
-
-
-def check_text(name: str, value: str) -> None:
-    """Refuse characters that some software takes for the end of a line."""
     found = CONTROL.search(value)
     if found:
         raise BadHeader(
@@ -157,8 +149,7 @@ def _folded(line: str) -> list[str]:
 
 def _phrase_and_angle(name: str, phrase: str, inner: str) -> bytes:
     """Write a display name, as atoms, a quoted string or encoded-words, before `<inner>`."""
-    check_name(name)
-    check_text(name, phrase)
+    check_header(name, phrase)
     lines = _in_words(name, phrase)
     if _is_safe_unencoded(phrase) and "  " not in phrase:
         if not _ATOMS.fullmatch(phrase):

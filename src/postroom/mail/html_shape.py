@@ -37,13 +37,11 @@ _TAG = re.compile(
 _TAG_OPENS = re.compile("<(?:/?[A-Za-z]|!--)")
 _TAG_OPENS_CHARS = 4
 # Elements without an end tag, or with an optional one: the next of their kind closes them.
-_UNCLOSED = frozenset(
-    (
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
-        *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
-        *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
-    )
-)
+_UNCLOSED = {
+    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+    *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
+    *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
+}
 
 
 def check_shape(markup: str) -> None:

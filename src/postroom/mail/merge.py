@@ -24,7 +24,7 @@ from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
 VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped
 FIELD_CHARS_MAX = 300  # between the braces: anything longer is a forgotten "}}"
-FIELDS_MAX = 1000  # in one template: every field costs time in every mail
+FIELDS_MAX = 1000  # in one template: every field costs time in every email
 
 _NAME = re.compile(r"\w(?:[\w .-]*\w)?")
 _QUOTED = r"\s*(?:\"([^\"]*)\"|'([^']*)')\s*"

@@ -18,6 +18,8 @@ from functools import cached_property, lru_cache
 import msgspec
 
 from postroom.domain.address import Address, Mailbox
+from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
 from postroom.mail import header, quoted_printable
 from postroom.mail.body import text_from_html
@@ -39,8 +41,7 @@ from postroom.mail.merge import (
 from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
-SUBJECT_CHARS_MAX = 500  # ten times what mail clients show
-BODY_BYTES_MAX = 2 * 1024 * 1024 + 8192  # a template and its footer; Gmail clips at 102 kB anyway
+BODY_BYTES_MAX = TEMPLATE_BYTES_MAX + 8192  # a template and its footer
 LITERAL_LINE_MAX = 400  # octets of a template's line sent as 8bit, which leaves room for values
 URL_CHARS_MAX = 900  # of an unsubscribe URL, which must fit on one header line
 
@@ -86,7 +87,7 @@ class MailParts(msgspec.Struct, frozen=True, kw_only=True):
 
 def compile_mail(parts: MailParts) -> CompiledMail:
     """Check and encode what all recipients share; BadTemplate or BadHeader says what to change."""
-    header.check_text("Subject", parts.subject)
+    header.check_header("Subject", parts.subject)
     if len(parts.subject) > SUBJECT_CHARS_MAX:
         raise BadTemplate(
             _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
@@ -174,7 +175,10 @@ class _QuotedPrintable:
     """The rendition for every server: ASCII, with a soft line break after each value."""
 
     def __init__(self, headers: bytes, bodies: tuple[_Body, ...]) -> None:
-        encoded = [_qp_segments(body.segments) for body in bodies]
+        encoded = [
+            [part if isinstance(part, Field) else _encode_lines(part) for part in body.segments]
+            for body in bodies
+        ]
         self._slots = _Slots(_layout(headers, bodies, encoded, b"quoted-printable"))
 
     def fill(self, head: bytes, values: Mapping[str, str]) -> bytes:
@@ -366,13 +370,7 @@ def _layout(
     return [*layout, b"\r\n--%b--\r\n" % boundary]
 
 
-def _qp_segments(segments: Sequence[Segment]) -> list[bytes | Field]:
-    encoded: list[bytes | Field] = []
-    for segment in segments:
-        if isinstance(segment, Field):
-            encoded.append(segment)
-            continue
-        *lines, rest = segment.encode().split(b"\r\n")
-        whole = b"".join(map(quoted_printable.whole_line, lines))
-        encoded.append(whole + quoted_printable.open_line(rest))
-    return encoded
+def _encode_lines(text: str) -> bytes:
+    *lines, rest = text.encode().split(b"\r\n")
+    whole = b"".join(map(quoted_printable.whole_line, lines))
+    return whole + quoted_printable.open_line(rest)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
+from postroom.domain.texts import clipped
+
 SOURCE_CHARS_SHOWN = 60
 _FIELD = "{{"  # a merge field: the address differs from reader to reader
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|[A-Za-z]\|[\\/]|\\\\")  # C:\logo.png, \\server\share
@@ -43,9 +45,7 @@ def unseen_pictures(document: LexborHTMLParser) -> dict[UnseenReason, list[str]]
         source = _SPACES.sub("", (node.attributes.get(attribute) or "").strip())
         reason = why_unseen(source)
         if reason is not None:
-            if len(source) > SOURCE_CHARS_SHOWN:
-                source = source[: SOURCE_CHARS_SHOWN - 1] + "…"
-            found.setdefault(reason, {})[source] = None
+            found.setdefault(reason, {})[clipped(source, SOURCE_CHARS_SHOWN)] = None
     return {reason: list(sources) for reason, sources in found.items()}
 
 

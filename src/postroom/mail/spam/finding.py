@@ -7,6 +7,8 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+from postroom.domain.texts import clipped
+
 FOUND_SHOWN_MAX = 5  # places of one sign; an author who fixes those finds the rest
 FOUND_CHARS_MAX = 80
 
@@ -88,13 +90,8 @@ class SpamFinding(msgspec.Struct, frozen=True):
 
 def finding(sign: SpamSign, where: SpamPlace, found: Iterable[str]) -> Iterator[SpamFinding]:
     """Yield one finding for all these places, or none if there are none."""
-    texts = (" ".join(text[: 4 * FOUND_CHARS_MAX].split()) for text in found)
-    places = list(
-        dict.fromkeys(
-            text if len(text) <= FOUND_CHARS_MAX else text[: FOUND_CHARS_MAX - 1] + "…"
-            for text in texts
-        )
-    )
+    lines = (" ".join(text[: 4 * FOUND_CHARS_MAX].split()) for text in found)
+    places = list(dict.fromkeys(clipped(line, FOUND_CHARS_MAX) for line in lines))
     if places:
         shown = tuple(places[:FOUND_SHOWN_MAX])
         yield SpamFinding(sign, where, shown, len(places) > FOUND_SHOWN_MAX)

@@ -19,13 +19,11 @@ LABEL_CHARS_SHOWN = 40
 HOST_CHARS_MAX = 255
 
 # Spammers use them to hide where a link leads, so filters know them by name.
-SHORTENERS = frozenset(
-    (
-        *("bit.ly", "bitly.com", "buff.ly", "cutt.ly", "dlvr.it", "goo.gl", "is.gd", "j.mp"),
-        *("lnkd.in", "ow.ly", "rb.gy", "rebrand.ly", "s.id", "shorturl.at", "t.co", "t.ly"),
-        *("t1p.de", "tiny.cc", "tinyurl.com", "v.gd", "x.co", "tiny.one", "adf.ly", "bl.ink"),
-    )
-)
+SHORTENERS = {
+    *("bit.ly", "bitly.com", "buff.ly", "cutt.ly", "dlvr.it", "goo.gl", "is.gd", "j.mp"),
+    *("lnkd.in", "ow.ly", "rb.gy", "rebrand.ly", "s.id", "shorturl.at", "t.co", "t.ly"),
+    *("t1p.de", "tiny.cc", "tinyurl.com", "v.gd", "x.co", "tiny.one", "adf.ly", "bl.ink"),
+}
 _URL = re.compile(r"https?://[^\s<>\"]+", re.I)
 _TRAILING = ".,;:!?)]}'’”"
 _NUMERIC = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+)){0,3}", re.I)

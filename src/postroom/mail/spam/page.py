@@ -27,19 +27,15 @@ BLACK, WHITE, BLUE = (0, 0, 0), (255, 255, 255), (0, 0, 238)
 _NAMED = {"black": BLACK, "white": WHITE, "snow": (255, 250, 250), "ivory": (255, 255, 240)}
 _INVISIBLE = "transparent"
 
-_UNREAD = frozenset(
-    (
-        *("head", "title", "script", "style", "template", "noscript", "iframe", "object", "embed"),
-        *("svg", "math", "select", "textarea", "audio", "video", "map"),
-    )
-)
+_UNREAD = {
+    *("head", "title", "script", "style", "template", "noscript", "iframe", "object", "embed"),
+    *("svg", "math", "select", "textarea", "audio", "video", "map"),
+}
 # These do not interrupt a word; every other element does.
-INLINE = frozenset(
-    (
-        *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
-        *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
-    )
-)
+INLINE = {
+    *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
+    *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
+}
 _FRAMES = "iframe, frame, object, embed, applet"
 _DATA_TAGS = frozenset(("application/ld+json", "application/json"))  # Gmail reads the first kind
 _HANDLER = re.compile(
@@ -49,7 +45,7 @@ _CODE_SCHEME = re.compile(r"(?:javascript|vbscript):", re.I)
 _DATA_SCHEME = re.compile(r"data:", re.I)
 _DATA_IN_STYLE = re.compile(r"url\(\s{0,9}[\"']?\s{0,9}data:", re.I)
 _DATA_ATTRIBUTES = ("src", "href", "background", "poster", "data")
-_VISIBLE = re.compile(r"[^\s\xad\u034f\u061c\u115f\u17b4\u200b-\u200f\u2060\ufeff]")
+_CHARACTER = re.compile(r"[^\s\xad\u034f\u061c\u115f\u17b4\u200b-\u200f\u2060\ufeff]")
 _NUMBER = re.compile(r"\s*([0-9]{0,6}(?:\.[0-9]{1,6})?)\s*(px|pt)?", re.I)
 _HEX = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{6})", re.I)
 _RGB = re.compile(r"rgba?\(([0-9]{1,3})[\s,]+([0-9]{1,3})[\s,]+([0-9]{1,3})([^)]{0,20})\)", re.I)
@@ -164,11 +160,11 @@ def _texts(document: LexborHTMLParser) -> tuple[str, str]:
     preview: list[str] = []
     has_begun = False
     for text, style in _text_nodes(document):
-        is_visible = _VISIBLE.search(text) is not None
+        has_characters = _CHARACTER.search(text) is not None
         if not style.is_unseen:
             shown.append(text)
-            has_begun = has_begun or is_visible
-        elif is_visible:
+            has_begun = has_begun or has_characters
+        elif has_characters:
             (hidden if has_begun else preview).append(text.strip())
     if sum(map(len, preview)) > PREVIEW_CHARS_MAX:
         hidden = preview + hidden

@@ -28,16 +28,14 @@ PHRASES_MIN = 3  # different ones; honest emails have one or two
 SHARED_WORDS_MIN = 0.2  # of the HTML's, in the text part
 COMPARED_WORDS_MIN = 20  # in shorter HTML a single word makes too much of a difference
 
-FREE_MAIL = frozenset(
-    (
-        *("126.com", "163.com", "aol.com", "fastmail.com", "free.fr", "gmail.com", "gmx.at"),
-        *("gmx.ch", "gmx.com", "gmx.de", "gmx.net", "googlemail.com", "icloud.com", "laposte.net"),
-        *("libero.it", "live.com", "mac.com", "mail.com", "mail.ru", "me.com", "msn.com"),
-        *("naver.com", "orange.fr", "outlook.com", "proton.me", "protonmail.com", "qq.com"),
-        *("rocketmail.com", "t-online.de", "uol.com.br", "web.de", "yandex.com", "yandex.ru"),
-        *("ymail.com", "zohomail.com", "outlook.de", "outlook.fr", "live.co.uk", "live.fr"),
-    )
-)
+FREE_MAIL = {
+    *("126.com", "163.com", "aol.com", "fastmail.com", "free.fr", "gmail.com", "gmx.at"),
+    *("gmx.ch", "gmx.com", "gmx.de", "gmx.net", "googlemail.com", "icloud.com", "laposte.net"),
+    *("libero.it", "live.com", "mac.com", "mail.com", "mail.ru", "me.com", "msn.com"),
+    *("naver.com", "orange.fr", "outlook.com", "proton.me", "protonmail.com", "qq.com"),
+    *("rocketmail.com", "t-online.de", "uol.com.br", "web.de", "yandex.com", "yandex.ru"),
+    *("ymail.com", "zohomail.com", "outlook.de", "outlook.fr", "live.co.uk", "live.fr"),
+}
 _FREE_MAIL_EVERYWHERE = re.compile(r"(?:yahoo|hotmail)\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
 
 # In English, as in the filters' published rules; each of them alone is harmless.
