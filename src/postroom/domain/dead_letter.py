@@ -12,15 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain import work_item
 from postroom.domain.texts import Text, _
-from postroom.domain.work_item import (
-    BadItem,
-    RecipientItem,
-    is_trial_item,
-    parse_confirm_item,
-    parse_mail_item,
-    parse_trial_item,
-)
+from postroom.domain.work_item import BadItem
 
 BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a dead letter must fit on its queue
 
@@ -56,7 +50,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     def ref(self) -> str:
         """The ref of its message; empty if it has none."""
         try:
-            return parse_mail_item(self.body).ref
+            return work_item.parse_mail_item(self.body).ref
         except BadItem:
             return ""
 
@@ -151,13 +145,13 @@ def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
 def names_of(body: str) -> dict[str, str]:
     """What a log may show of an item: names and numbers, never an address or a whole link."""
     try:
-        if is_trial_item(body):
-            return {"kind": "test", "ref": parse_trial_item(body).ref}
+        if work_item.is_trial_item(body):
+            return {"kind": "test", "ref": work_item.parse_trial_item(body).ref}
         if body.count(",") <= 1:
-            confirm = parse_confirm_item(body)
+            confirm = work_item.parse_confirm_item(body)
             return {"kind": "confirmation", "list": confirm.list_name, "person": confirm.guid[:8]}
-        item = parse_mail_item(body)
-        if isinstance(item, RecipientItem):
+        item = work_item.parse_mail_item(body)
+        if isinstance(item, work_item.RecipientItem):
             return {"kind": "recipient", "ref": item.ref}
         return {"kind": "batch", "ref": item.ref, "batch": str(item.batch)}
     except BadItem:

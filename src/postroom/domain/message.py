@@ -94,9 +94,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: datetime | None = None  # when its books were closed; also set if it was cancelled
     has_html: bool = False
     has_text: bool = False
-    edition: str = (
-        ""  # names its bodies: new with every edit, so that bodies of two edits never mix
-    )
+    edition: str = ""  # names its bodies; new with every edit, so bodies of two edits never mix
     origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
     # Progress of the fan-out. Saved after every page; rows written since are found again.
     cursor: str = ""  # the last address key of the last batch counted below

@@ -25,7 +25,6 @@ _ATTRIBUTE = (
 )
 _TAG_NAME = r"<(/?)([A-Za-z][^\s/>]*+)"
 _START = re.compile("<(/?)[A-Za-z]")
-_START_CHARS = 3
 # A tag with as many attributes as allowed, and whether it has one more.
 _CROWDED_TAG = re.compile(
     rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{0,{ATTRIBUTES_MAX}}}+({_ATTRIBUTE})?+[\s/]*+"
@@ -35,7 +34,7 @@ _TAG = re.compile(
     rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{_ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
 )
 _TAG_OPENS = re.compile("<(?:/?[A-Za-z]|!--)")
-_TAG_OPENS_CHARS = 4
+_OPENING_CHARS = 4  # the longest match of the patterns for the start of a tag
 # Elements without an end tag, or with an optional one: the next of their kind closes them.
 _UNCLOSED = {
     *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
@@ -47,7 +46,7 @@ _UNCLOSED = {
 def check_shape(markup: str) -> None:
     """Raise BadTemplate if the HTML has too many tags, attributes or nested elements."""
     tags = 0
-    for start in _matches(_START, _START_CHARS, markup):
+    for start in _matches(_START, markup):
         tags += not start[1]
         if tags > TAGS_MAX:
             raise BadTemplate(_("The HTML has over {limit:,} tags; shorten it.", limit=TAGS_MAX))
@@ -67,7 +66,7 @@ def _has_crowded_tag(markup: str) -> bool:
     Tags within tags are read repeatedly, which is limited because nobody writes them on purpose.
     """
     room = READ_AGAIN_MAX * len(markup)
-    for start in _matches(_START, _START_CHARS, markup):
+    for start in _matches(_START, markup):
         tag = _CROWDED_TAG.match(markup, start.start())
         assert tag is not None
         room -= tag.end() - tag.start()
@@ -80,7 +79,7 @@ def _is_deeply_nested(markup: str) -> bool:
     """Whether more elements are open at the same time than any layout needs."""
     stack: list[str] = []
     stop = 0
-    for start in _matches(_TAG_OPENS, _TAG_OPENS_CHARS, markup):
+    for start in _matches(_TAG_OPENS, markup):
         if start.start() < stop:  # within the tag or comment before
             continue
         tag = _TAG.match(markup, start.start())
@@ -100,9 +99,9 @@ def _is_deeply_nested(markup: str) -> bool:
     return False
 
 
-def _matches(pattern: re.Pattern[str], chars: int, markup: str) -> Iterator[re.Match[str]]:
-    """Search piece by piece; a match of at most `chars` characters is never cut in two."""
+def _matches(pattern: re.Pattern[str], markup: str) -> Iterator[re.Match[str]]:
+    """Search piece by piece, without cutting the start of a tag in two."""
     for at in range(0, len(markup), _PIECE_CHARS):
-        for found in pattern.finditer(markup, at, at + _PIECE_CHARS + chars - 1):
+        for found in pattern.finditer(markup, at, at + _PIECE_CHARS + _OPENING_CHARS - 1):
             if found.start() < at + _PIECE_CHARS:  # otherwise the next piece has it
                 yield found

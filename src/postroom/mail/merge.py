@@ -114,15 +114,12 @@ def compile_html(template: str) -> list[Segment]:
 
 
 def compile_header(template: str) -> list[Segment]:
-    return [
-        segment
-        if isinstance(segment, str)
-        else Field(segment.name, segment.fallback, EscapeContext.HEADER)
-        for segment in parse(template)
-    ]
+    return parse(template, context=EscapeContext.HEADER)
 
 
-def parse(template: str, *, is_html: bool = False) -> list[Segment]:
+def parse(
+    template: str, *, is_html: bool = False, context: EscapeContext = EscapeContext.TEXT
+) -> list[Segment]:
     """Split into literals and fields, never two literals in a row; BadTemplate if it cannot.
 
     In HTML, what is between the braces may be written with entities, as editors do.
@@ -135,7 +132,8 @@ def parse(template: str, *, is_html: bool = False) -> list[Segment]:
         inner = html.unescape(pieces[at][2:-2]) if is_html else pieces[at][2:-2]
         if field := _FIELD.fullmatch(inner):
             segments += [literal] if literal else []
-            segments.append(Field(" ".join(field[1].split()), field[2] or field[3] or ""))
+            name = " ".join(field[1].split())
+            segments.append(Field(name, field[2] or field[3] or "", context))
             literal = ""
             fields += 1
         elif text := _TEXT.fullmatch(inner):

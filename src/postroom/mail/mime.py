@@ -21,23 +21,12 @@ from postroom.domain.address import Address, Mailbox
 from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
 from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
-from postroom.mail import header, quoted_printable
+from postroom.mail import header, merge, quoted_printable
 from postroom.mail.body import text_from_html
 from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
-from postroom.mail.merge import (
-    BadTemplate,
-    Field,
-    Segment,
-    compile_header,
-    compile_html,
-    compile_text,
-    escape,
-    fill,
-    line_of,
-    value_of,
-)
+from postroom.mail.merge import BadTemplate, Field, Segment, escape, fill, line_of, value_of
 from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
@@ -92,7 +81,7 @@ def compile_mail(parts: MailParts) -> CompiledMail:
         raise BadTemplate(
             _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
         )
-    return CompiledMail(compile_header(parts.subject), _fixed_headers(parts), _bodies(parts))
+    return CompiledMail(merge.compile_header(parts.subject), _fixed_headers(parts), _bodies(parts))
 
 
 class CompiledMail:
@@ -303,11 +292,11 @@ def _bodies(parts: MailParts) -> tuple[_Body, ...]:
     if parts.html is None:
         if parts.text is None:
             raise BadTemplate(_("The message has no body; write one."))
-        return (_Body("plain", compile_text(_canonical(parts.text))),)
+        return (_Body("plain", merge.compile_text(_canonical(parts.text))),)
     check_shape(parts.html)
-    rich = _Body("html", compile_html(_canonical(parts.html)))
+    rich = _Body("html", merge.compile_html(_canonical(parts.html)))
     text = text_from_html(parts.html) if parts.text is None else parts.text
-    return _Body("plain", compile_text(_canonical(text))), rich
+    return _Body("plain", merge.compile_text(_canonical(text))), rich
 
 
 def _canonical(template: str) -> str:

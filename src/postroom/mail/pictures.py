@@ -36,6 +36,13 @@ class UnseenReason(StrEnum):
     UNKNOWN_SCHEME = "unknown scheme"
 
 
+_BY_SCHEME = {
+    "file": UnseenReason.OWN_COMPUTER,
+    "cid": UnseenReason.ATTACHMENT,
+    "data": UnseenReason.IN_THE_HTML,
+}
+
+
 def unseen_pictures(document: LexborHTMLParser) -> dict[UnseenReason, list[str]]:
     """Find their sources, by reason, each once, in the order of the document."""
     images = [(node, "src") for node in document.css("img, input[type=image]")]
@@ -60,17 +67,9 @@ def why_unseen(source: str) -> UnseenReason | None:
     scheme = _SCHEME.match(source)
     if scheme is None:
         return UnseenReason.RELATIVE
-    match scheme[1].lower():
-        case "http" | "https":
-            return UnseenReason.PRIVATE_HOST if _is_private(source) else None
-        case "file":
-            return UnseenReason.OWN_COMPUTER
-        case "cid":
-            return UnseenReason.ATTACHMENT
-        case "data":
-            return UnseenReason.IN_THE_HTML
-        case _:
-            return UnseenReason.UNKNOWN_SCHEME
+    if scheme[1].lower() in ("http", "https"):
+        return UnseenReason.PRIVATE_HOST if _is_private(source) else None
+    return _BY_SCHEME.get(scheme[1].lower(), UnseenReason.UNKNOWN_SCHEME)
 
 
 def _is_private(url: str) -> bool:
