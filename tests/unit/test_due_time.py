@@ -1,4 +1,4 @@
-"""When a message is due, as people write it."""
+"""Parsing when a message is due."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_anything_else_is_refused_with_a_sentence(text: str, zone: str, complain
         parse_due_time(text, zone, NOW)
 
 
-def test_a_wrong_zone_is_told_from_a_wrong_time() -> None:
+def test_a_wrong_zone_is_distinguished_from_a_wrong_time() -> None:
     with pytest.raises(UnknownZone):
         parse_due_time("2026-11-20 09:00", "Mars/Olympus", NOW)
     with pytest.raises(BadInput) as wrong:

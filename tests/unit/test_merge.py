@@ -1,4 +1,4 @@
-"""Merge fields: what templates may say, and that no value can change what is around it."""
+"""Merge fields: what templates may contain, and that no value can change what is around it."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_field_where_no_escaping_helps_is_refused(template: str, words: str) -
     "end", ["<!-- draft", "<style>p {", "<title>", "<p", '<p title="', "</p", "<!DOCTYPE"]
 )
 def test_html_that_ends_before_it_is_finished_is_refused(end: str) -> None:
-    """Whatever comes after it, the foot above all, would not be seen."""
+    """Whatever follows, above all the footer, would not be visible."""
     with pytest.raises(BadTemplate, match="Line 2: the HTML ends inside"):
         compile_html(f"<p>Hi</p>\n{end}")
 
@@ -262,7 +262,7 @@ def test_no_value_changes_the_structure_of_the_page(value: str) -> None:
 
 
 def test_a_text_of_nothing_but_beginnings_of_links_is_compiled_in_linear_time() -> None:
-    """One pattern over all of it would try from every beginning: 56 kB took four seconds."""
+    """A single pattern would start again at every URL: 56 kB took four seconds."""
     for hostile in ("http://" * 100_000 + " {{ a }}", "http://" + "{{ a }}" * 900):
         segments = compile_text(hostile)
         assert isinstance(segments[-1], Field)

@@ -41,7 +41,7 @@ def signs(
     return spam_signs(mail)
 
 
-def test_a_normal_letter_has_no_sign() -> None:
+def test_a_normal_message_has_no_sign() -> None:
     assert signs() == []
     assert signs(None, "The library opens on Sundays: https://contoso.edu/library.") == []
 
