@@ -9,8 +9,6 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from textwrap import wrap
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -38,7 +36,6 @@ _BLOCKS = {
 _ANY_BLOCK = ", ".join(sorted(_BLOCKS))
 
 
-_wrapped = partial(wrap, break_long_words=False, break_on_hyphens=False)  # URLs stay whole
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all", re.I)
 _SPACES = re.compile(r"[\s\xa0]+")
 _FILLERS = dict.fromkeys(map(ord, "\u200b\ufeff\xad\u034f"))  # invisible padding of previews
@@ -88,9 +85,8 @@ class _PlainTextPage:
         text = "".join(self._inline).strip(" \n")
         self._inline.clear()
         if text:
-            lines = _BLANK_LINES.sub("\n\n", text).split("\n")
-            for line in lines:
-                self.add_lines(_wrapped(line, WIDTH - len(self._indent)) or [""])
+            for line in _BLANK_LINES.sub("\n\n", text).split("\n"):
+                self.add_lines(_wrapped(line, WIDTH - len(self._indent)))
         self._gap = max(self._gap, gap)
         if self._gap_indent is None or len(self._indent) < len(self._gap_indent):
             self._gap_indent = self._indent  # the blank lines before a quotation are not quoted
@@ -119,6 +115,22 @@ class _PlainTextPage:
     def text(self) -> str:
         self.end_block()
         return "\n".join(self._lines) + "\n" if self._lines else ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Wrap between words; a word longer than a line, such as a URL, stays whole.
+
+    Not textwrap, which splits a long text in one slow call that other threads wait for.
+    """
+    lines = [""]
+    for word in text.split():
+        if not lines[-1]:
+            lines[-1] = word
+        elif len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
