@@ -158,7 +158,7 @@ def test_a_body_that_cannot_be_mailed_is_told(
     ("time", "complaint"),
     [
         (["--at", "tomorrow"], "2026-11-20T09:00"),
-        (["--at", "2120-01-01 09:00"], "in which zone"),
+        (["--at", "2120-01-01 09:00"], "has no time zone"),
         (["--at", "2120-01-01 09:00", "--zone", "Mars"], "no time zone"),
         (["--at", "2020-01-01T09:00Z"], "in the past"),
     ],

@@ -1,4 +1,4 @@
-"""What went wrong with the mail server, in words that a person understands."""
+"""Trouble with the mail server, in sentences that people understand."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def refused(address: str) -> str:
         ),
         (
             tls_error("NO_SHARED_CIPHER"),
-            "The mail server mail.contoso.edu:587 and we cannot agree on TLS: no shared cipher",
+            "The TLS handshake with the mail server mail.contoso.edu:587 failed: no shared cipher",
         ),
     ],
 )
-def test_an_error_is_told_without_numbers_and_brackets(error: OSError, words: str) -> None:
+def test_an_error_is_described_without_numbers_and_brackets(error: OSError, words: str) -> None:
     fault = fault_of_error(error)
     assert str(sentence(fault.kind, SERVER, fault.words)) == words
 
@@ -85,7 +85,7 @@ def test_a_bad_host_name_is_no_riddle() -> None:
         ("", TroubleKind.BROKEN),
     ],
 )
-def test_the_code_of_a_reply_tells_the_kind(words: str, kind: TroubleKind) -> None:
+def test_the_code_of_a_reply_decides_the_kind(words: str, kind: TroubleKind) -> None:
     assert fault_of_words(words) == Fault(kind, words)
 
 
@@ -95,7 +95,7 @@ def test_every_kind_has_a_sentence_and_advice() -> None:
         assert str(ADVICE[kind]).endswith((".", "?"))
 
 
-def test_words_are_one_short_line_without_addresses() -> None:
+def test_a_reply_becomes_one_short_line_without_addresses() -> None:
     words = one_line("535 \x1b[31mno\r\nway, <ada@contoso.edu> and " + "x" * 500)
     assert words.startswith("535 [31mno way, <…> and xxx")
     assert len(words) == 160

@@ -49,13 +49,13 @@ def test_a_key_is_a_prefix_and_forty_random_characters() -> None:
 @pytest.mark.parametrize(
     "text", ["", "prk_", "prk_" + "a" * 39, "prk_" + "a" * 40 + "\n", "prk_" + "é" * 40, "a" * 44]
 )
-def test_what_cannot_be_a_key_is_told_without_looking_for_it(text: str) -> None:
+def test_a_malformed_key_is_recognized_without_a_lookup(text: str) -> None:
     assert not is_key(text)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 61, "two\nlines"])
 def test_a_key_has_a_name_of_one_line(name: str) -> None:
-    with pytest.raises(BadInput, match="Name the key"):
+    with pytest.raises(BadInput, match="says who uses it"):
         check_key_name(name)
 
 
@@ -70,7 +70,7 @@ def test_a_key_without_lists_is_for_every_list() -> None:
     assert key.is_for("contoso1")
 
 
-def test_a_key_with_lists_is_for_these_alone() -> None:
+def test_a_key_with_lists_is_only_for_these() -> None:
     key = AccessKey(id="0" * 8, name="portal", created_at=NOW, lists=("contoso1",))
     assert key.is_for("contoso1")
     assert not key.is_for("contoso")
@@ -95,7 +95,7 @@ async def test_a_key_may_do_what_it_was_made_for_and_writing_includes_reading(
     assert [right.value for right in Right if found.has(right)] == allowed
 
 
-async def test_a_key_made_without_a_word_about_rights_signs_people_up_alone(
+async def test_a_key_without_given_rights_can_only_sign_people_up(
     tables: Tables,
 ) -> None:
     _, made = await keys.create(tables, "portal", (), NOW)
@@ -191,7 +191,7 @@ async def test_the_gate_notes_the_use_of_a_key(tables: Tables) -> None:
     assert known.last_used_at == NOW
 
 
-async def test_the_gate_looks_a_key_up_once_in_five_seconds(tables: Tables) -> None:
+async def test_a_key_is_looked_up_once_in_five_seconds(tables: Tables) -> None:
     gate = KeyCache()
     key, made = await keys.create(tables, "portal", (), NOW)
     await gate.find_key(tables, key, NOW)

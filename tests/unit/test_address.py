@@ -1,4 +1,4 @@
-"""Addresses: which are taken, how each is told from another, how one is shown."""
+"""Addresses: which are accepted, which are the same, and how they are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from postroom.storage.validation import check_key
         "a@" + "x" * 63 + ".edu",
     ],
 )
-def test_a_plain_address_is_taken_as_typed(text: str) -> None:
+def test_a_plain_address_is_accepted_as_typed(text: str) -> None:
     assert parse_address(text).typed == text
 
 
@@ -46,7 +46,7 @@ def test_the_local_part_keeps_its_spelling_and_the_domain_is_lowered() -> None:
     assert (address.local, address.domain) == ("Student.One", "contoso.edu")
 
 
-def test_capitals_do_not_make_another_identity_but_tags_and_dots_do() -> None:
+def test_capitals_do_not_change_the_identity_but_tags_and_dots_do() -> None:
     keys = [
         parse_address(text).key
         for text in ("Ann@contoso.edu", "ann@CONTOSO.edu", "ann+x@contoso.edu", "a.nn@contoso.edu")
@@ -81,31 +81,31 @@ def test_a_local_part_in_any_script_needs_utf8_and_is_composed() -> None:
 def test_what_composes_to_ascii_is_judged_after_composing() -> None:
     kelvin = parse_address("\u212aay@contoso.edu")
     assert (kelvin.typed, kelvin.needs_utf8) == ("Kay@contoso.edu", False)
-    with pytest.raises(BadAddress, match="no address has"):
+    with pytest.raises(BadAddress, match="not allowed in addresses"):
         parse_address("a\u037eb@contoso.edu")  # the Greek question mark composes to ";"
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "Enter an e-mail address"),
-        (" \u200b ", "Enter an e-mail address"),
+        ("", "Enter an email address"),
+        (" \u200b ", "Enter an email address"),
         ("contoso.edu", "no @"),
         ("ann@contoso.edu, bob@contoso.edu", "more than one @"),
         ("@contoso.edu", "nothing before the @"),
         ("ann@contoso", "no dot"),
         ("ann@", "no dot"),
-        ("ann..b@contoso.edu", "A dot"),
-        (".ann@contoso.edu", "A dot"),
-        ("ann.@contoso.edu", "A dot"),
+        ("ann..b@contoso.edu", "misplaced dot"),
+        (".ann@contoso.edu", "misplaced dot"),
+        ("ann.@contoso.edu", "misplaced dot"),
         ('"ann b"@contoso.edu', "quotation marks or comments"),
         ("ann(work)@contoso.edu", "quotation marks or comments"),
         ("Ann <ann@contoso.edu>", "only the address"),
         ("ann b@contoso.edu", "space or an invisible"),
         ("ann\u200bb@contoso.edu", "space or an invisible"),
         ("ann\ue000@contoso.edu", "space or an invisible"),
-        ("ann,b@contoso.edu", "no address has"),
-        ("ann@[192.0.2.1]", "bare IP number"),
+        ("ann,b@contoso.edu", "not allowed in addresses"),
+        ("ann@[192.0.2.1]", "IP number"),
         ("ann@192.0.2.1", "not a domain name"),
         ("ann@-contoso.edu", "not a domain name"),
         ("ann@contoso-.edu", "not a domain name"),
@@ -125,14 +125,14 @@ def test_what_composes_to_ascii_is_judged_after_composing() -> None:
         ("\u1fb7" * 21 + "@" + ("y" * 60 + ".") * 3 + "ex", "too long in this script"),
     ],
 )
-def test_what_is_no_address_is_refused_with_a_sentence(text: str, sentence: str) -> None:
+def test_an_invalid_address_is_refused_with_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(BadAddress, match=sentence):
         parse_address(text)
 
 
 @settings(max_examples=300)
 @given(st.text(max_size=40), st.sampled_from(["contoso.edu", "bücher.example", "例子.example"]))
-def test_an_address_that_is_taken_is_stable_and_storable(local: str, domain: str) -> None:
+def test_an_accepted_address_is_stable_and_storable(local: str, domain: str) -> None:
     try:
         address = parse_address(f"{local}@{domain}")
     except BadAddress:
@@ -224,7 +224,7 @@ def spelled_differently() -> list[str]:
     return found
 
 
-def test_a_capital_letter_makes_nobody_else() -> None:
+def test_a_capital_letter_does_not_change_the_identity() -> None:
     assert spelled_differently() == []
 
 

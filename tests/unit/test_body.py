@@ -93,7 +93,7 @@ def test_plain_braces_stay_plain(html: str) -> None:
     assert parse(text_from_html(html)) == ["{{ name }}\n"]
 
 
-def test_a_brace_that_comes_to_stand_before_a_field_does_not_undo_it() -> None:
+def test_a_brace_right_before_a_field_does_not_break_the_field() -> None:
     assert parse(text_from_html("a{<b>{{ name }}</b>")) == ["a{", Field("name"), "\n"]
 
 
@@ -108,8 +108,8 @@ def test_deep_nesting_does_not_exhaust_the_stack(element: str) -> None:
     assert "deep" in text_from_html(f"<{element}>" * OPEN_MAX + "deep")
 
 
-def test_quotations_far_within_each_other_take_no_more_room_than_their_text() -> None:
-    """Each level would indent every line by two more: one body would fill the memory."""
+def test_deeply_nested_quotations_take_no_more_room_than_their_text() -> None:
+    """Indenting every line by two more per level would let one body fill the memory."""
     text = text_from_html("<blockquote>" * 150 + "word " * 1000 + "</blockquote>" * 150)
     assert max(map(len, text.splitlines())) <= WIDTH
     assert text.startswith("> > > ")
@@ -125,7 +125,7 @@ def test_quotations_far_within_each_other_take_no_more_room_than_their_text() ->
         ("<b>a</b>\u200b<i>b</i>", "ab"),
     ],
 )
-def test_blanks_between_words_are_one_and_fillers_none(html: str, text: str) -> None:
+def test_runs_of_blanks_become_one_and_fillers_disappear(html: str, text: str) -> None:
     assert text_from_html(html) == f"{text}\n"
 
 
@@ -168,11 +168,11 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
 @pytest.mark.parametrize(
     ("html", "complaint"),
     [
-        ("<div>" * (OPEN_MAX + 1), "open one within another"),
-        ("<div><!--</div>-->" * (OPEN_MAX + 1), "open one within another"),
-        ("<div a='</div>'>" * (OPEN_MAX + 1), "open one within another"),
-        ("<div><table></div></table>" * (OPEN_MAX + 1), "open one within another"),
-        ("<i></b>" * (OPEN_MAX + 1), "open one within another"),
+        ("<div>" * (OPEN_MAX + 1), "nested elements"),
+        ("<div><!--</div>-->" * (OPEN_MAX + 1), "nested elements"),
+        ("<div a='</div>'>" * (OPEN_MAX + 1), "nested elements"),
+        ("<div><table></div></table>" * (OPEN_MAX + 1), "nested elements"),
+        ("<i></b>" * (OPEN_MAX + 1), "nested elements"),
         ("<p>" * (TAGS_MAX + 1), "tags"),
         ("<a" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
         ("<svg><title><a" + " b='>'" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
@@ -183,7 +183,7 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
         ("-" * (256 * 1024 - 1) + "<p" + " b" * (ATTRIBUTES_MAX + 1) + ">", "attributes"),
     ],
 )
-def test_html_that_would_hold_up_a_parser_is_refused(html: str, complaint: str) -> None:
+def test_html_that_parsers_are_slow_with_is_refused(html: str, complaint: str) -> None:
     for read in (text_from_html, links):
         with pytest.raises(BadTemplate, match=complaint):
             read(html)
@@ -200,5 +200,5 @@ def test_html_that_would_hold_up_a_parser_is_refused(html: str, complaint: str) 
         "<!--[if mso]><table><tr><td><![endif]-->one" * 300,
     ],
 )
-def test_long_html_that_is_well_shaped_is_taken(html: str) -> None:
+def test_long_html_of_a_good_shape_is_accepted(html: str) -> None:
     check_shape(html)

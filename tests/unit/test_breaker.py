@@ -1,4 +1,4 @@
-"""The breaker: how long a provider in trouble is left alone, and who asks whether it is back."""
+"""The breaker: how long a provider in trouble is left alone, and how it is tried again."""
 
 from __future__ import annotations
 

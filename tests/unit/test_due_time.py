@@ -1,4 +1,4 @@
-"""When a message is due, as people write it."""
+"""Parsing when a message is due."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def test_every_accepted_form_is_one_instant(text: str, zone: str, due_at: dateti
 @pytest.mark.parametrize(
     ("text", "zone", "complaint"),
     [
-        ("tomorrow", "", "write now, 2026-11-20T09:00"),
+        ("tomorrow", "", "Enter now, 2026-11-20T09:00"),
         ("2026-11-20", "", "is not a date and time"),
         ("2026-W47-5", "", "is not a date and time"),
         ("2026-13-20T09:00Z", "", "is not a date and time"),
-        ("2026-11-20 09:00", "", "in which zone"),
-        ("2026-11-20T09:00Z", "Europe/Berlin", "leave the zone"),
+        ("2026-11-20 09:00", "", "has no time zone"),
+        ("2026-11-20T09:00Z", "Europe/Berlin", "Leave out the zone"),
         ("2026-11-20 09:00", "Mars/Olympus", "no time zone"),
         ("now", "Mars/Olympus", "no time zone"),
         ("2026-11-20 09:00", "../../etc/passwd", "no time zone"),
         ("2026-11-20 09:00", "Europe", "no time zone"),
         ("2027-03-28 02:30", "Europe/Berlin", "does not exist"),
-        ("2027-10-31 02:30", "Europe/Berlin", "comes twice"),
+        ("2027-10-31 02:30", "Europe/Berlin", "exists twice"),
         ("2026-11-15T11:00Z", "", "in the past"),
         ("0001-01-01T00:00+14:00", "", "too far away"),
     ],
@@ -51,7 +51,7 @@ def test_anything_else_is_refused_with_a_sentence(text: str, zone: str, complain
         parse_due_time(text, zone, NOW)
 
 
-def test_a_wrong_zone_is_told_from_a_wrong_time() -> None:
+def test_a_wrong_zone_is_distinguished_from_a_wrong_time() -> None:
     with pytest.raises(UnknownZone):
         parse_due_time("2026-11-20 09:00", "Mars/Olympus", NOW)
     with pytest.raises(BadInput) as wrong:

@@ -1,4 +1,4 @@
-"""Whatever is typed anywhere, a mail has the headers we meant and says what was typed.
+"""Whatever is typed anywhere, an email has only our headers and shows what was typed.
 
 Mails are read by a parser that is not ours, and their raw lines by a strict reader of ten lines.
 """
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from postroom.domain.address import Address, BadAddress, Mailbox, parse_address, parse_mailbox
 from postroom.domain.errors import BadInput
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.subscriber import clean_attributes
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import Field, escape_braces, parse
-from postroom.mail.mime import SUBJECT_CHARS_MAX, MailParts, compile_mail
+from postroom.mail.mime import MailParts, compile_mail
 
 HEADERS = sorted(
     [
@@ -85,7 +86,7 @@ def parts(
 
 
 def read(source: bytes) -> Message:
-    """The mail as another parser reads it, after a strict look at its raw lines."""
+    """The email as another parser reads it, after a strict check of its raw lines."""
     assert re.search(rb"\r(?!\n)|(?<!\r)\n|\0", source) is None
     assert max(map(len, source.split(b"\r\n"))) <= 998
     head = source.partition(b"\r\n\r\n")[0].decode("ascii")
@@ -164,7 +165,7 @@ def test_a_display_name_is_refused_or_read_as_typed(name: str) -> None:
 
 @examples
 @given(hostile, hostile)
-def test_list_names_and_own_headers_make_no_second_header(list_name: str, note: str) -> None:
+def test_list_names_and_custom_headers_inject_no_header(list_name: str, note: str) -> None:
     try:
         sources = spliced(parts(list_name=list_name, note=note))
     except BadHeader:
@@ -180,7 +181,7 @@ def test_list_names_and_own_headers_make_no_second_header(list_name: str, note: 
 
 @examples
 @given(hostile)
-def test_an_address_is_refused_or_stands_alone_in_its_header(typed: str) -> None:
+def test_an_address_is_refused_or_is_alone_in_its_header(typed: str) -> None:
     for text in (typed, f"{typed}@contoso.edu", f"ann@{typed}contoso.edu", f"x <{typed}>"):
         try:
             address = parse_mailbox(text).address
@@ -196,7 +197,7 @@ def test_an_address_is_refused_or_stands_alone_in_its_header(typed: str) -> None
 
 @examples
 @given(hostile)
-def test_an_address_that_was_never_parsed_makes_no_second_header(typed: str) -> None:
+def test_an_address_that_was_never_parsed_injects_no_header(typed: str) -> None:
     forged = Address(typed, typed)
     try:
         source = compile_mail(parts()).splice(
@@ -243,7 +244,7 @@ def test_a_body_is_read_as_typed(body: str) -> None:
 
 @examples
 @given(hostile, hostile)
-def test_an_attribute_that_is_taken_can_be_merged_by_its_name(name: str, value: str) -> None:
+def test_an_accepted_attribute_can_be_merged_by_its_name(name: str, value: str) -> None:
     try:
         kept = clean_attributes({name: value})
     except BadInput:

@@ -9,7 +9,7 @@ from postroom.domain.mailing_list import check_description, check_list_name, che
 
 
 @pytest.mark.parametrize("name", ["contoso1", "A", "history_2026", "x" * 50])
-def test_letters_digits_and_underscores_make_a_name(name: str) -> None:
+def test_a_name_has_letters_digits_and_underscores(name: str) -> None:
     assert check_list_name(name) == name
 
 

@@ -1,4 +1,4 @@
-"""Markdown becomes the HTML of a mail, and merge fields come through whole wherever they stand."""
+"""Markdown becomes the HTML of an email, and merge fields come through whole everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def filled(source: str, **values: str) -> str:
     return fill(compile_html(html_from_markdown(source)), values)
 
 
-def test_words_become_paragraphs_headings_and_lists() -> None:
+def test_text_becomes_paragraphs_headings_and_lists() -> None:
     html = html_from_markdown("# Title\n\nSome *words*\n\n- one\n- two")
     for piece in ("<h1>Title</h1>", "<p>Some <em>words</em></p>", "<li>two</li>"):
         assert piece in html
@@ -36,7 +36,7 @@ def test_words_become_paragraphs_headings_and_lists() -> None:
         ("`{{ name }}`", "<code>Ada</code>"),
     ],
 )
-def test_a_field_may_stand_anywhere(source: str, expected: str) -> None:
+def test_a_field_can_be_anywhere(source: str, expected: str) -> None:
     assert expected in filled(source, name="Ada", url="https://contoso.edu/")
 
 
@@ -54,7 +54,7 @@ def test_a_field_that_is_never_closed_is_named_by_its_line() -> None:
 
 
 @given(st.text(max_size=200), st.text(max_size=50))
-def test_whatever_stands_around_a_field_there_is_just_that_field(before: str, after: str) -> None:
+def test_a_field_comes_through_whatever_is_around_it(before: str, after: str) -> None:
     plain = before.replace("{", "").replace("<", ""), after.replace("{", "").replace("<", "")
     html = html_from_markdown(f"{plain[0]}\n\n{{{{ name }}}}\n\n{plain[1]}")
     fields = [part for part in compile_html(html) if isinstance(part, Field)]
@@ -115,11 +115,11 @@ for unit in sys.argv[1:]:
 
 
 def test_no_line_of_any_length_takes_the_parser_more_than_moments() -> None:
-    """About three seconds of processor time; one rule by the square of the length takes minutes."""
+    """Takes about three seconds of CPU time; a quadratic rule would take minutes."""
     subprocess.run([sys.executable, "-c", TRY_HOSTILE_LINES, *HOSTILE_LINES], check=True)
 
 
-def test_a_long_letter_with_a_table_is_taken() -> None:
+def test_a_long_message_with_a_table_is_accepted() -> None:
     letter = "Dear *{{ name }}*, this is a [link](https://contoso.edu).\n\n" * 100
     table = "|a|b|c|\n|-|-|-|\n" + "|1|2|3|\n" * 200
     assert html_from_markdown(letter + table).count("<td>") == 600

@@ -1,4 +1,4 @@
-"""Merge fields: what templates may say, and that no value can change what is around it."""
+"""Merge fields: what templates may contain, and that no value can change what is around it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from postroom.mail.merge import (
 
 
 def placed(template: str) -> list[EscapeContext]:
-    return [part.place for part in compile_html(template) if isinstance(part, Field)]
+    return [part.context for part in compile_html(template) if isinstance(part, Field)]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_only_the_first_field_of_a_url_is_a_whole_url() -> None:
         ("</{{ x }}>", "name of a tag"),
         ("<h{{ x }}>", "name of a tag"),
         ("<title></{{ x }}", "name of a tag"),
-        ("<p {{ x }}>", "no attribute's value"),
-        ("<p title{{ x }}>", "no attribute's value"),
-        ('<p title="a"{{ x }}>', "no attribute's value"),
+        ("<p {{ x }}>", "not in an attribute's value"),
+        ("<p title{{ x }}>", "not in an attribute's value"),
+        ('<p title="a"{{ x }}>', "not in an attribute's value"),
         ("<a href={{ x }}>", "without quotation marks"),
         ("<a href=a{{ x }}>", "without quotation marks"),
         ('<p onclick="f({{ x }})">', "attribute onclick"),
@@ -169,7 +169,7 @@ def test_only_the_first_field_of_a_url_is_a_whole_url() -> None:
     ],
 )
 def test_a_field_where_no_escaping_helps_is_refused(template: str, words: str) -> None:
-    with pytest.raises(BadTemplate, match=f"Line 2: the field {{{{ x }}}} stands in.*{words}"):
+    with pytest.raises(BadTemplate, match=f"Line 2: the field {{{{ x }}}} is in.*{words}"):
         compile_html("first line\n" + template)
 
 
@@ -177,7 +177,7 @@ def test_a_field_where_no_escaping_helps_is_refused(template: str, words: str) -
     "end", ["<!-- draft", "<style>p {", "<title>", "<p", '<p title="', "</p", "<!DOCTYPE"]
 )
 def test_html_that_ends_before_it_is_finished_is_refused(end: str) -> None:
-    """Whatever comes after it, the foot above all, would not be seen."""
+    """Whatever follows, above all the footer, would not be visible."""
     with pytest.raises(BadTemplate, match="Line 2: the HTML ends inside"):
         compile_html(f"<p>Hi</p>\n{end}")
 
@@ -224,7 +224,7 @@ def test_a_url_is_followed_however_long_it_is(
     words: int, before: str, place: EscapeContext
 ) -> None:
     segments = compile_text(before.format("w" * words) + "{{ v }}")
-    assert [each.place for each in segments if isinstance(each, Field)] == [place]
+    assert [each.context for each in segments if isinstance(each, Field)] == [place]
 
 
 def test_a_field_inside_a_url_in_plain_text_is_percent_encoded() -> None:
@@ -262,7 +262,7 @@ def test_no_value_changes_the_structure_of_the_page(value: str) -> None:
 
 
 def test_a_text_of_nothing_but_beginnings_of_links_is_compiled_in_linear_time() -> None:
-    """One pattern over all of it would try from every beginning: 56 kB took four seconds."""
+    """A single pattern would start again at every URL: 56 kB took four seconds."""
     for hostile in ("http://" * 100_000 + " {{ a }}", "http://" + "{{ a }}" * 900):
         segments = compile_text(hostile)
         assert isinstance(segments[-1], Field)

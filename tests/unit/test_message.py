@@ -88,7 +88,7 @@ def test_the_held_of_a_cancelled_message_can_be_decided_on_once_its_books_are_cl
 
 
 @pytest.mark.parametrize("act", [retried, decided])
-def test_whoever_revives_goes_over_every_batch_again_with_open_books(
+def test_reviving_requeues_every_batch_with_open_books(
     act: Callable[[Message], Message],
 ) -> None:
     again = act(message(Status.COMPLETED, completed_at=NOW))
@@ -124,7 +124,7 @@ def test_a_subject_that_cannot_be_used_is_refused_with_a_sentence(subject: str, 
         check_subject(subject)
 
 
-def test_a_subject_is_taken_without_the_spaces_around_it() -> None:
+def test_spaces_around_a_subject_are_removed() -> None:
     assert check_subject("  Grüße an {{ first_name }} ") == "Grüße an {{ first_name }}"
 
 

@@ -1,4 +1,4 @@
-"""Mails as bytes: one of each header, both renditions the same text, nothing out of line."""
+"""Emails as bytes: each header once, the same text in both renditions, no line too long."""
 
 from __future__ import annotations
 
@@ -14,16 +14,10 @@ import msgspec
 import pytest
 
 from postroom.domain.address import Address, parse_address, parse_mailbox
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.mail.header import BadHeader
 from postroom.mail.merge import BadTemplate
-from postroom.mail.mime import (
-    BODY_BYTES_MAX,
-    SUBJECT_CHARS_MAX,
-    MailParts,
-    compile_mail,
-    format_date,
-    message_id,
-)
+from postroom.mail.mime import BODY_BYTES_MAX, MailParts, compile_mail, format_date, message_id
 
 ANN = parse_address("ann@contoso.edu")
 DATE = "Sun, 15 Nov 2026 22:39:00 +0000"
@@ -81,7 +75,7 @@ def bodies(source: bytes) -> dict[str, str]:
 
 
 def header_names(source: bytes) -> list[str]:
-    """The names of the headers as raw lines, read without any parser's kindness."""
+    """The names of the headers by their raw lines, without a lenient parser."""
     head = source.partition(b"\r\n\r\n")[0]
     lines = [line for line in head.split(b"\r\n") if not line.startswith(b" ")]
     return [line.partition(b":")[0].decode("ascii") for line in lines]
@@ -223,7 +217,7 @@ def test_email_and_unsubscribe_url_are_ours_to_fill() -> None:
     assert bodies(mail(parts, forged))["text/plain"] == f"ann@contoso.edu {URL}\r\n"
 
 
-def test_an_address_in_another_script_stands_in_utf8() -> None:
+def test_an_address_in_another_script_is_utf8() -> None:
     source = mail(recipient=parse_address("müller@bücher.example"), eight_bit=True)
     assert "\r\nTo: müller@xn--bcher-kva.example\r\n".encode() in source
 
@@ -239,9 +233,7 @@ def test_an_address_in_another_script_stands_in_utf8() -> None:
         ),
     ],
 )
-def test_what_would_make_8bit_lines_too_long_goes_out_quoted(
-    changes: dict[str, str], why: str
-) -> None:
+def test_lines_too_long_for_8bit_are_quoted_printable(changes: dict[str, str], why: str) -> None:
     values = {"name": changes.pop("values", "Ada")}
     source = mail(but(**changes), values, eight_bit=True)
     assert source == mail(but(**changes), values), why
@@ -280,8 +272,8 @@ def test_every_kind_of_line_end_becomes_crlf(eight_bit: bool) -> None:
         ({"subject": "x" * 501}, "500 characters"),
         ({"subject": "{{ name"}, "never closed"),
         ({"text": "x" * (BODY_BYTES_MAX + 1)}, "2 MiB"),
-        ({"text": "a\n\0"}, "Line 2: .* no mail can carry"),
-        ({"html": "a\ud800"}, "no mail can carry"),
+        ({"text": "a\n\0"}, "Line 2 has a character that no email can carry"),
+        ({"html": "a\ud800"}, "no email can carry"),
         ({"html": "<script>{{ name }}</script>"}, "script or style"),
     ],
 )
@@ -323,7 +315,7 @@ def test_a_header_that_cannot_be_written_is_refused_when_compiled(
         {"recipient": Address("ann\u2028@contoso.edu", "ann@contoso.edu")},
     ],
 )
-def test_what_was_not_made_by_us_cannot_stand_in_the_head(
+def test_values_that_are_not_ours_are_refused_in_headers(
     changes: dict[str, str | Address],
 ) -> None:
     told: dict[str, object] = {"message_id": ID, "date": DATE, "recipient": ANN, **changes}
@@ -331,12 +323,12 @@ def test_what_was_not_made_by_us_cannot_stand_in_the_head(
         compile_mail(PARTS).splice(told.pop("recipient"), {}, **told)  # type: ignore[arg-type]
 
 
-def test_the_fields_of_a_message_are_known() -> None:
+def test_a_message_lists_its_fields() -> None:
     compiled = compile_mail(but(subject="{{ term }}"))
     assert compiled.fields == {"term", "name", "unsubscribe_url"}
 
 
-def test_a_message_id_is_the_same_on_every_retry_and_for_nobody_else() -> None:
+def test_a_message_id_is_the_same_on_every_retry_and_unique_to_its_recipient() -> None:
     first = message_id(b"secret", "ref1", "ann@contoso.edu", "contoso.edu")
     assert first == message_id(b"secret", "ref1", "ann@contoso.edu", "contoso.edu")
     assert re.fullmatch(r"<[0-9a-f]{32}@contoso\.edu>", first)

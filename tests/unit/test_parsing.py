@@ -1,4 +1,4 @@
-"""What people wrote is parsed in one thread, and the event loop goes on meanwhile."""
+"""Bodies are parsed in one thread while the event loop keeps running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_the_event_loop_goes_on_while_a_body_is_parsed() -> None:
 
 
 async def test_one_body_is_parsed_at_a_time() -> None:
-    """Two would let the event loop wait twice as long for its turn."""
+    """Two would make the event loop wait twice as long."""
     at_once, most = 0, 0
     lock = threading.Lock()
 
@@ -35,7 +35,7 @@ async def test_one_body_is_parsed_at_a_time() -> None:
     assert most == 1
 
 
-async def test_a_sentence_is_in_the_language_of_whoever_waits_for_it() -> None:
+async def test_an_error_is_in_the_language_of_its_caller() -> None:
     other = Language("en-XA", ENGLISH.catalogue)
     with speaking(other):
         assert await in_thread(language) is other

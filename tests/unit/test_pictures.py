@@ -1,4 +1,4 @@
-"""Pictures that nobody will see are found by how their addresses are written."""
+"""Pictures that readers will not see are found by their addresses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ from postroom.mail.pictures import SOURCE_CHARS_SHOWN, UnseenReason, unseen_pict
         ("https://[contoso/logo.png", None),
     ],
 )
-def test_a_source_tells_whether_it_can_be_seen(source: str, why: UnseenReason | None) -> None:
+def test_the_source_shows_whether_a_picture_can_be_seen(
+    source: str, why: UnseenReason | None
+) -> None:
     assert why_unseen(source) is why
 
 

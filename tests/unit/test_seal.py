@@ -1,4 +1,4 @@
-"""Seals: what we sealed we can read, and nobody else can."""
+"""Seals: only the right secret and purpose can read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_what_was_sealed_comes_back_and_does_not_show(text: str) -> None:
     assert len(text) < 8 or text not in sealed
 
 
-def test_a_seal_fits_its_purpose_and_its_secret_alone() -> None:
+def test_a_seal_needs_its_own_purpose_and_secret() -> None:
     sealed = seal(SECRET, "a page", "student1@contoso.edu")
     assert unseal(SECRET, "another page", sealed) is None
     assert unseal("another secret", "a page", sealed) is None
@@ -33,7 +33,7 @@ def test_rubbish_is_no_seal(text: str) -> None:
     assert unseal(SECRET, "a page", text) is None
 
 
-def test_one_changed_letter_breaks_the_seal() -> None:
+def test_one_changed_character_breaks_the_seal() -> None:
     sealed = seal(SECRET, "a page", "student1@contoso.edu")
     for at, letter in enumerate(sealed[:-1]):  # of the last one some bits mean nothing
         other = "A" if letter != "A" else "B"

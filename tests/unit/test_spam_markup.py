@@ -1,4 +1,4 @@
-"""Signs of spam in links and HTML: each has a mail that shows it and one that nearly does."""
+"""Signs of spam in links and HTML: each with an email that has it and one that nearly has it."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_pictures_with_words_or_words_alone_are_not() -> None:
         f'<div style="display:none"><p><b>{HIDDEN}</b></p></div>',
     ],
 )
-def test_text_that_nobody_sees_is_found(html: str) -> None:
+def test_text_that_readers_do_not_see_is_found(html: str) -> None:
     [found] = signs(WORDS + html)
     assert (found.sign, found.found) == (SpamSign.HIDDEN_TEXT, (HIDDEN,))
 

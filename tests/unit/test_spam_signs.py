@@ -41,7 +41,7 @@ def signs(
     return spam_signs(mail)
 
 
-def test_a_normal_letter_has_no_sign() -> None:
+def test_a_normal_message_has_no_sign() -> None:
     assert signs() == []
     assert signs(None, "The library opens on Sundays: https://contoso.edu/library.") == []
 
@@ -64,7 +64,7 @@ def test_the_heaviest_sign_comes_first() -> None:
     html = '<a href="http://contoso.edu">x</a><iframe></iframe><form></form>'
     assert [each.weight for each in signs(html)] == [
         SpamWeight.HEAVY,
-        SpamWeight.MIDDLING,
+        SpamWeight.MEDIUM,
         SpamWeight.LIGHT,
     ]
 

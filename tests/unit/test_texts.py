@@ -1,4 +1,4 @@
-"""Texts are read in the language of the moment, whatever carried them there."""
+"""Texts are translated into the current language when they become strings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Catalogue(NullTranslations):
 DE = Language("de", Catalogue())
 
 
-def test_a_text_is_english_unless_somebody_says_otherwise() -> None:
+def test_a_text_is_english_by_default() -> None:
     text = _("The list {name} is full.", name="contoso1")
     assert str(text) == "The list contoso1 is full."
     assert language() is ENGLISH
@@ -88,7 +88,7 @@ def test_the_context_decides_on_the_word() -> None:
         assert str(pgettext("a wind is", "draft")) == "draft"
 
 
-def test_an_error_says_its_text_to_whoever_reads_it() -> None:
+def test_an_error_is_in_the_language_of_its_reader() -> None:
     with pytest.raises(BadInput) as caught:
         raise BadInput(_("The list {name} is full.", name="contoso1"))
     error = caught.value
@@ -109,12 +109,12 @@ def test_texts_are_equal_if_all_they_say_is() -> None:
 
 
 @pytest.mark.parametrize("encode", [json.dumps, msgspec.json.encode, msgspec.to_builtins])
-def test_nobody_stores_a_text_that_was_not_read(encode: Any) -> None:
+def test_a_text_cannot_be_stored_untranslated(encode: Any) -> None:
     with pytest.raises(TypeError):
         encode({"detail": Text("a subject", {})})
 
 
-async def test_tasks_and_threads_speak_as_who_began_them() -> None:
+async def test_tasks_and_threads_inherit_the_language() -> None:
     text = _("a subject")
 
     async def read() -> str:

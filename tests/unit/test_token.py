@@ -1,4 +1,4 @@
-"""Tokens: each is good for one purpose, one list and one person, and for nobody else's secret."""
+"""Tokens: each is valid for one secret, one purpose, one list and one person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECRET = new_secret()
 TOKEN = sign(SECRET, "confirm", "contoso1", "guid")
 
 
-def test_a_token_is_known_again() -> None:
+def test_a_token_is_recognized() -> None:
     assert is_signed(TOKEN, SECRET, "confirm", "contoso1", "guid")
     assert sign(SECRET, "confirm", "contoso1", "guid") == TOKEN
 

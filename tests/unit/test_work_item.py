@@ -1,4 +1,4 @@
-"""Work items: what was put is what is read, and nothing else is taken for one."""
+"""Work items: they are read as they were written, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_item_without_a_batch_names_one_recipient() -> None:
     assert item == RecipientItem("2012-10-15", "634852858215726983", key, True)
 
 
-def test_a_guid_alone_is_an_item_for_any_list() -> None:
+def test_a_bare_guid_is_an_item_for_any_list() -> None:
     guid = "6f32b03b90ed41a9b8acc1310c67b66a"
     for spelling in (guid, guid.upper(), str(UUID(guid))):
         assert parse_confirm_item(spelling) == ConfirmItem(guid, "")
@@ -71,7 +71,7 @@ def test_a_confirmation_item_is_read_as_it_was_put() -> None:
         "2026-11-15,1,a@b.de,0," + "9" * 5000,
     ],
 )
-def test_what_is_no_mail_item_is_told_apart(body: str) -> None:
+def test_a_bad_mail_item_is_refused(body: str) -> None:
     with pytest.raises(BadItem):
         parse_mail_item(body)
 
@@ -79,7 +79,7 @@ def test_what_is_no_mail_item_is_told_apart(body: str) -> None:
 @pytest.mark.parametrize(
     "body", ["", ",", "guid", "guid,", ",contoso1", "a,b,c", "a/b,contoso1", "0f,näme", "0f,a#b"]
 )
-def test_what_is_no_confirmation_item_is_told_apart(body: str) -> None:
+def test_a_bad_confirmation_item_is_refused(body: str) -> None:
     with pytest.raises(BadItem):
         parse_confirm_item(body)
 
@@ -94,7 +94,7 @@ def test_a_trial_item_says_which_message_and_for_whom() -> None:
     "body",
     ["test", "test,1,0f", "test,ref,0f,a@b.de", "test,1,0-f,a@b.de", "test,1,0f,a/b", "0f,list"],
 )
-def test_what_is_no_trial_item_is_told_apart(body: str) -> None:
+def test_a_bad_trial_item_is_refused(body: str) -> None:
     with pytest.raises(BadItem):
         parse_trial_item(body)
 

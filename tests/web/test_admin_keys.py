@@ -60,7 +60,7 @@ async def test_wrong_input_loses_nothing(owner: Worker) -> None:
         "/admin/keys/new", name="", lists="contoso1 nope", **{f"list-{LIST}": "yes"}
     )
     assert answer.status_code == 422
-    assert "Name the key" in answer.text
+    assert "that says who uses it" in answer.text
     assert "There is no list nope." in answer.text
     assert 'value="contoso1 nope"' in answer.text
     assert f'name="list-{LIST}" value="yes" checked' in answer.text

@@ -1,1 +1,1 @@
-"""Pure nouns and decisions: no I/O, no clock, nothing of ours from outside this package."""
+"""Pure types and decisions: no I/O, no clock, and no imports from other packages of ours."""

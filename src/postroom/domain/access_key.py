@@ -1,7 +1,7 @@
-"""An access key: what a client's site shows to use the web service.
+"""An access key, with which a client's site uses the web service.
 
-The key itself is shown once and kept nowhere; storage has its hash. With 240 random bits a plain
-SHA-256 is enough: there is nothing to guess, so nothing that a slow hash would slow down.
+The key itself is shown once and stored nowhere; storage has its hash. A plain SHA-256 is enough,
+because nobody can guess 240 random bits, so there is no guessing that a slow hash would hinder.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from postroom.domain.texts import _, pgettext
 
 ID_CHARS = 8
 NAME_CHARS_MAX = 60
-LISTS_MAX = 100  # a key; their names stand in one property of its row
+LISTS_MAX = 100  # per key; their names are in one property of its row
 _RANDOM_BYTES = 30  # 40 characters
-_KEY = re.compile(r"prk_[A-Za-z0-9_-]{40}")  # the start lets secret scanners find a leaked one
+_KEY = re.compile(r"prk_[A-Za-z0-9_-]{40}")  # the prefix lets secret scanners find leaked keys
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARS}}}")
 
 
@@ -38,17 +38,17 @@ RIGHT_TEXTS = {
     Right.WRITE: pgettext("the right to", "write"),
 }
 
-SAFE_RIGHTS = (Right.SUBSCRIBE,)  # what a key has unless told otherwise
+DEFAULT_RIGHTS = (Right.SUBSCRIBE,)
 
 
 class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a key but the key."""
+    """What is stored of a key: everything except the key."""
 
-    id: str  # the start of its hash: what people see
+    id: str  # the start of its hash, which people see
     name: str
     created_at: datetime
-    lists: tuple[str, ...] = ()  # none: for every list
-    rights: tuple[Right, ...] = SAFE_RIGHTS
+    lists: tuple[str, ...] = ()  # empty: for every list
+    rights: tuple[Right, ...] = DEFAULT_RIGHTS
     last_used_at: datetime | None = None  # to the hour
 
     def has(self, right: Right) -> bool:
@@ -67,12 +67,12 @@ def new_key() -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether it looks like one; all others need not be looked for."""
+    """Whether the text has the form of a key; if not, there is no need to look it up."""
     return _KEY.fullmatch(text) is not None
 
 
 def key_hash(key: str) -> str:
-    """Looked up as a whole, so that the time it takes tells nothing about the key."""
+    """Hash the key; looking up a whole hash takes the same time whatever the key is."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -89,7 +89,7 @@ def check_key_name(name: str) -> str:
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
         raise BadInput(
             _(
-                "Name the key after who uses it, in one line of 1 to {limit} characters.",
+                "Enter a name, up to {limit} characters, that says who uses it.",
                 limit=NAME_CHARS_MAX,
             )
         )
@@ -106,7 +106,7 @@ class NoSuchKey(NotFound):
 
 
 def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
-    """Each once, as they were named."""
+    """Remove repetitions, keeping the order."""
     once = tuple(dict.fromkeys(names))
     if len(once) > LISTS_MAX:
         raise TooManyLists(
@@ -116,6 +116,6 @@ def check_key_lists(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_key_rights(rights: Iterable[Right]) -> tuple[Right, ...]:
-    """Each once, in the order of the list above; none means the safe ones."""
-    wanted = set(rights)
-    return tuple(right for right in Right if right in wanted) or SAFE_RIGHTS
+    """Remove repetitions and sort; the default if there are none."""
+    given = set(rights)
+    return tuple(right for right in Right if right in given) or DEFAULT_RIGHTS

@@ -1,4 +1,4 @@
-"""Slips in the addresses of a file: those that can be mended, and domains that look mistyped."""
+"""Repair slips in the addresses of a file, and recognize mistyped domains."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import re
 
 from postroom.domain.csv_rows import BLANKS
 
-_MAILTO = "mailto:"
 _IN_BRACKETS = re.compile(r"[^<>]*<([^<>]+)>[\s,;.]*")
-_BEHIND = BLANKS + ",;."  # what lists of recipients and sentences leave behind an address
-_QUOTES = "\"'"
+_TRAILING = BLANKS + ",;."  # left over from lists of recipients and sentences
 
-# Domains that people type when they mean another. Each is at most one slip away from a provider of
-# many mailboxes, and is not a provider itself.
+# Common slips by domain. Each is one slip away from a large mailbox provider, and is not a provider
+# itself.
 _MISTYPED = {
     "gmail.com": "gmial.com gmai.com gmal.com gamil.com gnail.com gmaill.com gmail.con gmail.cm",
     "googlemail.com": "googlemial.com goglemail.com googlemail.con",
@@ -29,15 +27,15 @@ _MEANT = {typed: meant for meant, slips in _MISTYPED.items() for typed in slips.
 
 
 def mended(text: str) -> str:
-    """The address in `mailto:x@y`, `Name <x@y>`, `'x@y'` or `x@y,`; it may still be none."""
+    """Extract the address from `mailto:x@y`, `Name <x@y>`, `'x@y'` or `x@y,`; it is not checked."""
     if found := _IN_BRACKETS.fullmatch(text):
         text = found[1]
-    text = text.rstrip(_BEHIND).strip(BLANKS + _QUOTES)
-    if text[: len(_MAILTO)].lower() == _MAILTO:
-        text = text[len(_MAILTO) :].partition("?")[0]
-    return text.rstrip(_BEHIND)
+    text = text.rstrip(_TRAILING).strip(BLANKS + "\"'")
+    if text[:7].lower() == "mailto:":
+        text = text[7:].partition("?")[0]
+    return text.rstrip(_TRAILING)
 
 
 def domain_meant(domain: str) -> str:
-    """What somebody who typed this domain probably meant; empty if it looks right."""
+    """The domain that was probably meant; empty if this one looks right."""
     return _MEANT.get(domain, "")

@@ -1,4 +1,4 @@
-"""Asking people to confirm that they want a list's mail: who may be asked, and how often."""
+"""Asking people to confirm their subscription: who may be asked, and how often."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import msgspec
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _, ngettext
 
-# Most people read their mail once a day: a second request on the same day is a nuisance.
+# Most people read their email once a day, so a second request on the same day is a nuisance.
 ASK_ONCE_IN = timedelta(hours=24)
-# Whoever ignored three requests does not want the list, and mail providers count more as spam.
+# People who ignored three requests do not want the list, and mailbox providers count more as spam.
 ASKS_MAX = 3
 ASKS_WITHIN = timedelta(days=30)
 
 
 class CannotAsk(StrEnum):
-    """Why somebody is not asked."""
+    """Why somebody cannot be asked."""
 
     CONFIRMED = "confirmed"
     GONE = "gone"
-    LEFT_BEFORE = "left-before"  # and signed up again, or somebody else typed their address
+    LEFT_BEFORE = "left-before"  # and signed up again, or somebody else entered their address
     LATELY = "lately"
     OFTEN = "often"
 
@@ -31,8 +31,8 @@ CANNOT_ASK_TEXTS = {
     CannotAsk.CONFIRMED: _("They have already confirmed."),
     CannotAsk.GONE: _("They are no longer on this list."),
     CannotAsk.LEFT_BEFORE: _(
-        "They left this list earlier. Only they can ask for another confirmation email, by "
-        "signing up again."
+        "They unsubscribed earlier. Only they can request another confirmation email, by signing "
+        "up again."
     ),
     CannotAsk.LATELY: ngettext(
         "They were asked in the last {count} hour. Ask again later.",
@@ -48,7 +48,7 @@ CANNOT_ASK_TEXTS = {
 
 
 def cannot_ask(one: Subscriber, now: datetime) -> CannotAsk | None:
-    """Why this person may not be asked now; None if they may."""
+    """Why this person cannot be asked now; None if they can."""
     if one.gone:
         return CannotAsk.GONE
     if one.verified:
@@ -63,6 +63,6 @@ def cannot_ask(one: Subscriber, now: datetime) -> CannotAsk | None:
 
 
 def asked(one: Subscriber, now: datetime) -> Subscriber:
-    """The subscriber once an administrator or an import has asked them."""
+    """The subscriber after an administrator or an import asked them."""
     times = [*(one.asks or "").split(), now.isoformat()][-ASKS_MAX:]
     return msgspec.structs.replace(one, asked_at=now, asks=" ".join(times))

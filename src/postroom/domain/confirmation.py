@@ -1,4 +1,4 @@
-"""A confirmation email that was not accepted: how often it was tried, and what happens next."""
+"""Confirmation emails that were not accepted: the attempts so far, and what happens next."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _STATUS = re.compile(r"\d{3}(?:[ -]\d\.\d{1,3}\.\d{1,3})?(?= |$)")  # RFC 5321, 
 
 
 class ConfirmationState(StrEnum):
-    """How far the attempts to mail somebody a confirmation are."""
+    """The state of the attempts to send somebody a confirmation email."""
 
-    WAITING = "waiting"  # not accepted so far: it is tried again
+    WAITING = "waiting"  # not accepted so far; it will be tried again
     REFUSED = "refused"  # refused for good
-    GIVEN_UP = "given_up"  # the time for retries is over, or it cannot be sent at all
+    GIVEN_UP = "given_up"  # the retry window is over, or it cannot be sent at all
 
 
 class ConfirmationAttempts(msgspec.Struct, frozen=True, kw_only=True):
-    """Stands on the subscriber's row until the email is accepted, or they confirm or leave."""
+    """Part of the subscriber until the email is accepted, or they confirm or unsubscribe."""
 
     state: ConfirmationState
     count: int
@@ -35,20 +35,20 @@ class ConfirmationAttempts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_ended(self) -> bool:
-        """Nobody tries it any more: signing up again begins anew."""
+        """Whether there are no more attempts, unless the person signs up again."""
         return self.state is not ConfirmationState.WAITING
 
     def wait_s(self, now: datetime, rules: RetryRules) -> float:
-        """Seconds until the next attempt; 0 if it is due, or never comes.
+        """Seconds until the next attempt; 0 if it is due, or there will be none.
 
-        A time further away than any wait was written by a clock that was wrong.
+        A longer wait than the rules allow was written by a wrong clock, and counts as due.
         """
         wait_s = (self.retry_at - now).total_seconds() if self.retry_at else 0.0
         return wait_s if 0 < wait_s <= rules.longest_s * (1 + rules.jitter) else 0.0
 
 
 def is_untried(outcome: Outcome) -> bool:
-    """The server never answered for this email: no attempt is counted."""
+    """Whether the server never answered for this email, so that no attempt is counted."""
     match outcome:
         case Untried() | Deferred(scope=Scope.PROVIDER, reached=False):
             return True
@@ -58,7 +58,7 @@ def is_untried(outcome: Outcome) -> bool:
 def after_attempt(
     outcome: Outcome, before: ConfirmationAttempts | None, *, rules: RetryRules, now: datetime
 ) -> ConfirmationAttempts | None:
-    """What one attempt leaves on the row; None once the email is accepted."""
+    """The attempts including this one; None once the email is accepted."""
     if is_untried(outcome):
         return before
     if before and before.has_ended:  # of an earlier sign-up
@@ -69,7 +69,11 @@ def after_attempt(
         case Rejected(words=words):
             return _next(ConfirmationState.REFUSED, words, before, now)
         case Deferred(words=words) | Unknown(words=words):
-            return _wait(words, before, rules, now)
+            tried = _next(ConfirmationState.WAITING, words, before, now)
+            retry_at = now + timedelta(seconds=retry_after_s(tried.count, rules))
+            if retry_at > tried.first_at + timedelta(seconds=rules.window_s):
+                return msgspec.structs.replace(tried, state=ConfirmationState.GIVEN_UP)
+            return msgspec.structs.replace(tried, retry_at=retry_at)
         case Untried():
             return before
         case _:
@@ -79,19 +83,8 @@ def after_attempt(
 def given_up(
     words: str, before: ConfirmationAttempts | None, now: datetime
 ) -> ConfirmationAttempts:
-    """It cannot be sent at all."""
+    """The attempts, ended because the email cannot be sent at all."""
     return _next(ConfirmationState.GIVEN_UP, words, before, now)
-
-
-def _wait(
-    words: str, before: ConfirmationAttempts | None, rules: RetryRules, now: datetime
-) -> ConfirmationAttempts:
-    """Try again, or give up once the window is over: the rules of every other delivery."""
-    tried = _next(ConfirmationState.WAITING, words, before, now)
-    retry_at = now + timedelta(seconds=retry_after_s(tried.count, rules))
-    if retry_at > tried.first_at + timedelta(seconds=rules.window_s):
-        return msgspec.structs.replace(tried, state=ConfirmationState.GIVEN_UP)
-    return msgspec.structs.replace(tried, retry_at=retry_at)
 
 
 def _next(
@@ -107,6 +100,6 @@ def _next(
 
 
 def status_of(words: str) -> str:
-    """The reply code at the beginning: a log must not repeat what may name an address."""
+    """The code at the start of a reply; the rest may name an address, so it is not logged."""
     found = _STATUS.match(words)
     return found[0] if found else ""

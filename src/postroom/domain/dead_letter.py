@@ -1,7 +1,7 @@
-"""Dead letters: work items that nobody takes any more, why, since when, and what to do.
+"""Dead letters: work items that were set aside, why, since when, and what to do about them.
 
-Each is one JSON text on the queue of dead letters, with the item as it was, so that it can be put
-back where it came from.
+Each is one JSON text on the dead letter queue. It contains the item unchanged, so that the item can
+be put back on its own queue.
 """
 
 from __future__ import annotations
@@ -12,17 +12,11 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain import work_item
 from postroom.domain.texts import Text, _
-from postroom.domain.work_item import (
-    BadItem,
-    RecipientItem,
-    is_trial_item,
-    parse_confirm_item,
-    parse_mail_item,
-    parse_trial_item,
-)
+from postroom.domain.work_item import BadItem
 
-BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a letter must fit on its queue
+BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a dead letter must fit on its queue
 
 
 class Reason(StrEnum):
@@ -37,7 +31,7 @@ class Reason(StrEnum):
     ROWS_MISSING = "rows_missing"
     NO_CONTENT = "no_content"
     TEST_NOT_SENT = "test_not_sent"
-    UNKNOWN = "unknown"  # the letter is none of ours
+    UNKNOWN = "unknown"  # Postroom did not write it
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,27 +39,26 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     body: str
     reason: Reason
     at: datetime
-    is_clipped: bool = False  # the item was too long to be kept whole
+    is_clipped: bool = False  # the item was too long to keep whole
 
     @property
     def can_be_put_back(self) -> bool:
-        """Whether it is an item that a sender understands."""
+        """Whether a sender understands the item."""
         return not self.is_clipped and self.reason not in {Reason.MALFORMED, Reason.UNKNOWN}
 
     @property
     def ref(self) -> str:
-        """Of the message it belongs to; empty if it is none's."""
+        """The ref of its message; empty if it has none."""
         try:
-            return parse_mail_item(self.body).ref
+            return work_item.parse_mail_item(self.body).ref
         except BadItem:
             return ""
 
 
 def dead_letter(queue: str, body: str, reason: Reason, now: datetime) -> DeadLetter:
-    clipped = body[:BODY_CHARS_MAX]
-    return DeadLetter(
-        queue=queue, body=clipped, reason=reason, at=now, is_clipped=len(clipped) < len(body)
-    )
+    is_clipped = len(body) > BODY_CHARS_MAX
+    body = body[:BODY_CHARS_MAX]
+    return DeadLetter(queue=queue, body=body, reason=reason, at=now, is_clipped=is_clipped)
 
 
 def parse_dead_letter(text: str) -> DeadLetter:
@@ -120,11 +113,11 @@ EXPLANATIONS: dict[Reason, Text] = {
 
 
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of one reason."""
+    """The dead letters with one reason."""
 
     reason: Reason
     count: int
-    since: datetime | None  # None: nobody knows
+    since: datetime | None  # None: not known
     refs: list[str]  # of their messages
 
     @property
@@ -133,7 +126,7 @@ class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
-    """By reason, in the order of the reasons."""
+    """Group by reason, in the order of `Reason`."""
     found: dict[Reason, list[DeadLetter]] = {}
     for letter in letters:
         found.setdefault(letter.reason, []).append(letter)
@@ -150,15 +143,15 @@ def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
 
 
 def names_of(body: str) -> dict[str, str]:
-    """What a log may tell of an item: names and numbers, never an address or a whole link."""
+    """What a log may show of an item: names and numbers, never an address or a whole link."""
     try:
-        if is_trial_item(body):
-            return {"kind": "test", "ref": parse_trial_item(body).ref}
+        if work_item.is_trial_item(body):
+            return {"kind": "test", "ref": work_item.parse_trial_item(body).ref}
         if body.count(",") <= 1:
-            confirm = parse_confirm_item(body)
+            confirm = work_item.parse_confirm_item(body)
             return {"kind": "confirmation", "list": confirm.list_name, "person": confirm.guid[:8]}
-        item = parse_mail_item(body)
-        if isinstance(item, RecipientItem):
+        item = work_item.parse_mail_item(body)
+        if isinstance(item, work_item.RecipientItem):
             return {"kind": "recipient", "ref": item.ref}
         return {"kind": "batch", "ref": item.ref, "batch": str(item.batch)}
     except BadItem:

@@ -53,8 +53,8 @@ def check_list_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadInput(
             _(
-                "“{name}” cannot be a list name. Use 1 to {limit} letters, digits or "
-                "underscores, for example contoso1.",
+                "“{name}” cannot be a list name. Use 1 to {limit} letters, digits or underscores, "
+                "for example contoso1.",
                 name=name,
                 limit=NAME_CHARS_MAX,
             )
@@ -63,7 +63,7 @@ def check_list_name(name: str) -> str:
 
 
 def check_new_list_name(name: str) -> str:
-    """As `check_list_name`, for a list that is to be created."""
+    """Check the name of a list that is to be created."""
     if folded_name(check_list_name(name)) in RESERVED_NAMES:
         raise BadInput(
             _("“{name}” cannot be a list name, because web addresses use that word.", name=name)
@@ -88,7 +88,7 @@ def check_description(text: str) -> str:
 
 
 def check_sender(text: str) -> str:
-    """The mailbox as typed; BadAddress if it is none, BadInput if some servers refuse it."""
+    """Return the mailbox as typed; BadInput if it is not valid, or some servers refuse it."""
     if parse_mailbox(text).address.needs_utf8:
         raise BadInput(
             _("{name} must be an ASCII address: not every server accepts others.", name="From")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import add
 from typing import Any
 
 import msgspec
@@ -12,7 +13,6 @@ import msgspec
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.texts import _, pgettext
 
-TICKS_PER_S = 10_000_000
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
 SUBJECT_CHARS_MAX = 500
 BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
@@ -40,7 +40,7 @@ STATUS_TEXTS = {
 
 
 class OnDoubt(StrEnum):
-    """What happens to a delivery of which nobody knows whether it was sent."""
+    """What happens to a delivery that may or may not have been sent."""
 
     RESEND = "resend"  # never lost, rarely a second copy with the same Message-ID
     HOLD = "hold"  # never twice; a person decides
@@ -56,7 +56,7 @@ class Revive(StrEnum):
 
 
 class Books(msgspec.Struct, frozen=True):
-    """How many of the audience are in each state. `doubts` counts events, not people."""
+    """How many recipients are in each state; `doubts` counts events instead."""
 
     queued: int = 0
     sending: int = 0
@@ -75,15 +75,8 @@ class Books(msgspec.Struct, frozen=True):
         return self.queued + self.sending + self.sent + self.failed + self.held + self.skipped
 
     def __add__(self, other: Books) -> Books:
-        return Books(
-            self.queued + other.queued,
-            self.sending + other.sending,
-            self.sent + other.sent,
-            self.failed + other.failed,
-            self.held + other.held,
-            self.skipped + other.skipped,
-            self.doubts + other.doubts,
-        )
+        ours = msgspec.structs.astuple(self)
+        return Books(*map(add, ours, msgspec.structs.astuple(other)))
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +94,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: datetime | None = None  # when its books were closed; also set if it was cancelled
     has_html: bool = False
     has_text: bool = False
-    edition: str = (
-        ""  # names its bodies: new with every edit, so that bodies of two edits never mix
-    )
+    edition: str = ""  # names its bodies; new with every edit, so bodies of two edits never mix
     origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
     # Progress of the fan-out. Saved after every page; rows written since are found again.
     cursor: str = ""  # the last address key of the last batch counted below
@@ -191,6 +182,10 @@ def check_body(text: str) -> str:
     return text
 
 
+def _named(message: Message) -> dict[str, object]:
+    return {"ref": message.ref, "status": STATUS_TEXTS[message.status]}
+
+
 def unscheduled(message: Message) -> Message:
     """The message as a draft again; a repeat of the call that scheduled it no longer finds it."""
     if message.status is Status.DRAFT:
@@ -199,8 +194,7 @@ def unscheduled(message: Message) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is already {status} and can no longer be unscheduled.",
-                ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                **_named(message),
             )
         )
     return msgspec.structs.replace(
@@ -213,8 +207,7 @@ def paused(message: Message) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is {status}. Only a message that is being sent can be paused.",
-                ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                **_named(message),
             )
         )
     return msgspec.structs.replace(message, status=Status.PAUSED)
@@ -237,23 +230,14 @@ def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
 
 def resumed(message: Message) -> Message:
     if message.status is not Status.PAUSED:
-        raise WrongState(
-            _(
-                "Message {ref} is {status}, not paused.",
-                ref=message.ref,
-                status=STATUS_TEXTS[message.status],
-            )
-        )
+        raise WrongState(_("Message {ref} is {status}, not paused.", **_named(message)))
     return requeued(message, message.revive)
 
 
 def revived(message: Message, revive: Revive) -> Message:
     if message.is_expiring:
         raise WrongState(
-            _(
-                "Message {ref} is older than the archive keeps and is being deleted.",
-                ref=message.ref,
-            )
+            _("Message {ref} is too old for the archive and is being deleted.", ref=message.ref)
         )
     # Held deliveries of a cancelled message need a decision, or it is never archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
@@ -262,8 +246,7 @@ def revived(message: Message, revive: Revive) -> Message:
         raise WrongState(
             _(
                 "Message {ref} is {status}, so it cannot be sent again yet. Try again later.",
-                ref=message.ref,
-                status=STATUS_TEXTS[message.status],
+                **_named(message),
             )
         )
     return msgspec.structs.replace(requeued(message, revive), decision=message.decision + 1)
@@ -272,13 +255,7 @@ def revived(message: Message, revive: Revive) -> Message:
 def cancelled(message: Message) -> Message:
     """The message cancelled: deliveries that are still queued will be skipped."""
     if message.status in (Status.COMPLETED, Status.CANCELLED):
-        raise WrongState(
-            _(
-                "Message {ref} is already {status}.",
-                ref=message.ref,
-                status=STATUS_TEXTS[message.status],
-            )
-        )
+        raise WrongState(_("Message {ref} is already {status}.", **_named(message)))
     if message.status is Status.DRAFT:
         raise WrongState(
             _("Message {ref} is a draft, so there is nothing to cancel.", ref=message.ref)

@@ -1,7 +1,7 @@
-"""Seals: a text that stands in a link, readable to nobody but us.
+"""Encrypt a text that is part of a link, so that only Postroom can read it.
 
-For what must be found again without naming it: an address in the path of a page would be kept by
-the browser's history and by every proxy on the way.
+An address in the path of a page would end up in the browser's history and in the logs of every
+proxy on the way.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import hashlib
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-SEALED_CHARS_MAX = 1000  # the longest storage key of an address, and room to spare
+SEALED_CHARS_MAX = 1000  # more than the longest storage key of an address needs
 
 
 def seal(secret: str, purpose: str, text: str) -> str:
-    """The same text has the same seal, so that a page keeps its address (AES-SIV, RFC 5297)."""
+    """Encrypt with AES-SIV (RFC 5297): the same text gives the same link every time."""
     sealed = _cipher(secret, purpose).encrypt(text.encode(), None)
     return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
 
 def unseal(secret: str, purpose: str, sealed: str) -> str | None:
-    """The text, or None if we never sealed it for this purpose."""
+    """Decrypt; None if it was not sealed for this purpose with this secret."""
     if not sealed.isascii() or len(sealed) > SEALED_CHARS_MAX:
         return None
     try:

@@ -1,11 +1,10 @@
-"""Texts for people: written in English where they arise, put into a language when they are read.
+"""Texts for people, written in English in the code and translated when they are shown.
 
     raise BadInput(_("The subject is longer than {limit} characters.", limit=SUBJECT_CHARS_MAX))
 
-`_`, `ngettext` and `pgettext` are the names that tools look for when they collect what is to be
-translated, so what they are given is written out in place. The language is that of the moment in
-which a text becomes a string: a page has its reader's, a terminal and a stored sentence English,
-unless somebody says otherwise.
+Translation tools collect the arguments of `_`, `ngettext` and `pgettext`, so they must be literals.
+A text is translated when it becomes a string: into the reader's language on a page, into English on
+a terminal or in storage, unless `speaking` says otherwise.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _spoken: ContextVar[Language] = ContextVar("spoken", default=ENGLISH)
 
 
 def language() -> Language:
-    """The one that texts are read in here and now."""
+    """The current language of texts."""
     return _spoken.get()
 
 
 @contextmanager
-def speaking(wanted: Language) -> Iterator[None]:
-    """Texts are read in this language, also by tasks and threads begun within."""
-    token = _spoken.set(wanted)
+def speaking(language: Language) -> Iterator[None]:
+    """Translate texts into this language within the block, also in tasks started there."""
+    token = _spoken.set(language)
     try:
         yield
     finally:
@@ -42,9 +41,9 @@ def speaking(wanted: Language) -> Iterator[None]:
 
 
 class Text:
-    """A text not yet read; `str()` reads it.
+    """A text that `str()` translates.
 
-    No struct and no dataclass, on purpose: an encoder that meets one fails, instead of writing
+    Not a struct or dataclass on purpose: an encoder that meets one fails, instead of writing
     something that nobody can read.
     """
 
@@ -66,15 +65,15 @@ class Text:
         self._count = count
 
     def __str__(self) -> str:
-        found = self._found(language().catalogue)
+        text = self._translated(language().catalogue)
         if not self._values:
-            return found
+            return text
         try:
-            return found.format_map(self._values)
-        except (LookupError, ValueError):  # a translation with a mistyped place: English is better
-            return self._found(ENGLISH.catalogue).format_map(self._values)
+            return text.format_map(self._values)
+        except (LookupError, ValueError):  # a mistake in the translation: English is better
+            return self._translated(ENGLISH.catalogue).format_map(self._values)
 
-    def _found(self, catalogue: NullTranslations) -> str:
+    def _translated(self, catalogue: NullTranslations) -> str:
         if self._context:
             return catalogue.pgettext(self._context, self._message)
         if self._plural:
@@ -98,15 +97,19 @@ class Text:
 
 
 def _(message: str, /, **values: object) -> Text:
-    """Values stand in braces, by name; without any, braces are only braces."""
+    """A text with values in braces, by name; without values, braces are plain characters."""
     return Text(message, values)
 
 
 def ngettext(one: str, many: str, count: int, /, **values: object) -> Text:
-    """In the form that the language has for so many; {count} is at hand as a value."""
+    """A text whose form depends on the count, which is also the value {count}."""
     return Text(one, {"count": count, **values}, plural=many, count=count)
 
 
 def pgettext(context: str, message: str, /, **values: object) -> Text:
-    """For a word that other languages have several of: the context tells translators which."""
+    """A text that other languages translate differently by context."""
     return Text(message, values, context=context)
+
+
+def clipped(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"

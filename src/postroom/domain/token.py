@@ -1,4 +1,4 @@
-"""Tokens in links: they prove that the link was ours and what it was for."""
+"""Tokens in links, which prove that a link is ours and what it is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test mail: who asked for it, and what became of it, to be shown where it was asked for."""
+"""A test email: who asked for it, and what happened to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, is_fault
 
-WATCHED_FOR = timedelta(minutes=10)  # how long a page asks again and again
+WATCHED_FOR = timedelta(minutes=10)  # how long a page keeps polling
 KEPT_FOR = timedelta(days=1)
 
 
@@ -17,25 +17,25 @@ class TrialState(StrEnum):
     WAITING = "waiting"
     SENT = "sent"
     REFUSED = "refused"
-    DEFERRED = "deferred"  # tried again later
-    UNKNOWN = "unknown"  # the connection broke after it was handed over; tried again later
+    DEFERRED = "deferred"  # will be tried again
+    UNKNOWN = "unknown"  # the connection broke after it was handed over; will be tried again
     GIVEN_UP = "given_up"
-    UNWRITABLE = "unwritable"  # the message cannot be made into a mail
+    UNWRITABLE = "unwritable"  # no email can be made from the message
 
 
 OPEN = frozenset({TrialState.WAITING, TrialState.DEFERRED, TrialState.UNKNOWN})
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """The last test mail of one message that one user asked for."""
+    """The last test email of one message that one user asked for."""
 
     ref: str
     user: str  # the user's key
-    nonce: str  # tells one test from the next
+    nonce: str  # distinguishes one test from the next
     asked_at: datetime
     state: TrialState = TrialState.WAITING
     words: str = ""
-    at: datetime | None = None  # when it got into that state
+    at: datetime | None = None  # since when it has been in that state
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +46,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_after(outcome: Outcome, *, is_last: bool) -> TrialState | None:
-    """None if it goes on waiting: for the mail server, or for another sender."""
+    """The new state; None if it keeps waiting for the mail server or another sender."""
     if is_fault(outcome):
         return None
     match outcome:

@@ -1,4 +1,4 @@
-"""A user: somebody who works on the admin pages, with a role that says how far."""
+"""A user of the admin pages, with a role that decides what they may do."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, pgettext
 
 PASSWORD_CHARS_MIN = 10
-PASSWORD_CHARS_MAX = 200  # more would only give the hash function more to do
+PASSWORD_CHARS_MAX = 200  # longer ones only cost hashing time
 INVITATION_LASTS = timedelta(days=2)
-SESSION_IDLE = timedelta(days=14)  # signed out after so long without a visit
-SESSION_LASTS = timedelta(days=90)  # and after so long in any case
+SESSION_IDLE = timedelta(days=14)  # signed out after this time without a visit
+SESSION_LASTS = timedelta(days=90)  # and after this time in any case
 BROWSER_CHARS_MAX = 120
 
 
 class Role(StrEnum):
-    """Each may do what the ones before it may."""
+    """Each role includes the ones before it."""
 
-    VIEWER = "viewer"  # look at everything but secrets
+    VIEWER = "viewer"  # see everything except secrets
     EDITOR = "editor"  # lists, subscribers, messages
     OWNER = "owner"  # users, keys, limits, storage
 
@@ -46,11 +46,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     password: str  # argon2 hash
     created_at: datetime
-    sessions_from: datetime  # older sessions are over: the password changed, or "everywhere"
+    sessions_from: datetime  # older sessions are over: new password, or signed out everywhere
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One browser of one user. The token is in its cookie alone; storage has the token's hash."""
+    """One browser of one user; only its cookie has the token, storage has the token's hash."""
 
     id: str  # the hash
     user: str  # the user's key
@@ -68,10 +68,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True):
-    """A link that works once: whoever opens it chooses a password."""
+    """A link that works once; the person who opens it chooses a password."""
 
     role: Role
-    address: str = ""  # empty: whoever comes says who they are (the first administrator)
+    address: str = ""  # empty: the person enters it (the first administrator)
     key: str = ""  # the address's identity
     until: datetime
 
@@ -80,17 +80,14 @@ def check_password(password: str, address: str) -> str:
     if len(password) < PASSWORD_CHARS_MIN:
         raise BadInput(
             _(
-                "The password is too short: take at least {limit} characters, for example four "
-                "words.",
+                "The password is too short. Use at least {limit} characters, such as four words.",
                 limit=PASSWORD_CHARS_MIN,
             )
         )
     if len(password) > PASSWORD_CHARS_MAX:
-        raise BadInput(
-            _("The password is longer than {limit} characters.", limit=PASSWORD_CHARS_MAX)
-        )
+        raise BadInput(_("The password is over {limit} characters.", limit=PASSWORD_CHARS_MAX))
     if len(set(password)) < 4:
-        raise BadInput(_("The password repeats itself: take one that is harder to guess."))
+        raise BadInput(_("The password is too repetitive. Choose one that is harder to guess."))
     if password.casefold() in (address.casefold(), address.casefold().partition("@")[0]):
-        raise BadInput(_("The password is your address: take one that nobody can guess."))
+        raise BadInput(_("The password is your address. Choose one that nobody can guess."))
     return password

@@ -1,4 +1,4 @@
-"""Web addresses: the one that links begin with, the one we listen on, the one somebody opened."""
+"""Web addresses: the base of our links, the address we listen on, and the origin of a page."""
 
 from __future__ import annotations
 
@@ -9,47 +9,42 @@ from postroom.domain.texts import Text, _
 
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("", "0.0.0.0", "::")
-_DEFAULT_PORTS = (("http", ":80"), ("https", ":443"))
-# Its host stands in the List-Id of every mail.
+# Its host is part of the List-Id of every email.
 _BASE_URL = re.compile(r"https?://([\w-]+\.)*[\w-]+(:\d{1,5})?/?", re.ASCII)
-# What a browser calls an origin, of a host that may be shown: a name or an address, and a port.
+# An origin, as browsers send it, that is safe to show: a host name or IP address, and a port.
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?")
 
 
 def host_and_port(bind: str) -> tuple[str, int]:
-    """An address to listen on, without the brackets of IPv6."""
+    """Split an address to listen on, without the brackets of IPv6."""
     host, _, port = bind.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def url_of(bind: str) -> str:
-    """A web address by which this machine reaches what listens there."""
+    """The web address at which this machine reaches a bound address."""
     host, port = host_and_port(bind)
     if host in ("", "0.0.0.0"):
         host = "127.0.0.1"
     elif ":" in host:
-        host = "localhost"  # an IPv6 address cannot stand in the List-Id of a mail
+        host = "localhost"  # an IPv6 address cannot be part of a List-Id
     return f"http://{host}:{port}"
 
 
 def base_url(text: str) -> str:
-    """As browsers write it in Origin; ValueError if links cannot begin with it."""
+    """Normalize it to the form of the Origin header; ValueError if links cannot begin with it."""
     if not _BASE_URL.fullmatch(text):
         raise ValueError(
-            "must be a web address without a path, its host a name in ASCII, "
-            "as https://post.contoso.edu"
+            "must be a web address with an ASCII host and no path, such as https://post.contoso.edu"
         )
     url = text.rstrip("/").lower()
-    for scheme, port in _DEFAULT_PORTS:
-        if url.startswith(f"{scheme}:"):
-            url = url.removesuffix(port)
-    return url
+    return url.removesuffix(":443" if url.startswith("https:") else ":80")
 
 
 def own_origin(origin: str, host: str) -> str:
-    """The origin of a page, if that page is ours by the name in the Host header; else empty.
+    """The origin of a page if the Host header shows that the page is ours; otherwise empty.
 
-    It is safe to show: nothing but a name or an address, and a port.
+    It is safe to show: only a host name or IP address, and a port.
     """
     origin = origin.lower()
     is_ours = _ORIGIN.fullmatch(origin) and origin.partition("://")[2] == host.lower()
@@ -57,9 +52,9 @@ def own_origin(origin: str, host: str) -> str:
 
 
 def mismatch(url: str, bind: str, *, is_given: bool) -> Text | None:
-    """Why links may lead nowhere; None if the base URL and the bound address fit together.
+    """Why links may not work; None if the base URL and the bound address fit together.
 
-    A proxy may stand before the service, so any other name and port may be right.
+    There may be a proxy in front of the service, so any other host and port may be right.
     """
     host, port = host_and_port(bind)
     named = urlsplit(url)
@@ -68,7 +63,7 @@ def mismatch(url: str, bind: str, *, is_given: bool) -> Text | None:
         if host in THIS_MACHINE or not is_local:
             return None
         return _(
-            "Links begin with {url}, which works on this machine alone. Set POSTROOM_URL to the "
+            "Links begin with {url}, which works only on this machine. Set POSTROOM_URL to the "
             "address people use.",
             url=url,
         )

@@ -1,7 +1,7 @@
-"""Work items: keys only, never bodies, so that queues stay small and the rows decide.
+"""Work items: only keys, never bodies, so that queues stay small and the rows decide.
 
-The formats of the described system are understood as well: a mail item without a batch number, and
-a subscribe item that is a GUID alone.
+The formats of the described system are accepted as well: a mail item without a batch number, and
+a subscribe item that is only a GUID.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from postroom.domain.address import BadAddress, parse_address
 
-# Only characters that a storage key may have: a bad item must not break the look-up of its rows.
+# Only characters of storage keys, because a bad item must not break the lookup of its rows.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _WORD = re.compile(r"[A-Za-z0-9_]{1,50}")
 _KEY = re.compile(r"[!-\"$-+.0->@-\[\]-~-]{1,400}")  # of an address
@@ -21,7 +21,7 @@ _TEST = "test"
 
 
 class BadItem(ValueError):
-    """The body is not a work item of Postroom: it goes to the dead letters."""
+    """The body is not a work item of Postroom, so it becomes a dead letter."""
 
 
 class BatchItem(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class BatchItem(msgspec.Struct, frozen=True):
     date: str
     ref: str
     first: str
-    restart: bool  # put after a scheduler, or a person, started the message again
+    restart: bool  # created after a scheduler or a person restarted the message
     batch: int
 
     def body(self) -> str:
@@ -47,7 +47,7 @@ class RecipientItem(msgspec.Struct, frozen=True):
 
 
 class ConfirmItem(msgspec.Struct, frozen=True):
-    """`guid,list`: send a confirmation email. As described, `guid` alone: on any list."""
+    """`guid,list`: send a confirmation email. As described, `guid` alone means any list."""
 
     guid: str
     list_name: str  # empty: not known
@@ -57,7 +57,7 @@ class ConfirmItem(msgspec.Struct, frozen=True):
 
 
 class TrialItem(msgspec.Struct, frozen=True):
-    """`test,ref,nonce,user`: send a message to one user alone, as a test."""
+    """`test,ref,nonce,user`: send a message to one user, as a test."""
 
     ref: str
     nonce: str  # distinguishes one test from the next, and is the same in every copy of an item

@@ -1,1 +1,1 @@
-"""What a mail is: header lines, merge fields, text from HTML, and MIME compiled once a message."""
+"""Emails: header lines, merge fields, text made from HTML, and MIME compiled once per message."""

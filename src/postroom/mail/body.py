@@ -1,57 +1,53 @@
-"""The text part made from the HTML part, and the links in it.
+"""Make the text part from the HTML part, and find the links of the HTML.
 
-Merge fields pass through untouched: for the HTML parser each is one word that no text can hold.
+Merge fields pass through untouched: for the HTML parser each is one word that no text contains.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.html_shape import check_shape
-from postroom.mail.merge import escape_braces, spans
+from postroom.mail.merge import escape_braces, split_fields
 
 WIDTH = 78  # RFC 5322 2.1.1
-DEPTH_MAX = 100  # of nested elements; text deeper down is taken flat, to spare the stack
-INDENT_CHARS_MAX = 20  # ten quotations one within another; those further in stand below them
+DEPTH_MAX = 100  # of nested elements; text further down loses its layout, to spare the stack
+INDENT_CHARS_MAX = 20  # ten nested quotations; further ones are not indented any more
 RULE = "-" * 40
 
-_SKIPPED = frozenset(
-    (
-        *("head", "title", "script", "style", "template", "noscript", "iframe", "object"),
-        *("svg", "math", "select", "textarea", "audio", "video", "map"),
-    )
-)
+_SKIPPED = {
+    *("head", "title", "script", "style", "template", "noscript", "iframe", "object"),
+    *("svg", "math", "select", "textarea", "audio", "video", "map"),
+}
 _CELLS = frozenset(("td", "th"))
-# Elements that keep a blank line around them, and those that only begin a line.
+# Elements with a blank line around them, and elements that only begin a new line.
 _PARAGRAPHS = frozenset(("p", "h3", "h4", "h5", "h6", "dl", "table"))
-_BLOCKS = frozenset(
-    (
-        *("body", "div", "section", "article", "header", "footer", "main", "nav", "aside"),
-        *("center", "figure", "figcaption", "address", "form", "fieldset", "details", "summary"),
-        *("h1", "h2", "ul", "ol", "li", "dt", "dd", "blockquote", "pre", "hr", "tr", "caption"),
-        *_PARAGRAPHS,
-    )
-)
+_BLOCKS = {
+    *("body", "div", "section", "article", "header", "footer", "main", "nav", "aside"),
+    *("center", "figure", "figcaption", "address", "form", "fieldset", "details", "summary"),
+    *("h1", "h2", "ul", "ol", "li", "dt", "dd", "blockquote", "pre", "hr", "tr", "caption"),
+    *_PARAGRAPHS,
+}
 _ANY_BLOCK = ", ".join(sorted(_BLOCKS))
-_UNDERLINES = {"h1": "=", "h2": "-"}
+
 
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all", re.I)
 _SPACES = re.compile(r"[\s\xa0]+")
-_FILLERS = "\u200b\ufeff\xad\u034f"  # invisible: preview texts are padded with them
+_FILLERS = dict.fromkeys(map(ord, "\u200b\ufeff\xad\u034f"))  # invisible padding of previews
 _BLANK_LINES = re.compile(r"\n(?:[ ]*\n)+")
 _SCHEME = re.compile(r"^(?:https?://|mailto:)", re.I)
-# Noncharacters, which never travel in text (Unicode 23.7): a mark is no author's.
+# Noncharacters, which are never exchanged in text (Unicode 23.7), so no author can write a mark.
 _MARK = re.compile("\ufdd0([0-9]+)\ufdd1")
 _MARK_ENDS = re.compile("[\ufdd0\ufdd1]")
 
 
 def text_from_html(template: str) -> str:
-    """The HTML template as a plain text template, in reading order; BadTemplate: see its shape."""
+    """Make a plain text template from an HTML template; BadTemplate as for `check_shape`."""
     marked, fields = _mark_fields(template)
     check_shape(marked)
     body = LexborHTMLParser(marked).body
@@ -62,7 +58,7 @@ def text_from_html(template: str) -> str:
 
 
 def links(template: str) -> list[str]:
-    """Where the links of an HTML template lead, each once, in order."""
+    """The targets of the links in an HTML template, each once, in order."""
     marked, fields = _mark_fields(template)
     check_shape(marked)
     nodes = LexborHTMLParser(marked).css("a[href], area[href]")
@@ -71,7 +67,7 @@ def links(template: str) -> list[str]:
 
 
 class _PlainTextPage:
-    """Plain text under way: finished lines, and the paragraph that is being filled."""
+    """Plain text being written: the finished lines, and the paragraph that is being filled."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -79,39 +75,35 @@ class _PlainTextPage:
         self._gap = 0
         self._gap_indent: str | None = None
         self._indent = ""
-        self._marker = ""  # stands once in place of the indent, as "* " does
+        self._marker = ""  # replaces the indent of the next line, such as "* "
 
     def write(self, text: str) -> None:
         self._inline.append(text)
 
     def end_block(self, gap: int = 0) -> None:
-        """End the paragraph; at least `gap` blank lines stand before whatever comes next."""
-        text = self.inline_text()
+        """End the paragraph, with at least `gap` blank lines before whatever follows."""
+        text = "".join(self._inline).strip(" \n")
+        self._inline.clear()
         if text:
-            lines = _BLANK_LINES.sub("\n\n", text).split("\n")
-            width = WIDTH - len(self._indent)
-            self.add_lines(line for long in lines for line in _wrapped(long, width))
+            for line in _BLANK_LINES.sub("\n\n", text).split("\n"):
+                self.add_lines(_wrapped(line, WIDTH - len(self._indent)))
         self._gap = max(self._gap, gap)
         if self._gap_indent is None or len(self._indent) < len(self._gap_indent):
             self._gap_indent = self._indent  # the blank lines before a quotation are not quoted
 
     def add_lines(self, lines: Iterable[str]) -> None:
-        """Lines as they are, after the blank lines that were asked for."""
+        """Add lines without wrapping them, after the blank lines that are due."""
         for line in lines:
             if self._lines:
                 self._lines += [(self._gap_indent or "").rstrip()] * self._gap
-            self._gap, self._gap_indent = 0, None
+            self._gap = 0
+            self._gap_indent = None
             self._lines.append(((self._marker or self._indent) + line).rstrip())
             self._marker = ""
 
-    def inline_text(self) -> str:
-        """What was written since the last block, taken off the page."""
-        text, self._inline = "".join(self._inline), []
-        return text.strip(" \n")
-
     @contextmanager
     def indented(self, indent: str, marker: str = "") -> Iterator[None]:
-        """Lines within stand further to the right, the first after the marker if there is one."""
+        """Indent the lines written within; the first begins with the marker, if there is one."""
         outer = self._indent
         self._marker = outer + marker if marker else ""
         if len(outer) < INDENT_CHARS_MAX:
@@ -126,7 +118,10 @@ class _PlainTextPage:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of whole words; a word longer than a line, such as a URL, stays whole."""
+    """Wrap between words; a word longer than a line, such as a URL, stays whole.
+
+    Not textwrap, which splits a long text in one slow call that other threads wait for.
+    """
     lines = [""]
     for word in text.split():
         if not lines[-1]:
@@ -146,79 +141,69 @@ def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
         if child.is_text_node:
             page.write(_squeezed(child.text_content or ""))
         elif child.is_element_node and not _is_hidden(child):
-            _writer(child.tag or "")(child, page, depth + 1)
+            _write_element(child, page, depth + 1)
 
 
-_Writer = Callable[[LexborNode, _PlainTextPage, int], None]
-
-
-def _writer(tag: str) -> _Writer:
-    if tag in _PARAGRAPHS:
-        return _write_paragraph
-    return _WRITERS.get(tag) or (_write_block if tag in _BLOCKS else _write_children)
+def _write_element(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
+    match node.tag:
+        case "br":
+            page.write("\n")
+        case "img":
+            page.write(_squeezed(node.attributes.get("alt") or ""))
+        case "a":
+            _write_link(node, page, depth)
+        case "hr" | "pre":
+            page.end_block(1)
+            page.add_lines([RULE] if node.tag == "hr" else node.text().strip("\n").split("\n"))
+            page.end_block(1)
+        case "h1" | "h2":
+            page.end_block(1)
+            _write_children(node, page, depth)
+            page.end_block()
+            length = min(len(_squeezed(node.text()).strip()), WIDTH)
+            page.add_lines([("=" if node.tag == "h1" else "-") * length] if length else [])
+            page.end_block(1)
+        case "blockquote":
+            page.end_block(1)
+            with page.indented("> "):
+                _write_children(node, page, depth)
+            page.end_block(1)
+        case "dd":
+            page.end_block()
+            with page.indented("  "):
+                _write_children(node, page, depth)
+        case "ul" | "ol":
+            _write_list(node, page, depth)
+        case "tr":
+            _write_row(node, page, depth)
+        case tag if tag in _BLOCKS:
+            _write_block(node, page, depth)
+        case _:
+            _write_children(node, page, depth)
 
 
 def _write_block(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block()
+    gap = 1 if node.tag in _PARAGRAPHS else 0
+    page.end_block(gap)
     _write_children(node, page, depth)
-    page.end_block()
-
-
-def _write_paragraph(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    _write_children(node, page, depth)
-    page.end_block(1)
-
-
-def _write_heading(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    _write_children(node, page, depth)
-    page.end_block()
-    length = min(len(_squeezed(node.text()).strip()), WIDTH)
-    page.add_lines([_UNDERLINES[node.tag or ""] * length] if length else [])
-    page.end_block(1)
-
-
-def _write_break(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.write("\n")
-
-
-def _write_rule(_node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.end_block(1)
-    page.add_lines([RULE])
-    page.end_block(1)
-
-
-def _write_image(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.write(_squeezed(node.attributes.get("alt") or ""))
-
-
-def _write_preformatted(node: LexborNode, page: _PlainTextPage, _depth: int) -> None:
-    page.end_block(1)
-    page.add_lines(node.text().strip("\n").split("\n"))
-    page.end_block(1)
+    page.end_block(gap)
 
 
 def _write_link(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    """`text <url>`, or only the URL where the text says nothing else."""
+    """Write `text <url>`, or only the URL if the text is no different."""
     url = _url(node)
     if not url or url.startswith("#"):
         _write_children(node, page, depth)
         return
     shown = url.removeprefix("mailto:").partition("?")[0] if url.startswith("mailto:") else url
-    label = _label(node)
+    label = _squeezed(node.text()).strip()
+    if not label and (image := node.css_first("img[alt]")) is not None:
+        label = (image.attributes["alt"] or "").strip()
     if not label or _bare(label) == _bare(shown):
         page.write(shown)
         return
     _write_children(node, page, depth)
     page.write(f" <{shown}>")
-
-
-def _write_quotation(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block(1)
-    with page.indented("> "):
-        _write_children(node, page, depth)
-    page.end_block(1)
 
 
 def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
@@ -237,51 +222,21 @@ def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     page.end_block(gap)
 
 
-def _write_definition(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    page.end_block()
-    with page.indented("  "):
-        _write_children(node, page, depth)
-
-
 def _write_row(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
-    """A row of plain cells on one line; cells of a layout one after the other."""
+    """Write a row of plain cells on one line, and the cells of a layout one after the other."""
     page.end_block()
     cells = [cell for cell in node.iter() if cell.tag in _CELLS and not _is_hidden(cell)]
     if any(cell.css_first(_ANY_BLOCK) is not None for cell in cells):
         for cell in cells:
             _write_block(cell, page, depth + 1)
         return
-    texts = (_inline_text(cell, depth + 1) for cell in cells)
-    page.write(" | ".join(text for text in texts if text))
+    texts: list[str] = []
+    for cell in cells:
+        cell_page = _PlainTextPage()
+        _write_children(cell, cell_page, depth + 1)
+        texts.append(_squeezed(cell_page.text()).strip())
+    page.write(" | ".join(filter(None, texts)))
     page.end_block()
-
-
-_WRITERS: dict[str, _Writer] = {
-    "h1": _write_heading,
-    "h2": _write_heading,
-    "br": _write_break,
-    "hr": _write_rule,
-    "img": _write_image,
-    "pre": _write_preformatted,
-    "a": _write_link,
-    "blockquote": _write_quotation,
-    "ul": _write_list,
-    "ol": _write_list,
-    "dd": _write_definition,
-    "tr": _write_row,
-}
-
-
-def _inline_text(node: LexborNode, depth: int) -> str:
-    aside = _PlainTextPage()
-    _write_children(node, aside, depth)
-    return _squeezed(aside.text()).strip()
-
-
-def _label(node: LexborNode) -> str:
-    text = _squeezed(node.text()).strip()
-    image = None if text else node.css_first("img[alt]")
-    return text if image is None else (image.attributes["alt"] or "").strip()
 
 
 def _is_hidden(node: LexborNode) -> bool:
@@ -302,9 +257,8 @@ def _bare(url: str) -> str:
 
 
 def _squeezed(text: str) -> str:
-    """Without fillers, and one blank for any number of them, also at both ends."""
-    for filler in _FILLERS:
-        text = text.replace(filler, "")
+    """Remove invisible fillers, and replace each run of spaces by one, also at both ends."""
+    text = text.translate(_FILLERS)
     if not text:
         return ""
     words = " ".join(text.split())
@@ -314,22 +268,16 @@ def _squeezed(text: str) -> str:
 
 
 def _mark_fields(template: str) -> tuple[str, list[str]]:
-    """The template with a mark in place of each field, and what the marks stand for."""
-    pieces: list[str] = []
-    fields: list[str] = []
-    position = 0
-    for span in spans(template):
-        pieces += [
-            _MARK_ENDS.sub("", template[position : span.start]),
-            f"\ufdd0{len(fields)}\ufdd1",
-        ]
-        fields.append(html.unescape(template[span.start : span.stop]))
-        position = span.stop
-    return "".join([*pieces, _MARK_ENDS.sub("", template[position:])]), fields
+    """Replace each field by a mark; also return the fields, which the marks number."""
+    pieces = split_fields(template)
+    fields = [html.unescape(field) for field in pieces[1::2]]
+    pieces[::2] = [_MARK_ENDS.sub("", text) for text in pieces[::2]]
+    pieces[1::2] = [f"\ufdd0{number}\ufdd1" for number in range(len(fields))]
+    return "".join(pieces), fields
 
 
 def _unmark(text: str, fields: list[str]) -> str:
-    """The template: each mark its field again, each other piece of text only itself."""
+    """Turn text with marks into a template with these fields."""
     pieces = _MARK.split(text)  # text and number in turn
     pieces[::2] = map(escape_braces, pieces[::2])
     pieces[1::2] = (fields[int(number)] for number in pieces[1::2])

@@ -1,8 +1,8 @@
-"""Header lines: how a value is encoded and folded, and which values are refused.
+"""Encode and fold header lines, and refuse values that could inject a header.
 
-Nothing is ever stripped: a value that could begin a line of its own is refused, because whoever
-typed it should know (standards F7). Text that looks like an encoded-word is encoded itself, so that
-a reader sees what was typed and no parser decodes it to something else (CVE-2024-6923).
+Nothing is silently removed: a value that could begin another line is refused, because the person
+who typed it should know (standards F7). Text that looks like an encoded-word is encoded itself, so
+that readers see what was typed and no parser decodes it to something else (CVE-2024-6923).
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ LINE_OCTETS_AIM = 78  # RFC 5322 2.1.1: should
 WORD_CHARS_MAX = 75  # an encoded-word (RFC 2047 2)
 WORD_LINE_MAX = 76  # a line that holds an encoded-word (RFC 2047 2)
 NAME_CHARS_MAX = 50  # leaves room for one encoded character on the first line of any header
-CUSTOM_VALUE_CHARS_MAX = 2000  # a header is for machines; more belongs in the body
+VALUE_CHARS_MAX = 2000  # headers are for machines; longer text belongs in the body
 LIST_ID_CHARS_MAX = 255  # RFC 2919 3
 
-# What makes a mail ours, what the writer sets itself, and what only servers may add.
-_RESERVED = frozenset(
-    (
-        *("from", "to", "cc", "bcc", "date", "message-id", "subject", "mime-version"),
-        *("sender", "reply-to", "in-reply-to", "references", "errors-to"),
-        *("received", "return-path", "delivered-to", "x-original-to", "authentication-results"),
-        *("precedence", "feedback-id", "auto-submitted", "x-auto-response-suppress"),
-    )
-)
+# Headers that we write ourselves, and headers that only mail servers may add.
+_RESERVED = {
+    *("from", "to", "cc", "bcc", "date", "message-id", "subject", "mime-version"),
+    *("sender", "reply-to", "in-reply-to", "references", "errors-to"),
+    *("received", "return-path", "delivered-to", "x-original-to", "authentication-results"),
+    *("precedence", "feedback-id", "auto-submitted", "x-auto-response-suppress"),
+}
 _RESERVED_PREFIXES = ("dkim-", "content-", "list-", "resent-", "arc-", "received-", "domainkey-")
 
 _NAME = re.compile(r"[!-9;-~]+")  # RFC 5322 2.2
@@ -43,14 +41,13 @@ _WORD_FRAME = len("=?utf-8?q??=")
 
 
 class BadHeader(BadInput):
-    """A header that may not be written; the message is a sentence for the person who typed it."""
+    """A header that cannot be used; the message is a sentence for the person who typed it."""
 
 
 def unstructured(name: str, value: str) -> bytes:
-    """A header of free text, such as Subject."""
-    check_name(name)
-    check_text(name, value)
-    if _stands_as_typed(value):
+    """Write a header of free text, such as Subject."""
+    check_header(name, value)
+    if _is_safe_unencoded(value):
         lines = _folded(f"{name}: {value}" if value else f"{name}:")
         if max(map(len, lines)) <= LINE_OCTETS_MAX:
             return _joined(lines)
@@ -58,33 +55,28 @@ def unstructured(name: str, value: str) -> bytes:
 
 
 def structured(name: str, value: str) -> bytes:
-    """A header whose syntax machines read: ASCII as it stands, folded only where it has spaces.
+    """Write a header that machines read: plain ASCII, folded only at its spaces.
 
-    Encoded-words have no place here: a mailbox provider would take them for part of the URL.
+    Encoded-words are not used here: a mailbox provider would take them for part of the URL.
     """
-    check_name(name)
-    check_text(name, value)
+    check_header(name, value)
     if not value.isascii() or value != value.strip():
         raise BadHeader(
-            _("{name} takes plain ASCII without spaces at its ends; change its value.", name=name)
+            _("{name} must be plain ASCII without spaces at either end; change it.", name=name)
         )
     lines = _folded(f"{name}: {value}")
     if max(map(len, lines)) > LINE_OCTETS_MAX:
         raise BadHeader(
-            _(
-                "{name} has a line over {limit} characters; shorten it.",
-                name=name,
-                limit=LINE_OCTETS_MAX,
-            )
+            _("{name} has a line over {limit} bytes; shorten it.", name=name, limit=LINE_OCTETS_MAX)
         )
     return _joined(lines)
 
 
 def mailbox(name: str, value: Mailbox) -> bytes:
-    """A header with one name and address, such as From."""
+    """Write a header with one name and address, such as From."""
     if value.address.needs_utf8:
         raise BadHeader(
-            _("{name} needs an address in ASCII: not every server takes another.", name=name)
+            _("{name} must be an ASCII address: not every server accepts others.", name=name)
         )
     if not value.name:
         return structured(name, value.address.typed)
@@ -92,7 +84,7 @@ def mailbox(name: str, value: Mailbox) -> bytes:
 
 
 def list_id(list_name: str, identifier: str) -> bytes:
-    """The List-Id of a list (RFC 2919): its name for people, its identifier for filters."""
+    """Write a List-Id (RFC 2919): the list's name for people, its identifier for filters."""
     if len(identifier) > LIST_ID_CHARS_MAX or not _LIST_ID.fullmatch(identifier):
         raise BadHeader(_("A List-Id looks like weekly.lists.example.org; change it."))
     if not list_name:
@@ -101,36 +93,28 @@ def list_id(list_name: str, identifier: str) -> bytes:
 
 
 def check_custom_header(name: str, value: str) -> None:
-    """Refuse a header that people may not add to their mails."""
-    check_name(name)
-    check_text(name, value)
+    """Refuse a header that people may not add to their emails."""
+    check_header(name, value)
     lowered = name.lower()
     if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
         raise BadHeader(
             _("{name} is written by Postroom or by mail servers; choose another name.", name=name)
         )
-    if len(value) > CUSTOM_VALUE_CHARS_MAX:
+    if len(value) > VALUE_CHARS_MAX:
         raise BadHeader(
-            _(
-                "{name} is longer than {limit} characters; shorten it.",
-                name=name,
-                limit=CUSTOM_VALUE_CHARS_MAX,
-            )
+            _("{name} is over {limit} characters; shorten it.", name=name, limit=VALUE_CHARS_MAX)
         )
 
 
-def check_name(name: str) -> None:
+def check_header(name: str, value: str) -> None:
+    """Refuse a bad name, and characters that some software takes for the end of a line."""
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BadHeader(
             _(
-                "A header's name has up to {limit} ASCII characters without spaces or colons.",
+                "A header name has up to {limit} ASCII characters, without spaces or colons.",
                 limit=NAME_CHARS_MAX,
             )
         )
-
-
-def check_text(name: str, value: str) -> None:
-    """Refuse whatever could end the line, whichever software reads it."""
     found = CONTROL.search(value)
     if found:
         raise BadHeader(
@@ -144,13 +128,13 @@ def check_text(name: str, value: str) -> None:
         )
 
 
-def _stands_as_typed(value: str) -> bool:
-    """Can every parser be trusted to give this back as it is, outside an encoded-word?"""
+def _is_safe_unencoded(value: str) -> bool:
+    """Whether every parser reads this text correctly without an encoded-word."""
     return value.isascii() and "=?" not in value and value == value.strip(" ")
 
 
 def _folded(line: str) -> list[str]:
-    """Break before spaces, so that unfolding gives the same text; never right after the name."""
+    """Break before spaces, so that unfolding restores the text; never right after the name."""
     if len(line) <= LINE_OCTETS_AIM:
         return [line]
     first, *words = _WORD.findall(line)
@@ -164,9 +148,14 @@ def _folded(line: str) -> list[str]:
 
 
 def _phrase_and_angle(name: str, phrase: str, inner: str) -> bytes:
-    check_name(name)
-    check_text(name, phrase)
-    lines = _phrase_lines(name, phrase)
+    """Write a display name, as atoms, a quoted string or encoded-words, before `<inner>`."""
+    check_header(name, phrase)
+    lines = _in_words(name, phrase)
+    if _is_safe_unencoded(phrase) and "  " not in phrase:
+        if not _ATOMS.fullmatch(phrase):
+            phrase = '"' + phrase.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        line = f"{name}: {phrase}"
+        lines = [line] if len(line) <= LINE_OCTETS_AIM else lines
     angle = f" <{inner}>"
     if len(lines[-1]) + len(angle) <= LINE_OCTETS_AIM:
         lines[-1] += angle
@@ -175,27 +164,14 @@ def _phrase_and_angle(name: str, phrase: str, inner: str) -> bytes:
     return _joined(lines)
 
 
-def _phrase_lines(name: str, phrase: str) -> list[str]:
-    """The display name as atoms, as one quoted string or as encoded-words, whichever it takes."""
-    if _stands_as_typed(phrase) and "  " not in phrase:
-        if not _ATOMS.fullmatch(phrase):
-            phrase_as_is = '"' + phrase.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        else:
-            phrase_as_is = phrase
-        line = f"{name}: {phrase_as_is}"
-        if len(line) <= LINE_OCTETS_AIM:
-            return [line]
-    return _in_words(name, phrase)
-
-
 def _in_words(name: str, text: str) -> list[str]:
-    """One encoded-word a line; the breaks between them are no part of the text (RFC 2047 6.2)."""
+    """One encoded-word a line; the breaks between them are not part of the text (RFC 2047 6.2)."""
     words = _encoded_words(text, WORD_LINE_MAX - len(name) - len(": "))
     return [f"{name}: {words[0]}", *(f" {word}" for word in words[1:])]
 
 
 def _encoded_words(text: str, first_room: int) -> list[str]:
-    """`text` as encoded-words of whole characters, in the shorter of the two encodings."""
+    """Encode whole characters into encoded-words, in the shorter of the two encodings."""
     quoted = {character: _q(character) for character in set(text)}
     q_cost = {character: len(code) for character, code in quoted.items()}
     b_cost = {character: len(character.encode()) for character in quoted}
@@ -209,19 +185,21 @@ def _encoded_words(text: str, first_room: int) -> list[str]:
 def _chunks(
     text: str, cost: dict[str, int], first_room: int, capacity: Callable[[int], int]
 ) -> list[str]:
-    """`text` cut into pieces whose characters cost no more than a word of that room can hold."""
+    """Cut `text` into chunks that each fit into one encoded-word."""
     chunks: list[str] = []
-    start, left = 0, capacity(min(first_room, WORD_CHARS_MAX))
+    start = 0
+    left = capacity(min(first_room, WORD_CHARS_MAX))
     for position, character in enumerate(text):
         if cost[character] > left:
             chunks.append(text[start:position])
-            start, left = position, capacity(WORD_CHARS_MAX)
+            start = position
+            left = capacity(WORD_CHARS_MAX)
         left -= cost[character]
     return [*chunks, text[start:]]
 
 
 def _q(character: str) -> str:
-    """The Q encoding in the characters allowed everywhere, phrases included (RFC 2047 5)."""
+    """Q-encode one character with those allowed everywhere, also in phrases (RFC 2047 5)."""
     if character in _Q_LITERAL:
         return character
     if character == " ":

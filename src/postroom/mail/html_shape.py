@@ -1,7 +1,7 @@
-"""Whether HTML has a shape that parsers are quick with; told in linear time, before they see it.
+"""Refuse HTML of a shape that parsers are slow with, in linear time, before they see it.
 
-Every call of a regular expression reads one tag or a piece of the text, so that other threads get
-their turn in between.
+Every call of a regular expression reads one tag or a piece of the text, so that other threads can
+run in between.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from postroom.domain.texts import _
 from postroom.mail.merge import BadTemplate
 
-# Parsers take time by the square of these, and hold everything up meanwhile.
-TAGS_MAX = 10_000  # four times those of a mail that Gmail shows whole
-OPEN_MAX = 200  # elements one within another; layouts of tables in tables come to fifty
+# A parser's time grows with the square of these, and everything else waits for it.
+TAGS_MAX = 10_000  # four times as many as in an email that Gmail shows whole
+OPEN_MAX = 200  # nested elements; layouts of tables within tables reach fifty
 ATTRIBUTES_MAX = 200  # of one tag
-READ_AGAIN_MAX = 8  # times its length; HTML has hardly a “<” within the tag before
+READ_AGAIN_MAX = 8  # times the length; real HTML has hardly a “<” within a tag
 _PIECE_CHARS = 256 * 1024
 
 _ATTRIBUTE = (
@@ -25,53 +25,49 @@ _ATTRIBUTE = (
 )
 _TAG_NAME = r"<(/?)([A-Za-z][^\s/>]*+)"
 _START = re.compile("<(/?)[A-Za-z]")
-_START_CHARS = 3
-# As many attributes as a tag may have, and whether there is one more.
-_CROWD = re.compile(rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{0,{ATTRIBUTES_MAX}}}+({_ATTRIBUTE})?+[\s/]*+")
-# Each alternative matches wherever it begins, so that nothing is read twice.
+# A tag with as many attributes as allowed, and whether it has one more.
+_CROWDED_TAG = re.compile(
+    rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{0,{ATTRIBUTES_MAX}}}+({_ATTRIBUTE})?+[\s/]*+"
+)
+# Each alternative matches wherever it begins, so nothing is read twice.
 _TAG = re.compile(
     rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{_ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
 )
 _TAG_OPENS = re.compile("<(?:/?[A-Za-z]|!--)")
-_TAG_OPENS_CHARS = 4
-# What has no end tag, or may go without: the next of its kind closes it.
-_UNCLOSED = frozenset(
-    (
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
-        *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
-        *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
-    )
-)
+_OPENING_CHARS = 4  # the longest match of the patterns for the start of a tag
+# Elements without an end tag, or with an optional one: the next of their kind closes them.
+_UNCLOSED = {
+    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+    *("source", "track", "wbr", "html", "head", "body", "p", "li", "dt", "dd", "option"),
+    *("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup"),
+}
 
 
 def check_shape(markup: str) -> None:
-    """BadTemplate if the HTML is nested or crowded beyond what a parser is quick with."""
+    """Raise BadTemplate if the HTML has too many tags, attributes or nested elements."""
     tags = 0
-    for start in _found(_START, _START_CHARS, markup):
+    for start in _matches(_START, markup):
         tags += not start[1]
         if tags > TAGS_MAX:
             raise BadTemplate(_("The HTML has over {limit:,} tags; shorten it.", limit=TAGS_MAX))
-    if _has_crowd(markup):
+    if _has_crowded_tag(markup):
         raise BadTemplate(
-            _("A tag of the HTML has over {limit} attributes; remove some.", limit=ATTRIBUTES_MAX)
+            _("A tag in the HTML has over {limit} attributes; remove some.", limit=ATTRIBUTES_MAX)
         )
-    if tags > OPEN_MAX and _is_deep(markup):
+    if tags > OPEN_MAX and _is_deeply_nested(markup):
         raise BadTemplate(
-            _(
-                "Over {limit} elements of the HTML are open one within another; close them.",
-                limit=OPEN_MAX,
-            )
+            _("The HTML has over {limit} nested elements; close some of them.", limit=OPEN_MAX)
         )
 
 
-def _has_crowd(markup: str) -> bool:
-    """From wherever a parser might see a tag: what is a comment or a text depends on the parser.
+def _has_crowded_tag(markup: str) -> bool:
+    """Check wherever a parser might see a tag: parsers differ in what they take for a comment.
 
-    Tags within tags are read again and again, so that is limited: nobody writes them by intent.
+    Tags within tags are read repeatedly, which is limited because nobody writes them on purpose.
     """
     room = READ_AGAIN_MAX * len(markup)
-    for start in _found(_START, _START_CHARS, markup):
-        tag = _CROWD.match(markup, start.start())
+    for start in _matches(_START, markup):
+        tag = _CROWDED_TAG.match(markup, start.start())
         assert tag is not None
         room -= tag.end() - tag.start()
         if tag[3] is not None or room < 0:
@@ -79,10 +75,16 @@ def _has_crowd(markup: str) -> bool:
     return False
 
 
-def _is_deep(markup: str) -> bool:
-    """Whether more elements are open at a time than any layout takes."""
+def _is_deeply_nested(markup: str) -> bool:
+    """Whether more elements are open at the same time than any layout needs."""
     stack: list[str] = []
-    for tag in _tags(markup):
+    stop = 0
+    for start in _matches(_TAG_OPENS, markup):
+        if start.start() < stop:  # within the tag or comment before
+            continue
+        tag = _TAG.match(markup, start.start())
+        assert tag is not None
+        stop = tag.end()
         name = (tag[2] or "").lower()
         if not name or name in _UNCLOSED:
             continue
@@ -97,21 +99,9 @@ def _is_deep(markup: str) -> bool:
     return False
 
 
-def _tags(markup: str) -> Iterator[re.Match[str]]:
-    """Tags and comments, none within another."""
-    stop = 0
-    for start in _found(_TAG_OPENS, _TAG_OPENS_CHARS, markup):
-        if start.start() < stop:
-            continue
-        tag = _TAG.match(markup, start.start())
-        assert tag is not None
-        yield tag
-        stop = tag.end()
-
-
-def _found(pattern: re.Pattern[str], chars: int, markup: str) -> Iterator[re.Match[str]]:
-    """Every match, piece by piece; one of at most `chars` is not cut in two."""
+def _matches(pattern: re.Pattern[str], markup: str) -> Iterator[re.Match[str]]:
+    """Search piece by piece, without cutting the start of a tag in two."""
     for at in range(0, len(markup), _PIECE_CHARS):
-        for found in pattern.finditer(markup, at, at + _PIECE_CHARS + chars - 1):
-            if found.start() < at + _PIECE_CHARS:  # the rest is the next piece's
+        for found in pattern.finditer(markup, at, at + _PIECE_CHARS + _OPENING_CHARS - 1):
+            if found.start() < at + _PIECE_CHARS:  # otherwise the next piece has it
                 yield found

@@ -1,7 +1,7 @@
-"""A body written in Markdown as the HTML of a mail, with its merge fields untouched.
+"""Turn a body written in Markdown into the HTML of an email, leaving its merge fields untouched.
 
-For the Markdown parser each field is one plain word, so that it may stand anywhere: in a sentence,
-in a link, in a table.
+For the Markdown parser each field is one plain word, so it can be anywhere: in a sentence, in a
+link, in a table.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from enum import StrEnum
 from markdown_it import MarkdownIt
 
 from postroom.domain.texts import _
-from postroom.mail.merge import BadTemplate, spans
+from postroom.mail.merge import BadTemplate, split_fields
 
-MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail cuts off what is over 102 kB
-MARKS_MAX = 3000  # lines, signs and table cells: what the parser takes its time for
+MARKDOWN_CHARS_MAX = 128 * 1024  # Gmail clips emails over 102 kB
+MARKS_MAX = 3000  # lines, signs and table cells: what takes the parser time
 _SIGNS = re.compile(r"[][*_`<>|!&\\~#{+-]")
-_LINE_END = re.compile("\r\n|\r|\n")  # the parser's, and not those of str.splitlines
-_UNSEEN_ENDS = re.compile(r"<[!?]|[(\[]<")  # their ends are looked for through all that follows
-_TABLE_RULE_CHARS = frozenset(" \t>|:-")  # the line under the headings of a table has no others
-_SCANNED_CHARS = 1000  # in the time of one mark
-# HTML within Markdown is its author's own, as in a body written in HTML. A line that ends where its
-# author ended it stays as it is: an address or a signature is no run-on line.
+_LINE_END = re.compile("\r\n|\r|\n")  # as in the parser; str.splitlines knows more
+_OPEN_ENDED = re.compile(r"<[!?]|[(\[]<")  # the parser searches all that follows for their end
+_TABLE_RULE_CHARS = frozenset(" \t>|:-")  # of the line under the headings of a table
+_SCANNED_CHARS = 1000  # take as long as one mark
+# HTML within Markdown is trusted, as in a body written in HTML. Line breaks are kept, because the
+# lines of an address or a signature belong apart.
 _parser = MarkdownIt("commonmark", {"html": True, "breaks": True})
 _parser.enable(["table", "strikethrough"])
 
@@ -54,7 +54,7 @@ th, td {{ border: 1px solid #dfe5e1; padding: 6px 10px; text-align: left; }}
 """
 _PAGE_BEGINS = _PAGE.partition("{content}")[0].replace("{{", "{").replace("}}", "}")
 _DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
-# Without one of these, HTML has neither a paragraph nor the end of a line.
+# Without any of these, HTML has neither paragraphs nor line breaks.
 _BREAKS_LINES = re.compile(
     r"<(?:p|br|div|table|tr|td|h[1-6]|ul|ol|li|dl|hr|pre|blockquote|center|section|article|header"
     r"|footer|main|address|figure|body|html|!doctype)\b",
@@ -63,30 +63,28 @@ _BREAKS_LINES = re.compile(
 
 
 def html_from_markdown(source: str) -> str:
-    """A whole page of HTML; BadTemplate if a merge field is never closed, or it is too much."""
+    """Make a whole HTML page; BadTemplate if a merge field is never closed, or it is too long."""
     _check_size(source)
-    mark = _mark(source)
-    fields: list[str] = []
-    marked, position = "", 0
-    for span in spans(source):
-        marked += source[position : span.start] + f"{mark}{len(fields)}z"
-        fields.append(source[span.start : span.stop])
-        position = span.stop
-    content = str(_parser.render(marked + source[position:]))
-    # As entities: a field may stand in an attribute, and its fallback has quotation marks.
+    mark = f"field{hashlib.sha256(source.encode(errors='replace')).hexdigest()[:16]}n"
+    assert mark not in source  # a text cannot contain its own hash
+    pieces = split_fields(source)
+    fields = pieces[1::2]
+    pieces[1::2] = [f"{mark}{number}z" for number in range(len(fields))]
+    content = str(_parser.render("".join(pieces)))
+    # As entities: a field may be in an attribute, and its fallback has quotation marks.
     field = re.compile(rf"{mark}([0-9]+)z")
     return _PAGE.format(content=field.sub(lambda at: html.escape(fields[int(at[1])]), content))
 
 
 class FormatMismatch(StrEnum):
-    """A body that is written in another format than it says."""
+    """A body that is not in the format its author chose."""
 
-    TEXT_AS_HTML = "text as html"  # HTML makes one line of it
-    HTML_AS_MARKDOWN = "html as markdown"  # a page in a page
+    TEXT_AS_HTML = "text as html"  # would show as a single line
+    HTML_AS_MARKDOWN = "html as markdown"  # a page within a page
 
 
 def format_mismatch(html: str) -> FormatMismatch | None:
-    """Whether an HTML body, or one made from Markdown, was meant to be in the other format."""
+    """Whether an HTML body, or one made from Markdown, was probably meant in the other format."""
     if html.startswith(_PAGE_BEGINS):
         is_document = _DOCUMENT.search(html, len(_PAGE_BEGINS)) is not None
         return FormatMismatch.HTML_AS_MARKDOWN if is_document else None
@@ -97,16 +95,16 @@ def format_mismatch(html: str) -> FormatMismatch | None:
 def _check_size(source: str) -> None:
     if len(source) > MARKDOWN_CHARS_MAX:
         raise BadTemplate(
-            _("Markdown has at most {limit:,} characters: shorten it.", limit=MARKDOWN_CHARS_MAX)
+            _("The Markdown is over {limit:,} characters; shorten it.", limit=MARKDOWN_CHARS_MAX)
         )
     lines = _LINE_END.split(source)
     marks = len(lines) + len(_SIGNS.findall(source))
-    marks += len(_UNSEEN_ENDS.findall(source)) * len(source) // _SCANNED_CHARS
-    # Cells last: what has too many signs is refused before anybody looks at its lines.
+    marks += len(_OPEN_ENDED.findall(source)) * len(source) // _SCANNED_CHARS
+    # Cells last: a text with too many signs is refused before its lines are examined.
     if marks > MARKS_MAX or marks + _cells(lines) > MARKS_MAX:
         raise BadTemplate(
             _(
-                "This Markdown has over {limit:,} lines, signs and table cells: shorten it, or "
+                "The Markdown has over {limit:,} lines, signs and table cells; shorten it, or "
                 "write it as HTML.",
                 limit=MARKS_MAX,
             )
@@ -114,19 +112,12 @@ def _check_size(source: str) -> None:
 
 
 def _cells(lines: list[str]) -> int:
-    """Those of all tables: each row is filled up to the line under the headings."""
+    """Count the cells of all tables; the parser fills each row up to the number of headings."""
     cells = columns = 0
     for line in lines:
-        if not line.strip(" \t"):  # to the parser, other blanks are words
+        if not line.strip(" \t"):  # the parser takes other blanks for words
             columns = 0
         elif "-" in line and _TABLE_RULE_CHARS.issuperset(line):
             columns = max(columns, line.count("|"))
         cells += columns
     return cells
-
-
-def _mark(source: str) -> str:
-    """A word that is not in the text."""
-    mark = f"field{hashlib.sha256(source.encode(errors='replace')).hexdigest()[:16]}n"
-    assert mark not in source  # it would hold a hash of itself
-    return mark

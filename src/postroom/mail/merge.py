@@ -1,17 +1,17 @@
-"""Merge fields: what a template may say in `{{ }}`, and how a value is escaped where it stands.
+"""Merge fields: what may be between `{{` and `}}`, and how each value is escaped.
 
     {{ name }}    {{ name | default("friend") }}    {{ email }}    {{ unsubscribe_url }}
 
-Any attribute of a subscriber can be a field. A text in quotation marks stands for itself, so that
-`{{ "{{" }}` is two plain braces. Where a field stands decides how its values are escaped, and that
-is found out once, when the template is compiled.
+Any attribute of a subscriber can be a field. A text in quotation marks is that text, so
+`{{ "{{" }}` is two plain braces. Where a field is decides how its values are escaped; the template
+is examined for that once, when it is compiled.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from urllib.parse import quote
 
@@ -22,15 +22,15 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
-VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped in a mail
+VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped
 FIELD_CHARS_MAX = 300  # between the braces: anything longer is a forgotten "}}"
-FIELDS_MAX = 1000  # in one template: every field costs time in every mail
+FIELDS_MAX = 1000  # in one template: every field costs time in every email
 
 _NAME = re.compile(r"\w(?:[\w .-]*\w)?")
 _QUOTED = r"\s*(?:\"([^\"]*)\"|'([^']*)')\s*"
 _TEXT = re.compile(_QUOTED)
 _FIELD = re.compile(rf"\s*({_NAME.pattern})\s*(?:\|\s*default\({_QUOTED}\)\s*)?")
-_BRACES = re.compile(r"\{{2,100}|\{\Z")  # the last one: a field may come next
+_BRACES = re.compile(r"\{{2,100}|\{\Z")  # a single one at the end: a field may come next
 _WEB_URL = re.compile(r"https?://[^\s<>\"\\]+", re.IGNORECASE)
 _URL_BEGINS = re.compile(r"https?://", re.IGNORECASE)
 _NOT_IN_A_URL = re.compile(r"[\s<>]")
@@ -44,22 +44,14 @@ class BadTemplate(BadInput):
 class Field(msgspec.Struct, frozen=True):
     name: str
     fallback: str = ""
-    place: EscapeContext = EscapeContext.TEXT
+    context: EscapeContext = EscapeContext.TEXT
 
 
 Segment = str | Field
 
 
-class Span(msgspec.Struct, frozen=True):
-    """A pair of braces in a template, whether or not what they enclose is understood."""
-
-    start: int
-    stop: int
-    inner: str
-
-
 def compile_text(template: str) -> list[Segment]:
-    """Segments of a plain text; a field within a web address is part of a URL."""
+    """Compile a plain text; a field within a web address is part of a URL."""
     segments: list[Segment] = []
     before = ""
     for segment in parse(template):
@@ -67,17 +59,18 @@ def compile_text(template: str) -> list[Segment]:
             segments.append(segment)
             before += segment
             continue
-        under_way = _ends_in_a_url(before)
-        place = EscapeContext.URL_PART if under_way else EscapeContext.TEXT
-        segments.append(Field(segment.name, segment.fallback, place))
-        before = "https://x" if under_way else ""  # it goes on after the field, wherever it began
+        is_in_url = _ends_in_a_url(before)
+        context = EscapeContext.URL_PART if is_in_url else EscapeContext.TEXT
+        segments.append(Field(segment.name, segment.fallback, context))
+        before = "https://x" if is_in_url else ""  # the URL goes on after the field
     return segments
 
 
 def _ends_in_a_url(text: str) -> bool:
-    """In linear time, whatever the text: one pattern for it all would try from every “http”.
+    """Whether text that follows would be part of a URL.
 
-    Read backwards in pieces: a list of a million words would take a while.
+    Takes linear time for any text, where a single pattern would start again at every "http". Reads
+    backwards in pieces, so that a text of a million words is not split at once.
     """
     stop = len(text)
     while stop > 0:
@@ -90,7 +83,7 @@ def _ends_in_a_url(text: str) -> bool:
 
 
 def compile_html(template: str) -> list[Segment]:
-    """Segments of an HTML document; BadTemplate where a value could not be made harmless."""
+    """Compile an HTML document; BadTemplate if no escaping makes the values of a field harmless."""
     scanner = HtmlScanner()
     segments: list[Segment] = []
     for segment in parse(template, is_html=True):
@@ -98,22 +91,22 @@ def compile_html(template: str) -> list[Segment]:
             scanner.read(segment)
             segments.append(segment)
             continue
-        place = scanner.place()
-        if not isinstance(place, EscapeContext):
+        context = scanner.context()
+        if not isinstance(context, EscapeContext):
             raise BadTemplate(
                 _(
                     "Line {line}: the field {{{{ {name} }}}} {why}",
                     line=scanner.line,
                     name=segment.name,
-                    why=place.words,
+                    why=context,
                 )
             )
-        segments.append(Field(segment.name, segment.fallback, place))
-    if not scanner.is_in_text:  # the foot would be hidden in it
+        segments.append(Field(segment.name, segment.fallback, context))
+    if not scanner.is_in_text:  # the footer would be hidden in it
         raise BadTemplate(
             _(
-                "Line {line}: the HTML ends inside a tag, a comment, or an element as style or "
-                "title; close it.",
+                "Line {line}: the HTML ends inside a tag, a comment, or an element such as style "
+                "or title; close it.",
                 line=scanner.line,
             )
         )
@@ -121,40 +114,54 @@ def compile_html(template: str) -> list[Segment]:
 
 
 def compile_header(template: str) -> list[Segment]:
-    return [
-        segment
-        if isinstance(segment, str)
-        else Field(segment.name, segment.fallback, EscapeContext.HEADER)
-        for segment in parse(template)
-    ]
+    return parse(template, context=EscapeContext.HEADER)
 
 
-def parse(template: str, *, is_html: bool = False) -> list[Segment]:
-    """Literals and fields in order, no two literals side by side; BadTemplate if not understood.
+def parse(
+    template: str, *, is_html: bool = False, context: EscapeContext = EscapeContext.TEXT
+) -> list[Segment]:
+    """Split into literals and fields, never two literals in a row; BadTemplate if it cannot.
 
-    In HTML what stands between the braces may be written with entities, as editors do.
+    In HTML, what is between the braces may be written with entities, as editors do.
     """
     segments: list[Segment] = []
-    literal, position, fields = "", 0, 0
-    for span in spans(template):
-        literal += template[position : span.start]
-        position = span.stop
-        said = _said(template, span, html.unescape(span.inner) if is_html else span.inner)
-        if isinstance(said, str):
-            literal += html.escape(said) if is_html else said
-            continue
-        segments += [literal, said] if literal else [said]
-        literal, fields = "", fields + 1
+    fields = 0
+    pieces = split_fields(template)
+    literal = pieces[0]
+    for at in range(1, len(pieces), 2):
+        inner = html.unescape(pieces[at][2:-2]) if is_html else pieces[at][2:-2]
+        if field := _FIELD.fullmatch(inner):
+            segments += [literal] if literal else []
+            name = " ".join(field[1].split())
+            segments.append(Field(name, field[2] or field[3] or "", context))
+            literal = ""
+            fields += 1
+        elif text := _TEXT.fullmatch(inner):
+            plain = text[1] or text[2] or ""
+            literal += html.escape(plain) if is_html else plain
+        else:
+            raise BadTemplate(
+                _(
+                    "Line {line}: “{quoted}” is not a merge field. Write {{{{ name }}}} or {{{{ "
+                    'name | default("friend") }}}}.',
+                    line=line_of(template, len("".join(pieces[:at]))),
+                    quoted=" ".join(pieces[at].split())[:80],
+                )
+            )
         if fields > FIELDS_MAX:
             raise BadTemplate(
                 _("There are more than {limit} merge fields; use fewer.", limit=FIELDS_MAX)
             )
-    literal += template[position:]
+        literal += pieces[at + 1]
     return [*segments, literal] if literal else segments
 
 
-def spans(template: str) -> Iterator[Span]:
-    """The pairs of braces, in order; BadTemplate if one is never closed."""
+def split_fields(template: str) -> list[str]:
+    """Split into text and fields in turn, as `re.split` does; each field is with its braces.
+
+    BadTemplate if a field is never closed.
+    """
+    pieces: list[str] = []
     position = 0
     while (start := template.find("{{", position)) >= 0:
         close = template.find("}}", start + 2, start + FIELD_CHARS_MAX)
@@ -167,40 +174,41 @@ def spans(template: str) -> Iterator[Span]:
                     escaped=escape_braces("{{"),
                 )
             )
+        pieces += [template[position:start], template[start : close + 2]]
         position = close + 2
-        yield Span(start, position, template[start + 2 : close])
+    return [*pieces, template[position:]]
 
 
 def escape_braces(literal: str) -> str:
-    """The template that says just this, whatever comes next."""
+    """Write a template that yields just this text, whatever follows it."""
     return _BRACES.sub(lambda braces: f'{{{{ "{braces[0]}" }}}}', literal)
 
 
 def fill(segments: Iterable[Segment], values: Mapping[str, str]) -> str:
-    """The text with every field replaced by its escaped value."""
+    """Replace every field by its escaped value."""
     return "".join(
-        segment if isinstance(segment, str) else escape(value_of(segment, values), segment.place)
+        segment if isinstance(segment, str) else escape(value_of(segment, values), segment.context)
         for segment in segments
     )
 
 
 def value_of(field: Field, values: Mapping[str, str]) -> str:
-    """What a field stands for: its fallback where the value is missing or blank."""
+    """The field's value, or its fallback if the value is missing or blank."""
     value = values.get(field.name)
     return value if value and not value.isspace() else field.fallback
 
 
-def escape(value: str, place: EscapeContext) -> str:
-    """The value as it may stand in that place, without changing what is around it.
+def escape(value: str, context: EscapeContext) -> str:
+    """Escape a value so that it cannot change what is around it.
 
-    Controls become spaces: `check_attribute` refuses them on the way in, and one old value must
-    not stop the mails of everybody else in its batch.
+    Control characters become spaces. `check_attribute` refuses them in new values, but one old
+    value must not stop the emails of everybody else in its batch.
     """
-    return _ESCAPES[place](CONTROL.sub(" ", value[:VALUE_CHARS_MAX]))
+    return _ESCAPES[context](CONTROL.sub(" ", value[:VALUE_CHARS_MAX]))
 
 
 def _escaped_url(value: str) -> str:
-    # "#" leads nowhere: better than a link to whatever a subscriber typed.
+    # "#" leads nowhere, which is better than a link to whatever a subscriber typed.
     return html.escape(value) if _WEB_URL.fullmatch(value) else "#"
 
 
@@ -216,21 +224,3 @@ _ESCAPES: dict[EscapeContext, Callable[[str], str]] = {
 
 def line_of(template: str, position: int) -> int:
     return template.count("\n", 0, position) + 1
-
-
-def _said(template: str, span: Span, inner: str) -> Segment:
-    field = _FIELD.fullmatch(inner)
-    if field is not None:
-        return Field(" ".join(field[1].split()), field[2] or field[3] or "")
-    text = _TEXT.fullmatch(inner)
-    if text is not None:
-        return text[1] or text[2] or ""
-    quoted = " ".join(template[span.start : span.stop].split())
-    raise BadTemplate(
-        _(
-            "Line {line}: “{quoted}” is not a merge field. Write {{{{ name }}}} or {{{{ "
-            'name | default("friend") }}}}.',
-            line=line_of(template, span.start),
-            quoted=quoted[:80],
-        )
-    )

@@ -1,8 +1,9 @@
-"""A mail in bytes: compiled once a message, spliced once a recipient.
+"""Write emails as bytes: each message is compiled once, then spliced for each recipient.
 
 Everything that is the same for all recipients is encoded when the message is compiled; a splice
-copies a list of byte strings, fills in the values and joins. Our own writer, because stdlib `email`
-takes a thousand times as long, encodes long URLs and lets headers through (standards F7).
+copies a list of byte strings, fills in the values and joins. This is our own writer because the
+standard library's `email` takes a thousand times as long, encodes long URLs and lets headers be
+injected (standards F7).
 """
 
 from __future__ import annotations
@@ -17,38 +18,28 @@ from functools import cached_property, lru_cache
 import msgspec
 
 from postroom.domain.address import Address, Mailbox
+from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
+from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
-from postroom.mail import header, quoted_printable
+from postroom.mail import header, merge, quoted_printable
 from postroom.mail.body import text_from_html
 from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
-from postroom.mail.merge import (
-    BadTemplate,
-    Field,
-    Segment,
-    compile_header,
-    compile_html,
-    compile_text,
-    escape,
-    fill,
-    line_of,
-    value_of,
-)
+from postroom.mail.merge import BadTemplate, Field, Segment, escape, fill, line_of, value_of
 from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
-SUBJECT_CHARS_MAX = 500  # no client shows a tenth of it
-BODY_BYTES_MAX = 2 * 1024 * 1024 + 8192  # a template and its foot; Gmail clips over 102 kB anyway
-LITERAL_LINE_MAX = 400  # octets of a template's line sent as 8bit: leaves room for values
-URL_CHARS_MAX = 900  # of an unsubscribe URL: one header line with its name and brackets
+BODY_BYTES_MAX = TEMPLATE_BYTES_MAX + 8192  # a template and its footer
+LITERAL_LINE_MAX = 400  # octets of a template's line sent as 8bit, which leaves room for values
+URL_CHARS_MAX = 900  # of an unsubscribe URL, which must fit on one header line
 
 _CAPITALS = str.maketrans("0123456789abcdef", "ABCDEFGHIJKLMNOP")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_UNCARRIED = re.compile("[\x00\ud800-\udfff]")  # what no encoding of a text part can carry
+_UNCARRIED = re.compile("[\x00\ud800-\udfff]")  # no encoding of a text part can carry them
 _DOMAIN = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
-# All that differs in the head of one mail from another, the subject apart.
-_OWN_HEADERS = re.compile(
+# The headers that differ from recipient to recipient, apart from the subject.
+_RECIPIENT_HEADERS = re.compile(
     r"Date: [A-Za-z0-9 ,:+-]{1,40}\r\n"
     r"To: [^\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff\"(),:;<>@\[\\\]]{1,64}"
     r"@[a-z0-9.-]{1,253}\r\n"
@@ -58,8 +49,8 @@ _OWN_HEADERS = re.compile(
 )
 _ONE_CLICK = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
 
-# Values that mean the same escaped and encoded as they are: nearly all, and found in one step.
-_AS_IT_IS = {
+# Values that need neither escaping nor encoding: nearly all of them, recognized in one step.
+_PLAIN_VALUES = {
     EscapeContext.TEXT: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
     EscapeContext.HTML: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
     EscapeContext.URL: re.compile(r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}"),
@@ -69,7 +60,7 @@ _AS_IT_IS = {
 
 
 class MailParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message says, before anybody's values; subject, html and text are templates."""
+    """The content of a message; subject, html and text are templates."""
 
     sender: Mailbox
     subject: str
@@ -84,14 +75,17 @@ class MailParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compile_mail(parts: MailParts) -> CompiledMail:
-    """Check and encode all that is common; BadTemplate or BadHeader says what to change."""
-    _check_subject(parts.subject)
-    subject = compile_header(parts.subject)
-    return CompiledMail(subject, _fixed_headers(parts), _bodies(parts))
+    """Check and encode what all recipients share; BadTemplate or BadHeader says what to change."""
+    header.check_header("Subject", parts.subject)
+    if len(parts.subject) > SUBJECT_CHARS_MAX:
+        raise BadTemplate(
+            _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
+        )
+    return CompiledMail(merge.compile_header(parts.subject), _fixed_headers(parts), _bodies(parts))
 
 
 class CompiledMail:
-    """A message ready to become mails; the two renditions of its bodies are made when needed."""
+    """A message ready to be sent; the two renditions of its bodies are made when needed."""
 
     def __init__(self, subject: list[Segment], headers: bytes, bodies: tuple[_Body, ...]) -> None:
         self._subject = subject
@@ -102,7 +96,7 @@ class CompiledMail:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The names of all merge fields, for whoever checks that subscribers have them."""
+        """The names of all merge fields."""
         segments = [*self._subject, *(part for body in self._bodies for part in body.segments)]
         return frozenset(part.name for part in segments if isinstance(part, Field))
 
@@ -117,20 +111,20 @@ class CompiledMail:
         one_click: bool = True,
         eight_bit: bool = False,
     ) -> bytes:
-        """The whole mail for one recipient; pure ASCII unless `eight_bit`.
+        """Write the whole email for one recipient, in pure ASCII unless `eight_bit`.
 
-        Only the To of a recipient who `needs_utf8` is UTF-8 in any case: such a mail goes through
-        a server with SMTPUTF8 or not at all. No value of a subscriber makes this fail; BadHeader
-        says that the address, Message-ID, Date or URL was not made by us.
+        Only the To of a recipient who `needs_utf8` is always UTF-8, because such an email goes
+        through a server with SMTPUTF8 or not at all. No value of a subscriber makes this fail;
+        BadHeader means that the address, Message-ID, Date or URL did not come from us.
         """
-        known = {**values, "email": recipient.typed, "unsubscribe_url": unsubscribe_url or ""}
-        head = _own_headers(recipient, message_id, date, unsubscribe_url, one_click)
-        head += self._subject_line or _subject_line(self._subject, known)
+        values = {**values, "email": recipient.typed, "unsubscribe_url": unsubscribe_url or ""}
+        head = _recipient_headers(recipient, message_id, date, unsubscribe_url, one_click)
+        head += self._subject_line or _subject_line(self._subject, values)
         if eight_bit and self._eight_bit is not None:
-            source = self._eight_bit.fill(head, known)
+            source = self._eight_bit.fill(head, values)
             if source is not None:
                 return source
-        return self._quoted_printable.fill(head, known)
+        return self._quoted_printable.fill(head, values)
 
     @cached_property
     def _quoted_printable(self) -> _QuotedPrintable:
@@ -143,52 +137,55 @@ class CompiledMail:
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """One text of the mail; its literals have CRLF line ends, and the last one ends with one."""
+    """One text of the email; its lines end with CRLF, including the last one."""
 
     subtype: str
     segments: list[Segment]
 
 
 class _Slots:
-    """Byte strings with gaps for values: what the two renditions have in common."""
+    """Byte strings with slots for values, which the two renditions have in common."""
 
     def __init__(self, layout: Iterable[bytes | Field]) -> None:
-        self.pieces: list[bytes] = [b"", b""]  # the first is for the head of the mail
-        places: dict[Field, list[int]] = {}
+        self.pieces: list[bytes] = [b"", b""]  # the first is for the recipient's headers
+        slots: dict[Field, list[int]] = {}
         for part in layout:
             if isinstance(part, bytes):
                 self.pieces[-1] += part
                 continue
-            places.setdefault(part, []).append(len(self.pieces))
+            slots.setdefault(part, []).append(len(self.pieces))
             self.pieces += [b"", b""]
         self.fields = [
-            (field, _AS_IT_IS[field.place].fullmatch, at) for field, at in places.items()
+            (field, _PLAIN_VALUES[field.context].fullmatch, at) for field, at in slots.items()
         ]
 
 
 class _QuotedPrintable:
-    """The rendition for every server: ASCII, each value on lines of its own by soft breaks."""
+    """The rendition for every server: ASCII, with a soft line break after each value."""
 
     def __init__(self, headers: bytes, bodies: tuple[_Body, ...]) -> None:
-        encoded = [_qp_segments(body.segments) for body in bodies]
+        encoded = [
+            [part if isinstance(part, Field) else _encode_lines(part) for part in body.segments]
+            for body in bodies
+        ]
         self._slots = _Slots(_layout(headers, bodies, encoded, b"quoted-printable"))
 
-    def fill(self, head: bytes, known: Mapping[str, str]) -> bytes:
+    def fill(self, head: bytes, values: Mapping[str, str]) -> bytes:
         pieces = self._slots.pieces.copy()
         pieces[0] = head
-        for field, stands_as_it_is, places in self._slots.fields:
-            value = value_of(field, known)
-            if stands_as_it_is(value) and len(value) < QP_LINE_MAX:
+        for field, is_plain, slots in self._slots.fields:
+            value = value_of(field, values)
+            if is_plain(value) and len(value) < QP_LINE_MAX:
                 encoded = value.encode("ascii") + SOFT_BREAK if value else b""
             else:
-                encoded = quoted_printable.open_line(escape(value, field.place).encode())
-            for place in places:
-                pieces[place] = encoded
+                encoded = quoted_printable.open_line(escape(value, field.context).encode())
+            for slot in slots:
+                pieces[slot] = encoded
         return b"".join(pieces)
 
 
 class _EightBit:
-    """The rendition for servers with 8BITMIME: UTF-8 as it is, a third shorter in many scripts."""
+    """The rendition for servers with 8BITMIME: plain UTF-8, a third shorter in many scripts."""
 
     def __init__(self, headers: bytes, bodies: tuple[_Body, ...], room: int) -> None:
         encoded = [
@@ -200,62 +197,62 @@ class _EightBit:
         self._delimiter = b"\r\n--" + _boundary(bodies)
         self._delimiters = len(bodies) + 1 if len(bodies) > 1 else 0
 
-    def fill(self, head: bytes, known: Mapping[str, str]) -> bytes | None:
-        """The mail, or None if these values would break a line or the parts of the mail."""
+    def fill(self, head: bytes, values: Mapping[str, str]) -> bytes | None:
+        """Write the email; None if these values make a line too long or look like a boundary."""
         pieces = self._slots.pieces.copy()
         pieces[0] = head
         longest = 0
-        for field, stands_as_it_is, places in self._slots.fields:
-            value = value_of(field, known)
-            escaped = value if stands_as_it_is(value) else escape(value, field.place)
+        for field, is_plain, slots in self._slots.fields:
+            value = value_of(field, values)
+            escaped = value if is_plain(value) else escape(value, field.context)
             encoded = escaped.encode()
             longest = max(longest, len(encoded))
-            for place in places:
-                pieces[place] = encoded
+            for slot in slots:
+                pieces[slot] = encoded
         source = b"".join(pieces)
-        if longest > self._room and _longest_line(source) > LINE_OCTETS_MAX:
+        if longest > self._room and max(map(len, source.split(b"\r\n"))) > LINE_OCTETS_MAX:
             return None
         return source if source.count(self._delimiter) == self._delimiters else None
 
 
 def message_id(secret: bytes, ref: str, key: str, domain: str) -> str:
-    """The same Message-ID whenever the same message goes to the same address (standards F2)."""
+    """Derive the Message-ID, always the same for one message and address (standards F2)."""
     if not _DOMAIN.fullmatch(domain):
-        raise BadHeader(_("The right side of a Message-ID is a domain in ASCII; change it."))
+        raise BadHeader(_("A Message-ID must end in an ASCII domain name; change it."))
     digest = hmac.digest(secret, f"{ref}\0{key}".encode(), "sha256")
     return f"<{digest[:16].hex()}@{domain}>"
 
 
 def format_date(moment: datetime) -> str:
-    """The Date of a mail (RFC 5322 3.3), in UTC."""
+    """Format the Date of an email (RFC 5322 3.3), in UTC."""
     if moment.tzinfo is None:
-        raise ValueError("a Date needs a time with its zone")
+        raise ValueError("a Date needs a time with a zone")
     return _date_of(int(moment.timestamp()))
 
 
 @lru_cache(maxsize=16)
 def _date_of(second: int) -> str:
     moment = datetime.fromtimestamp(second, UTC)
-    # Not strftime: its names of days and months follow the locale.
+    # Not strftime, because its names of days and months depend on the locale.
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
     month = _MONTHS[moment.month - 1]
     return f"{day}, {moment.day:02} {month} {moment.year:04} {moment:%H:%M:%S} +0000"
 
 
-def _own_headers(
+def _recipient_headers(
     recipient: Address, message_id: str, date: str, unsubscribe_url: str | None, one_click: bool
 ) -> bytes:
-    """The headers that differ from mail to mail, checked in one go as they are to stand."""
+    """Write the headers that differ from recipient to recipient, and check them all at once."""
     lines = f"Date: {date}\r\nTo: {recipient.typed}\r\nMessage-ID: {message_id}\r\n"
     if unsubscribe_url:
         lines += f"List-Unsubscribe: <{unsubscribe_url}>\r\n"
-        # One-click without TLS would show the token on the whole way (RFC 8058 3.1).
+        # One-click without TLS would expose the token on its way (RFC 8058 3.1).
         lines += _ONE_CLICK if one_click and unsubscribe_url.startswith("https:") else ""
-    if not _OWN_HEADERS.fullmatch(lines):
+    if not _RECIPIENT_HEADERS.fullmatch(lines):
         raise BadHeader(
             _(
                 "The address, the Message-ID, the Date or the unsubscribe URL (http or https, "
-                "up to {limit} ASCII characters) cannot stand in a header.",
+                "up to {limit} ASCII characters) cannot be used in a header.",
                 limit=URL_CHARS_MAX,
             )
         )
@@ -276,66 +273,52 @@ def _fixed_headers(parts: MailParts) -> bytes:
         lines.append(header.structured("X-Auto-Response-Suppress", "OOF, AutoReply"))
     if parts.feedback_id is not None:
         lines.append(header.structured("Feedback-ID", parts.feedback_id))
-    return b"".join([*lines, *_custom_headers(parts.headers)])
-
-
-def _custom_headers(headers: Iterable[tuple[str, str]]) -> list[bytes]:
-    seen: set[str] = set()
-    lines: list[bytes] = []
-    for name, value in headers:
+    names: set[str] = set()
+    for name, value in parts.headers:
         header.check_custom_header(name, value)
-        if name.lower() in seen:
-            raise BadHeader(_("{name} is given twice; a mail has each header once.", name=name))
-        seen.add(name.lower())
+        if name.lower() in names:
+            raise BadHeader(_("{name} is given twice; use each header only once.", name=name))
+        names.add(name.lower())
         lines.append(header.unstructured(name, value))
-    return lines
+    return b"".join(lines)
 
 
-def _check_subject(template: str) -> None:
-    header.check_text("Subject", template)
-    if len(template) > SUBJECT_CHARS_MAX:
-        raise BadTemplate(
-            _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
-        )
-
-
-def _subject_line(subject: list[Segment], known: Mapping[str, str]) -> bytes:
-    return header.unstructured("Subject", fill(subject, known)[:SUBJECT_CHARS_MAX])
+def _subject_line(subject: list[Segment], values: Mapping[str, str]) -> bytes:
+    return header.unstructured("Subject", fill(subject, values)[:SUBJECT_CHARS_MAX])
 
 
 def _bodies(parts: MailParts) -> tuple[_Body, ...]:
-    """The texts of the mail, plainest first (RFC 2046 5.1.4)."""
+    """Compile the texts of the email, plainest first (RFC 2046 5.1.4)."""
     if parts.html is None:
         if parts.text is None:
             raise BadTemplate(_("The message has no body; write one."))
-        return (_Body("plain", compile_text(_canonical(parts.text))),)
+        return (_Body("plain", merge.compile_text(_canonical(parts.text))),)
     check_shape(parts.html)
-    rich = _Body("html", compile_html(_canonical(parts.html)))
+    rich = _Body("html", merge.compile_html(_canonical(parts.html)))
     text = text_from_html(parts.html) if parts.text is None else parts.text
-    return _Body("plain", compile_text(_canonical(text))), rich
+    return _Body("plain", merge.compile_text(_canonical(text))), rich
 
 
 def _canonical(template: str) -> str:
-    """CRLF at every line's end, the last one included."""
+    """End every line with CRLF, including the last one; BadTemplate if it cannot be sent."""
     refused = _UNCARRIED.search(template)
     if refused:
         line = line_of(template, refused.start())
         raise BadTemplate(
-            _("Line {line}: there is a character that no mail can carry; remove it.", line=line)
+            _("Line {line} has a character that no email can carry; remove it.", line=line)
         )
     if len(template.encode()) > BODY_BYTES_MAX:
-        raise BadTemplate(
-            _("The body is over {limit} MiB; shorten it.", limit=BODY_BYTES_MAX >> 20)
-        )
+        limit = BODY_BYTES_MAX >> 20
+        raise BadTemplate(_("The body is over {limit} MiB; shorten it.", limit=limit))
     lines = template.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
     return lines if lines.endswith("\r\n") else lines + "\r\n"
 
 
 def _room_for_values(bodies: tuple[_Body, ...]) -> int:
-    """Octets that every value may have in 8bit without a look at lines; 0 if they are too long."""
+    """Octets that every value may have in 8bit; 0 if the template's own lines are too long."""
     fields_most = 1
     for body in bodies:
-        # NUL, which no template holds, stands for a value.
+        # NUL, which no template contains, marks a value.
         joined = "".join(part if isinstance(part, str) else "\0" for part in body.segments)
         for line in joined.encode().split(b"\r\n"):
             fields = line.count(b"\0")
@@ -345,14 +328,10 @@ def _room_for_values(bodies: tuple[_Body, ...]) -> int:
     return (LINE_OCTETS_MAX - LITERAL_LINE_MAX) // fields_most
 
 
-def _longest_line(source: bytes) -> int:
-    return max(map(len, source.split(b"\r\n")))
-
-
 def _boundary(bodies: tuple[_Body, ...]) -> bytes:
-    """What quoted-printable cannot produce ("=_"), and no author can foresee.
+    """A boundary that quoted-printable cannot produce ("=_") and no author can foresee.
 
-    In capitals, which are rare in text: that makes looking for it four times as quick.
+    In capitals, which are rare in text, so that searching for it is four times as fast.
     """
     digest = hashlib.sha256(repr(bodies).encode()).hexdigest()
     return b"=_" + digest[:24].translate(_CAPITALS).encode()
@@ -364,7 +343,7 @@ def _layout(
     encoded: Sequence[Sequence[bytes | Field]],
     encoding: bytes,
 ) -> list[bytes | Field]:
-    """The mail from its fixed headers on: one part as it is, two as multipart/alternative."""
+    """Lay out the email from its fixed headers on: one part alone, two as multipart/alternative."""
     layout: list[bytes | Field] = [headers + b"MIME-Version: 1.0\r\n"]
     part_headers = [
         b"Content-Type: text/%b; charset=utf-8\r\nContent-Transfer-Encoding: %b\r\n\r\n"
@@ -380,13 +359,7 @@ def _layout(
     return [*layout, b"\r\n--%b--\r\n" % boundary]
 
 
-def _qp_segments(segments: Sequence[Segment]) -> list[bytes | Field]:
-    encoded: list[bytes | Field] = []
-    for segment in segments:
-        if isinstance(segment, Field):
-            encoded.append(segment)
-            continue
-        *lines, rest = segment.encode().split(b"\r\n")
-        whole = b"".join(map(quoted_printable.whole_line, lines))
-        encoded.append(whole + quoted_printable.open_line(rest))
-    return encoded
+def _encode_lines(text: str) -> bytes:
+    *lines, rest = text.encode().split(b"\r\n")
+    whole = b"".join(map(quoted_printable.whole_line, lines))
+    return whole + quoted_printable.open_line(rest)

@@ -1,63 +1,63 @@
-"""Pictures of an HTML body that its readers will not see, told by how their addresses are written.
+"""Find pictures that readers of an HTML body will not see, by how their addresses are written.
 
-No network: whether a public address answers is not asked.
+Works offline: it does not ask whether a public address answers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
+
+from postroom.domain.texts import clipped
 
 SOURCE_CHARS_SHOWN = 60
-_FIELD = "{{"  # a merge field: every reader has another address there
+_FIELD = "{{"  # a merge field: the address differs from reader to reader
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|[A-Za-z]\|[\\/]|\\\\")  # C:\logo.png, \\server\share
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}):")
-_SPACES = re.compile(r"[\t\n\r]")  # browsers leave them out of addresses
+_SPACES = re.compile(r"[\t\n\r]")  # browsers remove them from addresses
 _PRIVATE_ENDINGS = frozenset(
     ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa")
 )
 
 
 class UnseenReason(StrEnum):
-    """Why nobody but the author sees a picture."""
+    """Why readers do not see a picture."""
 
     NO_ADDRESS = "no address"
-    RELATIVE = "relative"  # to a page, and a mail is none
+    RELATIVE = "relative"  # to a page, but an email has no address
     OWN_COMPUTER = "own computer"
-    ATTACHMENT = "attachment"  # of which our mails have none
+    ATTACHMENT = "attachment"  # which our emails never have
     PRIVATE_HOST = "private host"
-    IN_THE_HTML = "in the html"  # data:, which Gmail and Outlook leave out
+    IN_THE_HTML = "in the html"  # data:, which Gmail and Outlook do not show
     UNKNOWN_SCHEME = "unknown scheme"
 
 
+_BY_SCHEME = {
+    "file": UnseenReason.OWN_COMPUTER,
+    "cid": UnseenReason.ATTACHMENT,
+    "data": UnseenReason.IN_THE_HTML,
+}
+
+
 def unseen_pictures(document: LexborHTMLParser) -> dict[UnseenReason, list[str]]:
-    """Their sources by reason, each once, in the order of the document."""
-    found: dict[UnseenReason, list[str]] = {}
-    for source in _sources(document):
-        why = why_unseen(source)
-        if why is not None:
-            found.setdefault(why, []).append(_clipped(source))
-    return {why: list(dict.fromkeys(sources)) for why, sources in found.items()}
-
-
-def _sources(document: LexborHTMLParser) -> Iterator[str]:
-    for node in document.css("img, input[type=image]"):
-        yield _attribute(node, "src")
-    for node in document.css("[background]"):
-        yield _attribute(node, "background")
-
-
-def _attribute(node: LexborNode, name: str) -> str:
-    return _SPACES.sub("", (node.attributes.get(name) or "").strip())
+    """Find their sources, by reason, each once, in the order of the document."""
+    images = [(node, "src") for node in document.css("img, input[type=image]")]
+    images += [(node, "background") for node in document.css("[background]")]
+    found: dict[UnseenReason, dict[str, None]] = {}
+    for node, attribute in images:
+        source = _SPACES.sub("", (node.attributes.get(attribute) or "").strip())
+        reason = why_unseen(source)
+        if reason is not None:
+            found.setdefault(reason, {})[clipped(source, SOURCE_CHARS_SHOWN)] = None
+    return {reason: list(sources) for reason, sources in found.items()}
 
 
 def why_unseen(source: str) -> UnseenReason | None:
-    """None if readers can be expected to see it."""
+    """Say why readers do not see it; None if they probably do."""
     if not source:
         return UnseenReason.NO_ADDRESS
     if source.startswith(_FIELD):
@@ -67,21 +67,13 @@ def why_unseen(source: str) -> UnseenReason | None:
     scheme = _SCHEME.match(source)
     if scheme is None:
         return UnseenReason.RELATIVE
-    match scheme[1].lower():
-        case "http" | "https":
-            return UnseenReason.PRIVATE_HOST if _is_private(source) else None
-        case "file":
-            return UnseenReason.OWN_COMPUTER
-        case "cid":
-            return UnseenReason.ATTACHMENT
-        case "data":
-            return UnseenReason.IN_THE_HTML
-        case _:
-            return UnseenReason.UNKNOWN_SCHEME
+    if scheme[1].lower() in ("http", "https"):
+        return UnseenReason.PRIVATE_HOST if _is_private(source) else None
+    return _BY_SCHEME.get(scheme[1].lower(), UnseenReason.UNKNOWN_SCHEME)
 
 
 def _is_private(url: str) -> bool:
-    """Whether only its own network can reach the host; one that a field decides on is not."""
+    """Whether only its own network can reach the host; False if a merge field is part of it."""
     try:
         host = (urlsplit(url[:2000]).hostname or "").rstrip(".")
     except ValueError:  # brackets that hold no IPv6 address
@@ -92,9 +84,3 @@ def _is_private(url: str) -> bool:
         return not ip_address(host).is_global
     except ValueError:
         return "." not in host or host.rpartition(".")[2] in _PRIVATE_ENDINGS
-
-
-def _clipped(source: str) -> str:
-    if len(source) <= SOURCE_CHARS_SHOWN:
-        return source
-    return source[: SOURCE_CHARS_SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""Quoted-printable (RFC 2045 6.7) for texts that are put together from pieces."""
+"""Quoted-printable (RFC 2045 6.7) for texts assembled from pieces."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _PIECE_BYTES = 64 * 1024
 
 
 def whole_line(line: bytes) -> bytes:
-    """A line and its end, which is part of the text."""
+    """Encode a line with its line break."""
     encoded = _encoded(line)
     if line[-1:] in (b" ", b"\t"):
-        encoded = encoded[:-1] + b"=%02X" % line[-1]  # servers may cut blanks at a line's end
+        encoded = encoded[:-1] + b"=%02X" % line[-1]  # servers may strip trailing blanks
     return _wrapped(encoded, LINE_MAX) + b"\r\n"
 
 
 def open_line(line: bytes) -> bytes:
-    """A piece that goes on: what comes next begins a line of the encoded text, not of ours."""
+    """Encode part of a line; a soft break ends the encoded line, but not the line of the text."""
     encoded = _encoded(line)
     return _wrapped(encoded, LINE_MAX - 1) + SOFT_BREAK if encoded else b""
 
 
 def _encoded(line: bytes) -> bytes:
-    """A long line in pieces, so that other threads get their turn in between."""
+    """Encode a long line in pieces, so that other threads can run in between."""
     if len(line) <= _PIECE_BYTES:
         return _ENCODED.sub(_code, line)
     pieces = range(0, len(line), _PIECE_BYTES)
@@ -43,7 +43,7 @@ def _wrapped(encoded: bytes, last_line_max: int) -> bytes:
     start = 0
     while len(encoded) - start > last_line_max:
         cut = start + LINE_MAX - 1
-        # Never within the three characters that stand for one byte.
+        # Never within the three characters that encode one byte.
         cut -= 1 if encoded[cut - 1] == _EQUALS else 2 if encoded[cut - 2] == _EQUALS else 0
         lines.append(encoded[start:cut])
         start = cut

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from postroom.domain.access_key import (
-    SAFE_RIGHTS,
+    DEFAULT_RIGHTS,
     AccessKey,
     NoSuchKey,
     Right,
@@ -35,7 +35,7 @@ async def create(
     name: str,
     lists: tuple[str, ...],
     now: datetime,
-    rights: tuple[Right, ...] = SAFE_RIGHTS,
+    rights: tuple[Right, ...] = DEFAULT_RIGHTS,
 ) -> tuple[str, AccessKey]:
     """The key, which cannot be shown again, and what is stored of it."""
     key = new_key()

@@ -1,4 +1,4 @@
-"""What a spam filter would hold against a mail, as values: which sign, how heavy, where."""
+"""Findings of the spam check: which sign, how serious, and where in the email."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-FOUND_SHOWN_MAX = 5  # places of one sign: whoever mends those finds the rest
+from postroom.domain.texts import clipped
+
+FOUND_SHOWN_MAX = 5  # places of one sign; an author who fixes those finds the rest
 FOUND_CHARS_MAX = 80
 
 
 class SpamWeight(IntEnum):
-    """How much it costs; every filter has figures of its own, so ours are only in order."""
+    """How serious a sign is; filters score differently, so only the order of ours counts."""
 
-    LIGHT = 1  # counted together with others
-    MIDDLING = 2  # costs a place in the inbox at some filters
-    HEAVY = 3  # many servers refuse the mail, or file it as spam, for this alone
+    LIGHT = 1  # adds up with others
+    MEDIUM = 2  # enough for the spam folder at some filters
+    HEAVY = 3  # many servers refuse the email, or file it as spam, for this alone
 
 
 class SpamPlace(StrEnum):
@@ -28,7 +30,7 @@ class SpamPlace(StrEnum):
 
 
 class SpamSign(StrEnum):
-    """What is looked for; beside each the rule of SpamAssassin that asks the same, if one does."""
+    """What the check looks for, with the corresponding rule of SpamAssassin if there is one."""
 
     FREE_MAIL_SENDER = "free mail sender"  # FREEMAIL_FROM
     LINK_SHOWS_OTHER_HOST = "link shows other host"
@@ -55,53 +57,31 @@ class SpamSign(StrEnum):
     FOOT_WITHOUT_ADDRESS = "foot without address"
 
 
-WEIGHTS = {
-    **dict.fromkeys(
-        (
-            SpamSign.FREE_MAIL_SENDER,
-            SpamSign.LINK_SHOWS_OTHER_HOST,
-            SpamSign.LINK_TO_IP,
-            SpamSign.LINK_WITH_USER,
-            SpamSign.LINK_LOOKS_ALIKE,
-            SpamSign.SCRIPT,
-            SpamSign.FORM,
-        ),
-        SpamWeight.HEAVY,
-    ),
-    **dict.fromkeys(
-        (
-            SpamSign.EMBEDDED,
-            SpamSign.HIDDEN_TEXT,
-            SpamSign.LINK_SHORTENED,
-            SpamSign.DATA_URI,
-            SpamSign.FEW_WORDS,
-            SpamSign.FAKED_REPLY,
-            SpamSign.SUBJECT_CAPITALS,
-            SpamSign.CAPITALS,
-            SpamSign.GAPPY,
-            SpamSign.FOREIGN_FIELD,
-            SpamSign.TEXT_DIFFERS,
-        ),
-        SpamWeight.MIDDLING,
-    ),
-    **dict.fromkeys(
-        (
-            SpamSign.EXCLAMATIONS,
-            SpamSign.PHRASES,
-            SpamSign.LINK_WITHOUT_TLS,
-            SpamSign.LIST_WITHOUT_ADDRESS,
-            SpamSign.FOOT_WITHOUT_ADDRESS,
-        ),
-        SpamWeight.LIGHT,
-    ),
-}
+_HEAVY = (
+    *(SpamSign.FREE_MAIL_SENDER, SpamSign.LINK_SHOWS_OTHER_HOST, SpamSign.LINK_TO_IP),
+    *(SpamSign.LINK_WITH_USER, SpamSign.LINK_LOOKS_ALIKE, SpamSign.SCRIPT, SpamSign.FORM),
+)
+_MEDIUM = (
+    *(SpamSign.EMBEDDED, SpamSign.HIDDEN_TEXT, SpamSign.LINK_SHORTENED, SpamSign.DATA_URI),
+    *(SpamSign.FEW_WORDS, SpamSign.FAKED_REPLY, SpamSign.SUBJECT_CAPITALS, SpamSign.CAPITALS),
+    *(SpamSign.GAPPY, SpamSign.FOREIGN_FIELD, SpamSign.TEXT_DIFFERS),
+)
+_LIGHT = (
+    *(SpamSign.EXCLAMATIONS, SpamSign.PHRASES, SpamSign.LINK_WITHOUT_TLS),
+    *(SpamSign.LIST_WITHOUT_ADDRESS, SpamSign.FOOT_WITHOUT_ADDRESS),
+)
+WEIGHTS = (
+    dict.fromkeys(_HEAVY, SpamWeight.HEAVY)
+    | dict.fromkeys(_MEDIUM, SpamWeight.MEDIUM)
+    | dict.fromkeys(_LIGHT, SpamWeight.LIGHT)
+)
 
 
 class SpamFinding(msgspec.Struct, frozen=True):
     sign: SpamSign
     where: SpamPlace
-    found: tuple[str, ...] = ()  # the words, links or tags it was found by, as they stand there
-    has_more: bool = False  # than are in `found`
+    found: tuple[str, ...] = ()  # the words, links or tags that gave it away
+    has_more: bool = False  # `found` is incomplete
 
     @property
     def weight(self) -> SpamWeight:
@@ -109,13 +89,9 @@ class SpamFinding(msgspec.Struct, frozen=True):
 
 
 def finding(sign: SpamSign, where: SpamPlace, found: Iterable[str]) -> Iterator[SpamFinding]:
-    """One finding for all these places; none if there is no place."""
-    places = list(dict.fromkeys(_clipped(place) for place in found))
+    """Yield one finding for all these places, or none if there are none."""
+    lines = (" ".join(text[: 4 * FOUND_CHARS_MAX].split()) for text in found)
+    places = list(dict.fromkeys(clipped(line, FOUND_CHARS_MAX) for line in lines))
     if places:
         shown = tuple(places[:FOUND_SHOWN_MAX])
         yield SpamFinding(sign, where, shown, len(places) > FOUND_SHOWN_MAX)
-
-
-def _clipped(text: str) -> str:
-    text = " ".join(text[: 4 * FOUND_CHARS_MAX].split())
-    return text if len(text) <= FOUND_CHARS_MAX else text[: FOUND_CHARS_MAX - 1] + "…"

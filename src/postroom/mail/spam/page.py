@@ -1,26 +1,25 @@
-"""An HTML body as a spam filter reads it: what shows, what is hidden, links, pictures, code.
+"""Read an HTML body as a spam filter does: visible and hidden text, links, pictures, code.
 
-Of styles those count that stand on the elements themselves. What a style sheet may change is given
-the benefit of the doubt: telling an author of hidden text that everybody sees helps nobody.
+Only styles of the elements themselves count. Whatever a style sheet may change gets the benefit of
+the doubt, because a warning about hidden text that everybody sees helps nobody.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.html_shape import check_shape
-from postroom.mail.merge import spans
+from postroom.mail.merge import split_fields
 
-FIELD = "{{…}}"  # stands for every merge field: no template can say it, and a page can show it
+FIELD = "{{…}}"  # replaces every merge field; no template can contain it, and a page can show it
 LINKS_READ_MAX = 2000
-PREVIEW_CHARS_MAX = 250  # hidden at the top, for the line that mail clients show beside the subject
+PREVIEW_CHARS_MAX = 250  # hidden at the top; mail clients show it beside the subject
 TINY_PX = 2.0
-ALIKE_MAX = 16  # of 255, in each channel: nobody tells such colours apart
+ALIKE_MAX = 16  # of 255, in each channel: nobody can distinguish such colours
 SPACER_PX = 3  # a picture of this height or width shows nothing
 
 Colour = tuple[int, int, int]
@@ -28,19 +27,15 @@ BLACK, WHITE, BLUE = (0, 0, 0), (255, 255, 255), (0, 0, 238)
 _NAMED = {"black": BLACK, "white": WHITE, "snow": (255, 250, 250), "ivory": (255, 255, 240)}
 _INVISIBLE = "transparent"
 
-_UNREAD = frozenset(
-    (
-        *("head", "title", "script", "style", "template", "noscript", "iframe", "object", "embed"),
-        *("svg", "math", "select", "textarea", "audio", "video", "map"),
-    )
-)
-# Their text goes on in the same word; every other element begins and ends one.
-INLINE = frozenset(
-    (
-        *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
-        *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
-    )
-)
+_UNREAD = {
+    *("head", "title", "script", "style", "template", "noscript", "iframe", "object", "embed"),
+    *("svg", "math", "select", "textarea", "audio", "video", "map"),
+}
+# These do not interrupt a word; every other element does.
+INLINE = {
+    *("a", "abbr", "b", "big", "code", "em", "font", "i", "ins", "mark", "q", "s", "small"),
+    *("span", "strike", "strong", "sub", "sup", "tt", "u", "wbr"),
+}
 _FRAMES = "iframe, frame, object, embed, applet"
 _DATA_TAGS = frozenset(("application/ld+json", "application/json"))  # Gmail reads the first kind
 _HANDLER = re.compile(
@@ -50,7 +45,7 @@ _CODE_SCHEME = re.compile(r"(?:javascript|vbscript):", re.I)
 _DATA_SCHEME = re.compile(r"data:", re.I)
 _DATA_IN_STYLE = re.compile(r"url\(\s{0,9}[\"']?\s{0,9}data:", re.I)
 _DATA_ATTRIBUTES = ("src", "href", "background", "poster", "data")
-_SAYS_SOMETHING = re.compile(r"[^\s\xad\u034f\u061c\u115f\u17b4\u200b-\u200f\u2060\ufeff]")
+_CHARACTER = re.compile(r"[^\s\xad\u034f\u061c\u115f\u17b4\u200b-\u200f\u2060\ufeff]")
 _NUMBER = re.compile(r"\s*([0-9]{0,6}(?:\.[0-9]{1,6})?)\s*(px|pt)?", re.I)
 _HEX = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{6})", re.I)
 _RGB = re.compile(r"rgba?\(([0-9]{1,3})[\s,]+([0-9]{1,3})[\s,]+([0-9]{1,3})([^)]{0,20})\)", re.I)
@@ -63,7 +58,7 @@ class PageLink(NamedTuple):
 
 
 class PageFeatures(NamedTuple):
-    """What there is to judge of an HTML body."""
+    """What the check needs to know of an HTML body."""
 
     shown: str
     hidden: str  # without the preview text
@@ -75,8 +70,8 @@ class PageFeatures(NamedTuple):
     data_uris: list[str]
 
 
-class _Sheet(NamedTuple):
-    """What the document's style sheets speak of, whomever it is said of."""
+class _StyleSheet(NamedTuple):
+    """What the document's style sheets set, for any element."""
 
     background: bool
     display: bool
@@ -84,7 +79,7 @@ class _Sheet(NamedTuple):
 
 
 class _TextStyle(NamedTuple):
-    """How text shows at a place; None is not known, and counts as readable."""
+    """How text looks at one place; None is unknown, and counts as readable."""
 
     is_hidden: bool = False
     size: float | None = None
@@ -93,11 +88,10 @@ class _TextStyle(NamedTuple):
 
     @property
     def is_unseen(self) -> bool:
-        is_tiny = self.size is not None and self.size <= TINY_PX
-        return self.is_hidden or is_tiny or self.colour == _INVISIBLE or self._is_camouflaged
-
-    @property
-    def _is_camouflaged(self) -> bool:
+        if self.is_hidden or self.colour == _INVISIBLE:
+            return True
+        if self.size is not None and self.size <= TINY_PX:
+            return True
         if not isinstance(self.colour, tuple) or self.background is None:
             return False
         pairs = zip(self.colour, self.background, strict=True)
@@ -105,16 +99,12 @@ class _TextStyle(NamedTuple):
 
 
 def without_fields(template: str) -> str:
-    """The template with FIELD for each merge field; BadTemplate if one is never closed."""
-    pieces, position = [], 0
-    for span in spans(template):
-        pieces += [template[position : span.start], FIELD]
-        position = span.stop
-    return "".join([*pieces, template[position:]])
+    """Replace each merge field by FIELD; BadTemplate if one is never closed."""
+    return FIELD.join(split_fields(template)[::2])
 
 
 def read_page(template: str) -> PageFeatures:
-    """BadTemplate if the HTML has a shape that a parser is slow with."""
+    """Read an HTML template; BadTemplate as for `check_shape`."""
     markup = without_fields(template)
     check_shape(markup)
     document = LexborHTMLParser(markup)
@@ -122,22 +112,16 @@ def read_page(template: str) -> PageFeatures:
     return PageFeatures(
         shown=shown,
         hidden=hidden,
-        links=list(islice(_links(document), LINKS_READ_MAX)),
+        links=[
+            PageLink((node.attributes.get("href") or "").strip(), " ".join(node.text().split()))
+            for node in document.css("a[href], area[href]")[:LINKS_READ_MAX]
+        ],
         pictures=sum(not _is_spacer(node) for node in document.css("img")),
         scripts=list(_scripts(document)),
         forms=[f"<{node.tag}>" for node in document.css("form")],
         frames=[f"<{node.tag}>" for node in document.css(_FRAMES)],
         data_uris=list(_data_uris(document)),
     )
-
-
-# --- Links, pictures and code -----------------------------------------------------------------
-
-
-def _links(document: LexborHTMLParser) -> Iterator[PageLink]:
-    for node in document.css("a[href], area[href]"):
-        href = (node.attributes.get("href") or "").strip()
-        yield PageLink(href, " ".join(node.text().split()))
 
 
 def _is_spacer(node: LexborNode) -> bool:
@@ -169,19 +153,18 @@ def _data_uris(document: LexborHTMLParser) -> Iterator[str]:
             yield "<style>"
 
 
-# --- What shows, and what does not ------------------------------------------------------------
-
-
 def _texts(document: LexborHTMLParser) -> tuple[str, str]:
-    """Text that people see and text that they do not, in order."""
-    shown, hidden, preview = list[str](), list[str](), list[str]()
+    """Collect the text that people see and the text that they do not, in order."""
+    shown: list[str] = []
+    hidden: list[str] = []
+    preview: list[str] = []
     has_begun = False
-    for text, look in _text_nodes(document):
-        says_something = _SAYS_SOMETHING.search(text) is not None
-        if not look.is_unseen:
+    for text, style in _text_nodes(document):
+        has_characters = _CHARACTER.search(text) is not None
+        if not style.is_unseen:
             shown.append(text)
-            has_begun = has_begun or says_something
-        elif says_something:
+            has_begun = has_begun or has_characters
+        elif has_characters:
             (hidden if has_begun else preview).append(text.strip())
     if sum(map(len, preview)) > PREVIEW_CHARS_MAX:
         hidden = preview + hidden
@@ -189,75 +172,62 @@ def _texts(document: LexborHTMLParser) -> tuple[str, str]:
 
 
 def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, _TextStyle]]:
-    """Without recursion: the depth of a document is its author's choice."""
-    sheet = _sheet(document)
+    """Walk the document without recursion, because its author decides how deep it is."""
+    rules = " ".join(node.text() for node in document.css("style")).lower()
+    sheet = _StyleSheet("background" in rules, "display" in rules, "font" in rules)
     if document.body is None:
         return
     start = _TextStyle(background=None if sheet.background else WHITE)
     waiting: list[tuple[LexborNode | str, _TextStyle]] = [(document.body, start)]
     while waiting:
-        node, look = waiting.pop()
+        node, style = waiting.pop()
         if isinstance(node, str):
-            yield node, look
+            yield node, style
         elif node.is_text_node:
-            yield node.text_content or "", look
+            yield node.text_content or "", style
         elif node.is_element_node and node.tag not in _UNREAD:
-            within = _look_within(node, look, sheet)
+            within = _style_within(node, style, sheet)
             children = [(child, within) for child in node.iter(include_text=True)]
-            apart = [] if node.tag in INLINE else [("\n", look)]
-            waiting += [*apart, *reversed(children), *apart]
+            separator = [] if node.tag in INLINE else [("\n", style)]
+            waiting += [*separator, *reversed(children), *separator]
 
 
-def _sheet(document: LexborHTMLParser) -> _Sheet:
-    rules = " ".join(node.text() for node in document.css("style")).lower()
-    return _Sheet("background" in rules, "display" in rules, "font" in rules)
-
-
-def _look_within(node: LexborNode, look: _TextStyle, sheet: _Sheet) -> _TextStyle:
+def _style_within(node: LexborNode, outer: _TextStyle, sheet: _StyleSheet) -> _TextStyle:
     attributes = node.attributes
-    style = _declarations(attributes.get("style") or "")
+    pairs = (rule.partition(":") for rule in (attributes.get("style") or "").lower().split(";"))
+    style = {
+        name.strip(): value.strip().removesuffix("!important").strip() for name, _, value in pairs
+    }
     is_styled = "class" in attributes or "id" in attributes
+    size = None if "font" in style or (is_styled and sheet.font) else outer.size
+    if "font-size" in style and not (is_styled and sheet.font):
+        size = _pixels(style["font-size"])
+    colour = outer.colour
+    if written := style.get("color") or (attributes.get("color") or "").lower():
+        colour = _colour(written)
+    elif node.tag == "a" and colour != _INVISIBLE:
+        colour = BLUE
+    inherited = None if is_styled and sheet.background else outer.background
     return _TextStyle(
-        is_hidden=look.is_hidden
+        is_hidden=outer.is_hidden
         or "hidden" in attributes
         or _is_hiding(style, may_be_shown=is_styled and sheet.display),
-        size=None if is_styled and sheet.font else _size(style, look.size),
-        colour=_text_colour(node, style, look.colour),
-        background=_background(
-            attributes, style, None if is_styled and sheet.background else look.background
-        ),
+        size=size,
+        colour=colour,
+        background=_background(attributes, style, inherited),
     )
-
-
-def _declarations(style: str) -> dict[str, str]:
-    pairs = (declaration.partition(":") for declaration in style.lower().split(";"))
-    return {name.strip(): value.strip().removesuffix("!important").strip()
-            for name, _, value in pairs}  # fmt: skip
 
 
 def _is_hiding(style: dict[str, str], *, may_be_shown: bool) -> bool:
     if style.get("display") == "none":
-        return not may_be_shown  # on the other kind of screen, by a media query
-    is_closed = _is_zero(style.get("max-height")) or _is_zero(style.get("height"))
-    return (
-        style.get("visibility") == "hidden"
-        or _is_zero(style.get("opacity"))
-        or (is_closed and style.get("overflow") == "hidden")
-    )
-
-
-def _is_zero(value: str | None) -> bool:
-    return value is not None and _pixels(value) == 0
-
-
-def _size(style: dict[str, str], inherited: float | None) -> float | None:
-    if "font-size" in style:
-        return _pixels(style["font-size"])
-    return None if "font" in style else inherited
+        return not may_be_shown  # by a media query, on the other kind of screen
+    zero = {name for name, value in style.items() if _pixels(value) == 0}
+    is_collapsed = style.get("overflow") == "hidden" and bool(zero & {"height", "max-height"})
+    return style.get("visibility") == "hidden" or "opacity" in zero or is_collapsed
 
 
 def _pixels(length: str) -> float | None:
-    """Of a length in px or pt, or of nothing in any unit; None for what depends on its place."""
+    """Read a length in px or pt, or zero in any unit; None if it depends on its place."""
     number = _NUMBER.match(length)
     if number is None or not number[1]:
         return None
@@ -265,19 +235,10 @@ def _pixels(length: str) -> float | None:
     return value if number[2] or value == 0 else None
 
 
-def _text_colour(
-    node: LexborNode, style: dict[str, str], inherited: Colour | str | None
-) -> Colour | str | None:
-    written = style.get("color") or (node.attributes.get("color") or "").lower()
-    if written:
-        return _colour(written)
-    return BLUE if node.tag == "a" and inherited != _INVISIBLE else inherited
-
-
 def _background(
     attributes: dict[str, str | None], style: dict[str, str], inherited: Colour | None
 ) -> Colour | None:
-    """None where a picture or something unknown lies behind the text."""
+    """The colour behind the text; None if it is a picture or unknown."""
     written = style.get("background-color") or style.get("background")
     written = written or (attributes.get("bgcolor") or "").lower()
     if "background" in attributes or "background-image" in style:

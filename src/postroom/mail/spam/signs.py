@@ -1,8 +1,8 @@
-"""What a spam filter would hold against a message before it goes out.
+"""Find what a spam filter would hold against a message before it is sent.
 
-It is read as its author wrote it, so that everything found is theirs to mend. What the service adds
-is not asked for: the text part, Message-ID, Date, List-Unsubscribe, lines short enough for SMTP,
-and the foot with the reason, the link to leave and the list's postal address.
+The message is checked as its author wrote it, so that the author can fix everything found. What
+Postroom adds is not checked: the text part, Message-ID, Date, List-Unsubscribe, short lines for
+SMTP, and the footer with the reason, the unsubscribe link and the list's postal address.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from postroom.mail.spam.links import links_in_text, signs_of_links
 from postroom.mail.spam.page import FIELD, PageFeatures, read_page, without_fields
 
 WORDS_READ_CHARS = 200_000  # of a text; Gmail shows half of that
-SUBJECT_LETTERS_MIN = 8  # of capitals: "NASA" is a name
-CAPITALS_LETTERS_MIN = 200  # of a body: a heading in capitals is a heading
+SUBJECT_LETTERS_MIN = 8  # "NASA" in capitals is a name
+CAPITALS_LETTERS_MIN = 200  # in a body; a heading may be in capitals
 CAPITALS_SHARE = 0.5
-GAPS_MIN = 5  # single letters in a row; "U. S. A." are three
+GAPS_MIN = 5  # single letters in a row; "U. S. A." has three
 HIDDEN_CHARS_MIN = 20
-WORDS_BYTES_MIN = 150  # beside pictures, in UTF-8: that makes one ideograph about half a word
-PHRASES_MIN = 3  # different ones: a single "free" is in every honest mail
+WORDS_BYTES_MIN = 150  # beside pictures; in UTF-8, so that an ideograph is about half a word
+PHRASES_MIN = 3  # different ones; honest emails have one or two
 SHARED_WORDS_MIN = 0.2  # of the HTML's, in the text part
-COMPARED_WORDS_MIN = 20  # in HTML shorter than that, a word more or less is too much
+COMPARED_WORDS_MIN = 20  # in shorter HTML a single word makes too much of a difference
 
-FREE_MAIL = frozenset(
-    (
-        *("126.com", "163.com", "aol.com", "fastmail.com", "free.fr", "gmail.com", "gmx.at"),
-        *("gmx.ch", "gmx.com", "gmx.de", "gmx.net", "googlemail.com", "icloud.com", "laposte.net"),
-        *("libero.it", "live.com", "mac.com", "mail.com", "mail.ru", "me.com", "msn.com"),
-        *("naver.com", "orange.fr", "outlook.com", "proton.me", "protonmail.com", "qq.com"),
-        *("rocketmail.com", "t-online.de", "uol.com.br", "web.de", "yandex.com", "yandex.ru"),
-        *("ymail.com", "zohomail.com", "outlook.de", "outlook.fr", "live.co.uk", "live.fr"),
-    )
-)
+FREE_MAIL = {
+    *("126.com", "163.com", "aol.com", "fastmail.com", "free.fr", "gmail.com", "gmx.at"),
+    *("gmx.ch", "gmx.com", "gmx.de", "gmx.net", "googlemail.com", "icloud.com", "laposte.net"),
+    *("libero.it", "live.com", "mac.com", "mail.com", "mail.ru", "me.com", "msn.com"),
+    *("naver.com", "orange.fr", "outlook.com", "proton.me", "protonmail.com", "qq.com"),
+    *("rocketmail.com", "t-online.de", "uol.com.br", "web.de", "yandex.com", "yandex.ru"),
+    *("ymail.com", "zohomail.com", "outlook.de", "outlook.fr", "live.co.uk", "live.fr"),
+}
 _FREE_MAIL_EVERYWHERE = re.compile(r"(?:yahoo|hotmail)\.(?:com|[a-z]{2}|com?\.[a-z]{2})")
 
-# In English, as in the filters' published rules; each is harmless alone.
+# In English, as in the filters' published rules; each of them alone is harmless.
 PHRASES = (
     *("act now", "amazing offer", "apply now", "as seen on", "best price", "buy now"),
     *("cash bonus", "cheap meds", "click below", "click here", "congratulations you"),
@@ -60,7 +58,7 @@ _REPLY = re.compile(
     r"\s*(?:re|fwd?|aw|wg|antw|sv|rv|res|enc|回复|回覆|转发|轉寄)\s*(?:\[[0-9]{1,3}\])?\s*[:：]",
     re.I,
 )
-# Merge fields of other programs, and ours mistyped: they go out as they stand.
+# Merge fields of other programs, and ours mistyped: they are sent as they are.
 _FOREIGN = re.compile(
     r"\*\|[\w:]{1,40}\|\*"
     r"|%%[\w .]{1,40}%%|%[A-Z][A-Z_]{2,40}%"
@@ -77,21 +75,24 @@ _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 
 
 class CheckedMail(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as its author left it; subject, html and text are templates."""
+    """A message as its author wrote it; subject, html and text are templates."""
 
     subject: str
     sender_domain: str
     html: str | None
     text: str | None  # made from the HTML if there is none
-    postal: str | None = None  # of the list, "" for none; None if that cannot be known
+    postal: str | None = None  # of the list, "" for none; None if it is not known
 
 
 def spam_signs(mail: CheckedMail) -> list[SpamFinding]:
-    """The heaviest first; BadTemplate for what no mail can be made of."""
+    """Find the signs, heaviest first; BadTemplate if the message cannot be sent at all."""
     subject = without_fields(mail.subject)
     page = read_page(mail.html) if mail.html is not None else None
     text = without_fields(mail.text) if mail.text is not None else None
-    found = [*_in_sender(mail.sender_domain), *_in_subject(subject)]
+    found = list(_in_subject(subject))
+    domain = mail.sender_domain
+    if domain in FREE_MAIL or _FREE_MAIL_EVERYWHERE.fullmatch(domain):
+        found.insert(0, SpamFinding(SpamSign.FREE_MAIL_SENDER, SpamPlace.SENDER, (domain,)))
     if page is not None:
         found += [*_in_page(page), *signs_of_links(page.links, SpamPlace.HTML)]
         found += _in_words(page.shown, SpamPlace.HTML)
@@ -100,14 +101,6 @@ def spam_signs(mail: CheckedMail) -> list[SpamFinding]:
     found += _phrases(f"{subject} {page.shown if page else text}", page)
     found += _postal_address(mail, page.shown if page else text or "")
     return sorted(found, key=lambda each: -each.weight)
-
-
-# --- Sender and subject -----------------------------------------------------------------------
-
-
-def _in_sender(domain: str) -> Iterator[SpamFinding]:
-    if domain in FREE_MAIL or _FREE_MAIL_EVERYWHERE.fullmatch(domain):
-        yield SpamFinding(SpamSign.FREE_MAIL_SENDER, SpamPlace.SENDER, (domain,))
 
 
 def _in_subject(subject: str) -> Iterator[SpamFinding]:
@@ -121,9 +114,6 @@ def _in_subject(subject: str) -> Iterator[SpamFinding]:
         yield SpamFinding(SpamSign.FAKED_REPLY, SpamPlace.SUBJECT, (reply[0].strip(),))
     yield from finding(SpamSign.GAPPY, SpamPlace.SUBJECT, _gappy(subject))
     yield from finding(SpamSign.FOREIGN_FIELD, SpamPlace.SUBJECT, _foreign_fields(subject))
-
-
-# --- The bodies -------------------------------------------------------------------------------
 
 
 def _in_page(page: PageFeatures) -> Iterator[SpamFinding]:
@@ -142,14 +132,17 @@ def _in_page(page: PageFeatures) -> Iterator[SpamFinding]:
 
 
 def _in_text(text: str, page: PageFeatures | None) -> Iterator[SpamFinding]:
-    """What the HTML has as well is said of the HTML alone."""
-    known = {link.href for link in page.links} if page else set()
-    links = [link for link in links_in_text(text) if link.href not in known]
+    """Find the signs of the text part that are not already found in the HTML."""
+    hrefs = {link.href for link in page.links} if page else set()
+    links = [link for link in links_in_text(text) if link.href not in hrefs]
     yield from signs_of_links(links, SpamPlace.TEXT)
     if page is None:
         yield from _in_words(text, SpamPlace.TEXT)
-    elif _differs(text, page.shown):
-        yield SpamFinding(SpamSign.TEXT_DIFFERS, SpamPlace.TEXT)
+    else:
+        words = set(_WORD.findall(page.shown[:WORDS_READ_CHARS].casefold()))
+        shared = words.intersection(_WORD.findall(text[:WORDS_READ_CHARS].casefold()))
+        if len(words) >= COMPARED_WORDS_MIN and len(shared) < SHARED_WORDS_MIN * len(words):
+            yield SpamFinding(SpamSign.TEXT_DIFFERS, SpamPlace.TEXT)
     yield from finding(SpamSign.FOREIGN_FIELD, SpamPlace.TEXT, _foreign_fields(text))
 
 
@@ -170,7 +163,7 @@ def _phrases(text: str, page: PageFeatures | None) -> Iterator[SpamFinding]:
 
 
 def _gappy(text: str) -> Iterator[str]:
-    """Words with a gap after every letter; the alphabet in its order is an index."""
+    """Find words with a gap after every letter; letters in alphabetical order are an index."""
     for found in _SINGLES.finditer(text):
         letters = [letter for letter in found[0].casefold() if letter.isalpha()]
         if letters != sorted(letters):
@@ -182,32 +175,19 @@ def _foreign_fields(text: str) -> Iterator[str]:
     return (found[0] for found in _FOREIGN.finditer(plain[:WORDS_READ_CHARS]))
 
 
-def _differs(text: str, shown: str) -> bool:
-    """Whether the text part says hardly a word of the HTML."""
-    wanted = set(_WORD.findall(shown[:WORDS_READ_CHARS].casefold()))
-    said = set(_WORD.findall(text[:WORDS_READ_CHARS].casefold()))
-    return len(wanted) >= COMPARED_WORDS_MIN and len(wanted & said) < SHARED_WORDS_MIN * len(wanted)
-
-
-# --- The foot ---------------------------------------------------------------------------------
-
-
 def _postal_address(mail: CheckedMail, shown: str) -> Iterator[SpamFinding]:
-    """Many laws ask for it; it comes with the foot, unless the author wrote a foot of their own."""
+    """Check for the address that many laws ask for, in the list and in a footer of the author."""
     if mail.postal is None:
         return
+    bodies = (mail.html, None) if mail.html is not None else (None, mail.text)
+    has_own_footer = with_footer(*bodies, list_title="", postal="") == bodies
     if not mail.postal.strip():
         yield SpamFinding(SpamSign.LIST_WITHOUT_ADDRESS, SpamPlace.LIST)
-    elif _has_own_foot(mail) and _squeezed(mail.postal) not in _squeezed(shown):
+    elif has_own_footer and _squeezed(mail.postal) not in _squeezed(shown):
         where = SpamPlace.HTML if mail.html is not None else SpamPlace.TEXT
         yield SpamFinding(SpamSign.FOOT_WITHOUT_ADDRESS, where)
 
 
-def _has_own_foot(mail: CheckedMail) -> bool:
-    bodies = (mail.html, None) if mail.html is not None else (None, mail.text)
-    return with_footer(*bodies, list_title="", postal="") == bodies
-
-
 def _squeezed(text: str) -> str:
-    """Without gaps and commas: a postal address is one whether on one line or on four."""
+    """Remove gaps and commas: a postal address is the same on one line or on four."""
     return _NOT_WORDS.sub("", text).casefold()

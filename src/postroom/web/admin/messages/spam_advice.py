@@ -40,7 +40,7 @@ def _advice(found: SpamFinding) -> SpamAdvice:
 
 TITLES = {
     SpamWeight.HEAVY: _("May be rejected for this alone"),
-    SpamWeight.MIDDLING: _("Counts as a spam sign"),
+    SpamWeight.MEDIUM: _("Counts as a spam sign"),
     SpamWeight.LIGHT: _("Minor, but adds up"),
 }
 

@@ -1,4 +1,4 @@
-"""Where a field stands: told by the start of a URL, and the document is read only once."""
+"""The escape context of a field: the start of a URL decides, and the document is read only once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from postroom.domain.texts import Text
 from postroom.mail import escape_context
-from postroom.mail.escape_context import EscapeContext, HtmlScanner, MisplacedField
+from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
 MARK = "\ufffc"
 PIECES = [
@@ -21,7 +22,7 @@ PIECES = [
 
 
 def by_definition(url_so_far: str) -> EscapeContext | str:
-    """The place as the whole URL up to the field tells it; a scheme that is refused as text."""
+    """The context by the whole URL up to the field, or the scheme if it is refused."""
     start = "".join(html.unescape(url_so_far).split()).lower()
     if not start:
         return EscapeContext.URL
@@ -38,28 +39,29 @@ def by_definition(url_so_far: str) -> EscapeContext | str:
 @example(["a" * 25 + "#", "b:"])
 @example(["a" * 25 + ":", "/"])
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map("".join), max_size=6))
-def test_every_field_of_a_url_has_the_place_that_all_before_it_tells(literals: list[str]) -> None:
+def test_the_context_of_a_field_depends_on_the_whole_url_before_it(literals: list[str]) -> None:
     scanner, so_far = HtmlScanner(), ""
     scanner.read('<a title="https:" href="')
     for literal in literals:
         scanner.read(literal)
         so_far += literal
-        found, told = scanner.place(), by_definition(so_far)
-        if isinstance(found, MisplacedField):
-            assert f"begins with {told};" in str(found.words)
+        found = scanner.context()
+        expected = by_definition(so_far)
+        if isinstance(found, Text):
+            assert f"begins with {expected};" in str(found)
         else:
-            assert found == told
+            assert found == expected
         so_far += MARK
 
 
-def test_one_url_tells_nothing_of_the_next() -> None:
+def test_one_url_does_not_affect_the_next() -> None:
     scanner = HtmlScanner()
     scanner.read('<a href="mailto:')
-    assert scanner.place() is EscapeContext.MAILTO
+    assert scanner.context() is EscapeContext.MAILTO
     scanner.read('"><a href="')
-    assert scanner.place() is EscapeContext.URL
+    assert scanner.context() is EscapeContext.URL
     scanner.read('"><a href="/u/')
-    assert scanner.place() is EscapeContext.URL_PART
+    assert scanner.context() is EscapeContext.URL_PART
 
 
 @pytest.mark.parametrize("start", ["", "https://x.example/?", "abc", "mailto:"])
@@ -79,5 +81,5 @@ def test_no_part_of_a_url_is_read_twice_however_many_fields_it_has(
     scanner.read('<a href="')
     for literal in literals:
         scanner.read(literal)
-        scanner.place()
+        scanner.context()
     assert sum(read) <= sum(map(len, literals))
