@@ -70,7 +70,7 @@ def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
         languages=languages(),
         lease_s=parts.intervals.lease_s,
         poll_s=parts.intervals.imports_s,
-        on_room=wakeup.ring,
+        on_run_ended=wakeup.ring,
     )
 
 
