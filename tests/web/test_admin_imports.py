@@ -70,7 +70,7 @@ async def test_an_address_column_is_recognised_by_what_is_in_it(editor: Worker) 
     ("content", "name", "sentence"),
     [
         (b"PK\x03\x04rest", "people.xlsx", "people.xlsx is a spreadsheet file. Open it"),
-        (b"\x00\x01\x02", "people.bin", "is not text"),
+        (b"\x00\x01\x02", "people.bin", "is not a text file"),
         (b"", "people.csv", "The file is empty"),
         (b"\n\n \n", "people.csv", "The file is empty"),
     ],
@@ -163,9 +163,9 @@ async def test_a_name_that_a_browser_sends_stays_a_name(editor: Worker) -> None:
         ("email", "", "which column holds the addresses"),
         ("name-1", "First name", "cannot be an attribute"),
         ("name-1", "city", "Two columns cannot both be city"),
-        ("name-1", "since", "take another name"),
+        ("name-1", "since", "Choose another name"),
         ("basis", " ", "Say why these people may be mailed"),
-        ("basis", "x" * 400, "longer than"),
+        ("basis", "x" * 400, "Use at most"),
         ("purpose", "sell", "Choose what happens to these people"),
     ],
 )

@@ -47,7 +47,7 @@ from postroom.transport.port import Lane, Mail, Permit
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 
-class Writer(Protocol):
+class TrialWriter(Protocol):
     async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
 
 
@@ -60,7 +60,7 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 
 
 async def mail_test(
-    storage: Storage, writer: Writer, clock: Clock, claim: Claim, lane: Lane, permit: Permit
+    storage: Storage, writer: TrialWriter, clock: Clock, claim: Claim, lane: Lane, permit: Permit
 ) -> Outcome | None:
     """All the steps of one item; the outcome, or None if there was nothing to mail."""
     try:
@@ -104,7 +104,7 @@ async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock
             assert_never(outcome)
 
 
-async def _written(storage: Storage, item: TrialItem, writer: Writer) -> Mail:
+async def _written(storage: Storage, item: TrialItem, writer: TrialWriter) -> Mail:
     """NotFound if the message or the user is gone meanwhile."""
     message = await messages.read(storage.tables, item.ref)
     user, _etag = await users.read(storage.tables, item.user)
