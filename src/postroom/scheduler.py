@@ -68,7 +68,7 @@ class Scheduler:
         if not await self._leads():
             return False
         is_busy = False
-        agenda = await schedule.look(self.storage.tables, self.clock.now())
+        agenda = await schedule.read_agenda(self.storage.tables, self.clock.now())
         self._next_at, self._is_full = agenda.next_at, False
         for entry in self._in_turn(agenda.due):
             is_busy |= await self._try_to_advance(entry, agenda)
