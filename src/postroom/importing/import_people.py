@@ -239,9 +239,7 @@ class ImportBuffer:
         elif not await self._add(people):
             unknown = await self._unknown(people)
             if unknown and not await self._add(unknown):
-                for person in unknown:  # somebody else is adding some of them at this moment
-                    if not await self._add([person]):
-                        await self._unknown([person])
+                await self._add_one_by_one(unknown)
         if self.terms.ask:
             async with self._asking:
                 await self._ask(people)
@@ -255,6 +253,12 @@ class ImportBuffer:
             return False
         self.counts.added += len(people)
         return True
+
+    async def _add_one_by_one(self, people: Sequence[Person]) -> None:
+        """Add people while somebody else is adding some of them."""
+        for person in people:
+            if not await self._add([person]):
+                await self._unknown([person])
 
     async def _find(self, person: Person) -> Stored[Subscriber] | None:
         key = person.address.storage_key

@@ -178,11 +178,9 @@ class ImportRun:
         queues = self._storage.queues
         work = asyncio.create_task(self._run())
         try:
-            while not work.done():
-                await asyncio.wait({work}, timeout=self._worker.lease_s / 3)
-                if not work.done():
-                    with contextlib.suppress(StorageError):  # the row still guards every write
-                        self._claim = await queues.extend(self._claim, lease_s=self._worker.lease_s)
+            while not (await asyncio.wait({work}, timeout=self._worker.lease_s / 3))[0]:
+                with contextlib.suppress(StorageError):  # the row still guards every write
+                    self._claim = await queues.extend(self._claim, lease_s=self._worker.lease_s)
             release_s = work.result()
         finally:
             work.cancel()
