@@ -17,7 +17,7 @@ finds, what it leaves, and what happens if it dies half-way.
 Actions, which people and programs ask for beside the path:
 
     actions/control_message.py   unschedule, pause, resume, cancel or retry a message
-    actions/manage_lists.py      make, change and delete mailing lists
+    actions/manage_lists.py      create, change and delete mailing lists
     actions/ask_to_confirm.py    ask people who have not confirmed to do so
     actions/move_subscriber.py   change an address, or move somebody to another list
     actions/export_people.py     write everyone on a list into a file

@@ -14,7 +14,7 @@ from postroom.wakeup import SCHEDULER, SENDER
 
 @dataclass(frozen=True)
 class Act:
-    """One action of a person or a program. Use cases wake the roles that go on with their work."""
+    """One action of a person or a program. Use cases wake the roles that continue their work."""
 
     storage: Storage
     clock: Clock

@@ -1,4 +1,4 @@
-"""How often the roles look for work, in seconds; each engine has its own (wiring/engines.py)."""
+"""How often the roles poll for work, in seconds; each engine has its own (wiring/engines.py)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Intervals:
     """Longest pauses; a wake-up ends a pause early."""
 
-    poll_s: float  # a sender, between two looks into the queues
+    poll_s: float  # a sender, between two polls of the queues
     lease_s: float  # a role may be silent this long before another one takes over
-    schedule_s: float  # the scheduler, between two looks for due messages
+    schedule_s: float  # the scheduler, between two polls for due messages
     sweep_s: float  # looking for forgotten work items
     tidy_s: float  # deleting what has expired
     room_s: float  # while the mail queue is full

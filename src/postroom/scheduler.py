@@ -6,7 +6,7 @@ so a scheduler that stalls past its lease and wakes up can do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -42,7 +42,7 @@ class Scheduler:
     owner: str
     locks: ProcessLocks | None = None  # None: nobody on this machine is asked
     intervals: Intervals = LOCAL
-    items_ahead: int = CLAIM_ITEMS_MAX  # waiting to be taken, before messages wait; 0: any number
+    items_ahead: int = CLAIM_ITEMS_MAX  # items that may wait before messages do; 0: any number
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     is_test_mode: bool = False  # mails are stored, not sent
@@ -68,15 +68,17 @@ class Scheduler:
         if not await self._leads():
             return False
         is_busy = False
-        agenda = await schedule.look(self.storage.tables, self.clock.now())
-        self._next_at, self._is_full = agenda.next_at, False
-        for entry in self._in_turn(agenda.due):
+        agenda = await schedule.read_agenda(self.storage.tables, self.clock.now())
+        self._next_at = agenda.next_at
+        self._is_full = False
+        refs = [entry.ref for entry in agenda.due]
+        first = refs.index(self._queued_last) + 1 if self._queued_last in refs else 0
+        for entry in [*agenda.due[first:], *agenda.due[:first]]:  # the one that had room comes last
             is_busy |= await self._try_to_advance(entry, agenda)
             if not await self._leads():
                 return False
         self._leftovers.keep(agenda.due)
-        due = {entry.ref for entry in agenda.due}
-        self._reported = {ref: at for ref, at in self._reported.items() if ref in due}
+        self._reported = {ref: at for ref, at in self._reported.items() if ref in refs}
         await self._sweep(is_busy=is_busy)
         return is_busy
 
@@ -110,7 +112,8 @@ class Scheduler:
 
     async def _leads(self) -> bool:
         """Renew the lease when a third of it is used up."""
-        now, now_s = self.clock.now(), self.clock.monotonic()
+        now = self.clock.now()
+        now_s = self.clock.monotonic()
         if self.lease and now_s < self._renew_at:
             return True
         was_leading = self.lease is not None
@@ -132,7 +135,7 @@ class Scheduler:
 
     @property
     def _leadership(self) -> str:
-        """Names the time for which this scheduler leads, from taking the lease until losing it."""
+        """An id for the period in which this scheduler holds the lease."""
         return f"{self.owner}/{self.lease.fence}" if self.lease else self.owner
 
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
@@ -153,18 +156,14 @@ class Scheduler:
 
     async def _advance(self, due: DueMessage) -> bool:
         """Take the next step of one message; return whether it needs another one at once."""
-        message, tables, now = due.message, self.storage.tables, self.clock.now()
+        message = due.message
+        tables = self.storage.tables
+        now = self.clock.now()
         if message.status is Status.PENDING:
             if not due.entry.is_due:  # so that a clock set back does not stop it half-way
                 await messages.note_due(tables, due.entry)
-            await schedule.start(
-                tables,
-                message,
-                due.etag,
-                now,
-                scheduler=self._leadership,
-                is_test=self.is_test_mode,
-            )
+            name, is_test = self._leadership, self.is_test_mode
+            await schedule.start(tables, message, due.etag, now, scheduler=name, is_test=is_test)
             log.info("message_started", ref=message.ref, list=message.list_name)
             return True
         if message.status is Status.QUEUING or not message.is_fully_queued:
@@ -195,12 +194,6 @@ class Scheduler:
         )
         return step != message
 
-    def _in_turn(self, entries: Sequence[DueEntry]) -> list[DueEntry]:
-        """The message that had room last comes last."""
-        last = [number for number, one in enumerate(entries) if one.ref == self._queued_last]
-        first = last[0] + 1 if last else 0
-        return [*entries[first:], *entries[:first]]
-
     async def _room(self) -> int:
         """How many batches may be written; a whole page if the queue is empty.
 
@@ -229,21 +222,19 @@ class Scheduler:
         return True
 
     async def _sweep(self, *, is_busy: bool) -> None:
-        """Sweep now and then; less often, but not never, while messages need steps."""
-        now, now_s = self.clock.now(), self.clock.monotonic()
+        """Do the chores that are due; less often while messages need steps."""
+        storage, tables = self.storage, self.storage.tables
+        now = self.clock.now()
+        now_s = self.clock.monotonic()
+        keep_days, wait_days = self.keep_archive_days, self.unconfirmed_days
         later = BUSY_SWEEPS_LATER if is_busy else 1
-        if _is_time(self._swept_at, now_s, self.intervals.sweep_s * later):
+        if self._swept_at is None or now_s >= self._swept_at + self.intervals.sweep_s * later:
             self._swept_at = now_s
             put = sweep.put_forgotten_items
-            await self._try_to_sweep("items", lambda: put(self.storage, now, self._renewal_tracker))
-        if _is_time(self._tidied_at, now_s, self.intervals.tidy_s * later):
-            self._tidied_at = now_s
-            await self._tidy(now)
-
-    async def _tidy(self, now: datetime) -> None:
-        """Do the chores that no message depends on."""
-        storage, keep_days = self.storage, self.keep_archive_days
-        tables, wait_days = storage.tables, self.unconfirmed_days
+            await self._try_to_sweep("items", lambda: put(storage, now, self._renewal_tracker))
+        if self._tidied_at is not None and now_s < self._tidied_at + self.intervals.tidy_s * later:
+            return
+        self._tidied_at = now_s
         chores: dict[str, Callable[[], Awaitable[object]]] = {
             "archive": lambda: sweep.expire_archive(storage, now, keep_days=keep_days),
             "lists": lambda: sweep.finish_deletions(tables),
@@ -268,7 +259,3 @@ class Scheduler:
             if isinstance(error, StorageError) and not isinstance(error, Unreadable):
                 raise
             log.exception("not_swept", chore=name)
-
-
-def _is_time(last_s: float | None, now_s: float, every_s: float) -> bool:
-    return last_s is None or now_s >= last_s + every_s

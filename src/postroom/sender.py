@@ -1,8 +1,8 @@
-"""The sender role: takes work items and gives them to its lanes.
+"""The sender role: claims work items and gives them to its lanes.
 
-Planned stop: nothing new is taken, mails on the wire are waited for, the rest of a slice goes back
-untried, and everything is recorded: nothing is in doubt. Killed: the next sender on the machine
-reads our journal; on other machines the announcements decide once our lease has expired.
+Planned stop: no more items are claimed, mails on the wire are waited for, the rest of a slice goes
+back untried, and everything is recorded, so nothing is in doubt. Killed: the next sender on the
+machine reads our journal; on other machines the announcements decide once our lease has expired.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Sender:
     wakeup: WakeUpListener
     health: MailHealth
     claim_s: float
-    poll_s: float  # longest pause between two looks into the queues
+    poll_s: float  # longest pause between two polls of the queues
     breaker: Breaker = field(default_factory=Breaker)
     _renewing: asyncio.Task[None] | None = None
     _is_mailing_singles: bool = False
     _batches_first: bool = False  # single mails had the only connection just now
-    _singles_at_s: float = 0.0  # when to look for single mails again
-    _singles_passed_over: bool = False  # it was too early to look for them just now
-    _empty_looks: int = 0  # in a row
+    _singles_at_s: float = 0.0  # when to poll for single mails again
+    _singles_passed_over: bool = False  # it was too early to poll for them just now
+    _empty_polls: int = 0  # in a row
     _trouble_until_s: float = 0.0
 
     async def open(self) -> None:
@@ -70,22 +70,33 @@ class Sender:
         self._renewing = asyncio.create_task(self._keep_renewing())
 
     async def step(self) -> bool:
-        """Give waiting items to free lanes; return whether to look again at once."""
-        self._raise_failures()
+        """Give waiting items to free lanes; return whether to poll again at once."""
+        self.lanes.raise_bug()
+        if self._renewing and self._renewing.done():
+            self._renewing.result()  # raises: nothing is sent without renewals
         await self.recovery.settle_dead_senders()
         await self._give_back_unused_quotas()
-        await self._publish_health()
-        return await self._may_take_items() and await self._take_items()
+        if not self.breaker.faults and (trouble := self.health.worked()):
+            log.info("provider_recovered", **trouble.log_fields())
+        await self.lease.publish_health()
+        if not self._lanes_left() or not await self._has_quota():
+            return False
+        claims = [self._claim_single_mails, self._claim_batches]
+        if self._batches_first:
+            claims.reverse()
+        found = [await claim() for claim in claims]
+        self._empty_polls = 0 if any(found) else self._empty_polls + 1
+        return any(found)
 
     async def rest_s(self) -> float:
-        """Longer and longer while nothing comes; a lane that becomes free rings the bell."""
+        """How long to pause: longer and longer while nothing comes. A free lane wakes us up."""
         now_s = self.clock.monotonic()
         pause_s = self.breaker.pause_s(now_s)
         if not pause_s and self._singles_passed_over:
             pause_s = max(0.0, self._singles_at_s - now_s)
         if self.pacer.is_in_use:  # other senders share the limits, and deferred items come back
             pause_s = pause_s or min(self.poll_s, POLL_FIRST_S)
-        longest_s = POLL_FIRST_S * 2 ** min(self._empty_looks, POLL_DOUBLINGS_MAX)
+        longest_s = POLL_FIRST_S * 2 ** min(self._empty_polls, POLL_DOUBLINGS_MAX)
         return pause_s or min(self.poll_s, longest_s)
 
     @property
@@ -94,9 +105,9 @@ class Sender:
 
     @property
     def has_recovered(self) -> bool:
-        """What was given back for the last fault, or deferred by a limit, has come back.
+        """Whether items given back for a fault, or deferred by a limit, have come back.
 
-        Not when the breaker closes: the first item that works closes it, others are not back yet.
+        A closed breaker does not show it: the first item that works closes it.
         """
         return self.clock.monotonic() > max(self._trouble_until_s, self.pacer.deferred_until)
 
@@ -115,8 +126,6 @@ class Sender:
         await self.pacer.release()
         await self.lease.release()
 
-    # --- Beside the work ----------------------------------------------------------------------
-
     async def _keep_renewing(self) -> None:
         while True:
             await self.clock.sleep(self.lease.lease_s / 3)
@@ -124,25 +133,14 @@ class Sender:
             if not self.is_idle:
                 await self.pacer.keep_alive()
 
-    def _raise_failures(self) -> None:
-        """End the process after a bug in a lane, or in the renewals that sending depends on."""
-        self.lanes.raise_bug()
-        if self._renewing and self._renewing.done():
-            self._renewing.result()
-
     async def _give_back_unused_quotas(self) -> None:
-        """Other senders may have what we do not use; connections are closed before that."""
+        """Give other senders what we do not use, after closing connections."""
         if self.pacer.has_excess_connections:
             await self.lanes.close_idle()
             if not self._is_mailing_singles:
                 await self.single_mails.close()
         if self.is_idle and not self.pacer.is_in_use:
             await self.pacer.release()
-
-    async def _publish_health(self) -> None:
-        if not self.breaker.faults and (trouble := self.health.worked()):
-            log.info("provider_recovered", **trouble.log_fields())
-        await self.lease.publish_health()
 
     def _note_fault(self) -> None:
         now_s = self.clock.monotonic()
@@ -151,27 +149,17 @@ class Sender:
         self._trouble_until_s = now_s + pause_s + FAULT_DELAY_S
         log.warning("provider_in_trouble", pause_s=round(pause_s, 1), **trouble.log_fields())
 
-    # --- Taking items -------------------------------------------------------------------------
-
-    async def _may_take_items(self) -> bool:
-        return self._lanes_left() > 0 and await self._has_quota()
-
     async def _has_quota(self) -> bool:
         """Whether the limits let us send; asks for a quota if there is work."""
         if self.pacer.limits_unknown:
             await self.pacer.keep_alive(must_know=True)  # before items are claimed: a claim counts
         if self.pacer.lanes_max == 0:
-            if await self._is_work_waiting():
+            peek = self.storage.queues.peek
+            if await peek(MAIL_QUEUE, limit=1) or await peek(SINGLE_MAIL_QUEUE, limit=1):
                 await self.pacer.keep_alive(must_know=True)
             else:
-                self._empty_looks += 1
+                self._empty_polls += 1
         return self.pacer.lanes_max != 0
-
-    async def _is_work_waiting(self) -> bool:
-        queues = self.storage.queues
-        return bool(
-            await queues.peek(MAIL_QUEUE, limit=1) or await queues.peek(SINGLE_MAIL_QUEUE, limit=1)
-        )
 
     def _lanes_allowed(self) -> int:
         lanes = self.breaker.lanes(self.lanes.size + 1)
@@ -185,19 +173,11 @@ class Sender:
         return max(0, self._lanes_allowed() - in_use)
 
     def _is_short_of_lanes(self) -> bool:
-        """Single mails and batches alternate."""
+        """Whether single mails and batches have to alternate."""
         return self._lanes_allowed() <= self.lanes.size
 
-    async def _take_items(self) -> bool:
-        takes = [self._take_single_mails, self._take_batches]
-        if self._batches_first:
-            takes.reverse()
-        taken = [await take() for take in takes]
-        self._empty_looks = 0 if any(taken) else self._empty_looks + 1
-        return any(taken)
-
-    async def _take_single_mails(self) -> bool:
-        """At most once a second while batches come and go."""
+    async def _claim_single_mails(self) -> bool:
+        """Claim single mails, at most once a second while batches come and go."""
         now_s = self.clock.monotonic()
         self._singles_passed_over = now_s < self._singles_at_s and not self.is_idle
         self._batches_first = False
@@ -211,7 +191,7 @@ class Sender:
             await self.lease.shorten()
         return bool(claims)
 
-    async def _take_batches(self) -> bool:
+    async def _claim_batches(self) -> bool:
         room = min(self._lanes_left(), self.lanes.free, CLAIM_ITEMS_MAX)
         if not room:
             return False

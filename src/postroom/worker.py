@@ -19,7 +19,7 @@ STORAGE_REST_S = 1.0  # after storage failed
 
 
 class StopRequest:
-    """Whether the role was asked to stop: it takes no new work and finishes what it has.
+    """Whether the role was asked to stop: it claims no new work and finishes what it has.
 
     A signal asks, and so does the end of the supervisor, which closes our standard input. The
     handlers stay for good: service managers send more than one signal, and the second one must not
@@ -65,7 +65,7 @@ async def run(
     stop: StopRequest,
     clock: Clock,
 ) -> None:
-    """Step while there is work, otherwise rest until the bell rings; until asked to stop."""
+    """Step while there is work, else rest until woken up; end when asked to stop."""
     watch = StepWatch(clock)
     failure = ""
     while not stop.is_asked:

@@ -68,7 +68,7 @@ def test_slips_are_mended_and_told(contoso1: Postroom) -> None:
     )
     assert "2 with a typing error in the address that was corrected" in ran.out
     assert "line 2: mailto:ada@contoso.edu: read as ada@contoso.edu" in ran.out
-    assert "line 4: eve@gmial.com: Is gmail.com meant?" in ran.out
+    assert "line 4: eve@gmial.com: Did you mean gmail.com?" in ran.out
 
 
 def test_one_person_is_asked_once_a_day(contoso1: Postroom) -> None:

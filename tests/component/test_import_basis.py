@@ -46,7 +46,7 @@ def test_who_is_not_mailed_needs_no_basis_and_one_that_is_too_long_is_refused(
     assert imported(contoso1) == FILE
     too_long = ("--basis", "x" * (BASIS_CHARS_MAX + 1))
     ran = contoso1("subscriber", "import", "contoso1", "people.csv", *too_long)
-    assert "--basis: This is longer than" in ran.err
+    assert "--basis: Use at most 220 characters" in ran.err
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SUPPRESS, Purpose.KEEP, Purpose.ASK, None])
@@ -55,7 +55,7 @@ def test_who_is_not_said_to_have_confirmed_needs_no_basis(purpose: Purpose | Non
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [(" \n", "Say why"), ("x" * (BASIS_CHARS_MAX + 1), "longer than")]
+    ("text", "complaint"), [(" \n", "Say why"), ("x" * (BASIS_CHARS_MAX + 1), "Use at most")]
 )
 def test_who_is_said_to_have_confirmed_needs_a_basis(text: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):

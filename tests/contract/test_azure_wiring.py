@@ -73,7 +73,7 @@ async def create_storage(settings: Settings) -> None:
 def test_who_starts_without_the_emulator_is_told_how_to_run_it(tmp_path: Path) -> None:
     with held_port() as port, socket.create_server(("127.0.0.1", 0)) as listener:
         silent = hint_for(f"azure:emulator?table={port}", tmp_path)
-        assert f"does not listen at 127.0.0.1:{port}. Start it with “./dev azurite”" in silent
+        assert f"is not running at 127.0.0.1:{port}. Start it with “./dev azurite”" in silent
         there = listener.getsockname()[1]
         assert hint_for(f"azure:emulator?table={there}", tmp_path) == ""
     assert hint_for(CONTOSO, tmp_path) == ""

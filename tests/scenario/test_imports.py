@@ -180,7 +180,7 @@ async def test_a_stalled_worker_gives_up_once_another_has_taken_over() -> None:
     await here.start(is_rehearsal=True)
     (claim,) = await here.storage.queues.claim(IMPORT_QUEUE, limit=1, lease_s=LEASE_S)
     stalled = worker.ImportRun(here.worker(), claim)
-    assert await stalled._take()
+    assert await stalled._claim_job()
     here.clock.move(LEASE_S + 1)
     done = await here.run()
     assert done.is_rehearsed

@@ -45,7 +45,7 @@ def test_no_more_is_read_than_needed() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", " , ,\n"])
 def test_a_file_with_nothing_in_it_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="nothing in the file"):
+    with pytest.raises(BadInput, match="The file is empty"):
         beginning(iter(lines(text)), 6)
 
 

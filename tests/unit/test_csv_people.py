@@ -60,7 +60,7 @@ def test_a_column_named_by_the_caller_pushes_the_other_of_that_name_aside() -> N
     [
         ("", {}, "empty"),
         ("\n \n", {}, "empty"),
-        ("name,city\n", {}, "no column email. The columns are: name, city"),
+        ("name,city\n", {}, "no column named email. The columns are: name, city"),
         ("ada@contoso.edu,Ada\n", {}, "first row must name the columns"),
         ("email\n", {"email": "Mail"}, "no column “Mail”"),
     ],

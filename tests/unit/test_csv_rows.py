@@ -18,9 +18,9 @@ from postroom.domain.csv_rows import (
     Records,
     clean,
     clipped,
-    guarded,
-    mended,
-    unguarded,
+    escape_formula,
+    unescape_formula,
+    with_encoding_fixed,
 )
 
 
@@ -122,15 +122,15 @@ def test_whatever_a_csv_writer_writes_is_read_back(rows: list[list[str]]) -> Non
         "'",
     ],
 )
-def test_a_guarded_cell_is_no_formula_and_comes_back_as_it_was(cell: str) -> None:
-    assert guarded(cell)[:1] not in tuple("=+-@\t\r")
-    assert unguarded(guarded(cell)) == cell
+def test_an_escaped_cell_is_no_formula_and_comes_back_as_it_was(cell: str) -> None:
+    assert escape_formula(cell)[:1] not in tuple("=+-@\t\r")
+    assert unescape_formula(escape_formula(cell)) == cell
 
 
 @pytest.mark.parametrize("number", ["+49", "+49 30", "+43 1 4277"])
 def test_a_telephone_number_is_no_formula_and_stays_as_it_is(number: str) -> None:
-    assert guarded(number) == number
-    assert unguarded(number) == number
+    assert escape_formula(number) == number
+    assert unescape_formula(number) == number
 
 
 def test_blanks_nobody_sees_are_trimmed_and_letters_composed() -> None:
@@ -148,7 +148,7 @@ def test_blanks_nobody_sees_are_trimmed_and_letters_composed() -> None:
     ],
 )
 def test_a_line_that_is_not_utf8_is_windows_1252(raw: bytes, text: str) -> None:
-    assert mended(raw.decode("utf-8", "surrogateescape")) == text
+    assert with_encoding_fixed(raw.decode("utf-8", "surrogateescape")) == text
 
 
 def test_a_long_value_is_shown_by_its_beginning_on_one_line() -> None:

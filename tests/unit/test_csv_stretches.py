@@ -125,7 +125,7 @@ def test_the_beginning_of_a_file_has_an_end(line: str, read: Callable[[Lines], o
 
 
 def test_a_file_that_begins_with_empty_rows_alone_is_refused_with_a_sentence() -> None:
-    with pytest.raises(BadInput, match="begins with too many rows that are empty"):
+    with pytest.raises(BadInput, match="begins with too many empty"):
         beginning(Lines("\n", first=""), 6)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
-from postroom.pacing.quotas import LOOK_EVERY_S
+from postroom.pacing.quotas import RENEW_EVERY_S
 from postroom.records import rate_limits
 from postroom.storage.port import Unavailable
 from tests.unit.limited_senders import LANE, LEASE_S, Sender, World, under
@@ -197,7 +197,7 @@ async def test_a_cleared_limit_counts_no_longer_within_seconds() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 5.0, 0.1)
     assert await rate_limits.clear_limit(world.storage.tables, TRANSPORT)
-    await run_for(world, senders, LOOK_EVERY_S + 0.1, 0.1)
+    await run_for(world, senders, RENEW_EVERY_S + 0.1, 0.1)
     assert all(sender.pacer.sent(LANE, []) is None for sender in senders)
 
 
@@ -205,7 +205,7 @@ async def test_a_planned_stop_leaves_the_whole_limit_to_the_others_at_once() -> 
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
     await senders[0].pacer.release()
-    await run_for(world, senders[1:], LOOK_EVERY_S + 1.0, 0.02)
+    await run_for(world, senders[1:], RENEW_EVERY_S + 1.0, 0.02)
     world.sent.clear()
     await run_for(world, senders[1:], 5.0, 0.02)
     assert len(world.sent) >= 475
@@ -228,7 +228,7 @@ async def test_who_gave_up_and_came_back_is_not_taken_for_dead() -> None:
 async def test_the_share_of_a_killed_sender_comes_back_after_a_lease() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
-    await run_for(world, senders[1:], LEASE_S + LOOK_EVERY_S + 1.0, 0.1)
+    await run_for(world, senders[1:], LEASE_S + RENEW_EVERY_S + 1.0, 0.1)
     world.sent.clear()
     await run_for(world, senders[1:], 5.0, 0.02)
     assert len(world.sent) >= 475
@@ -249,6 +249,6 @@ async def test_without_a_limit_rows_are_read_every_few_seconds_and_only_while_se
     world = World()
     sender = Sender(world, "s0")
     await run_for(world, [sender], 60.0, 0.05)
-    assert world.storage.calls.total <= 60 / LOOK_EVERY_S + 1
+    assert world.storage.calls.total <= 60 / RENEW_EVERY_S + 1
     assert world.storage.calls.writes == world.storage.calls.batches == 0
     assert sender.pacer.sent(LANE, []) is None

@@ -84,8 +84,8 @@ def test_an_unknown_address_names_all_known_forms(settings: Settings, address: s
     environ = {"POSTROOM_STORAGE": address, "POSTROOM_TRANSPORT": "owl:"}
     mistakes = check(load(environ))
     assert mistakes == [
-        "POSTROOM_STORAGE: must be sqlite:///path.db, or azure: and what docs/settings.md says, "
-        "or cloud:name",
+        "POSTROOM_STORAGE: must be sqlite:///path.db, or azure: and an account "
+        "(see docs/settings.md), or cloud:name",
         "POSTROOM_TRANSPORT: must be outbox: or smtp://host:port or pigeon:name",
     ]
 

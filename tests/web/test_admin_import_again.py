@@ -157,7 +157,7 @@ async def test_what_is_in_the_file_twice_mended_or_mistyped_is_told(editor: Work
     ):
         assert words in page
     assert "read as eve@contoso.edu" in page
-    assert "Is gmail.com meant?" in page
+    assert "Did you mean gmail.com?" in page
 
 
 async def test_an_import_that_is_done_can_be_deleted_without_loading_the_page_again(

@@ -1,7 +1,7 @@
 """The consent record: what somebody agreed to, when, from where, and what they were shown.
 
 Append-only. It outlives the subscription, because it is needed most after its end. It stores
-structure; sentences are made from it when it is shown, in the reader's language.
+structure, which becomes sentences in the reader's language when it is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHOWN_CHARS_MAX = 2000  # a page's sentences, not a page
 
 
 class Event(StrEnum):
-    """In the order of a subscription, by which events of one moment are shown."""
+    """What happened, in the order in which events of the same moment are shown."""
 
     IMPORTED = "imported"
     ADDED = "added"  # by an administrator
@@ -26,7 +26,7 @@ class Event(StrEnum):
     INVITED = "invited"  # asked to confirm, by an administrator or an import
     MAILED = "mailed"  # the confirmation email was handed over
     CONFIRMED = "confirmed"
-    UNCONFIRMED = "unconfirmed"  # an administrator took the confirmation back
+    UNCONFIRMED = "unconfirmed"  # an administrator withdrew the confirmation
     LEFT = "left"
     REMOVED = "removed"  # by an administrator, a bounce or a complaint
     EXPIRED = "expired"  # never confirmed
@@ -60,7 +60,7 @@ class SourceKind(StrEnum):
 
 
 class ConsentSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What made a change: its kind, and what belongs to that kind."""
+    """What caused a change: its kind, and the details of that kind."""
 
     kind: SourceKind
     name: str = ""  # the id of a key, the address of a user, the file of an import
@@ -83,7 +83,7 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a change comes from: all of a consent but what happened and when."""
+    """Where a change comes from: a consent without what happened and when."""
 
     source: ConsentSource
     client: str = ""  # IP address, where there is one

@@ -1,8 +1,8 @@
 """CSV as text: lines become records, records become cells, and cells are safe in a spreadsheet.
 
-Nothing here holds more than one record: a quotation mark that is never closed costs its own line
-and not the rest of the file. Reading takes time in proportion to the length of a file, whatever is
-in it, and comes in short stretches.
+Memory holds one record at a time, and a quotation mark that is never closed spoils its own line
+only. Reading takes time in proportion to the length of the file, whatever is in it, and comes in
+short stretches.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from postroom.domain.texts import _
 DELIMITER_NAMES = {",": _("comma"), ";": _("semicolon"), "\t": _("tab"), "|": _("bar")}
 DELIMITERS = tuple(DELIMITER_NAMES)
 RECORD_CHARS_MAX = 64 * 1024  # thirty attributes of 500 characters are a quarter of it
-RECORD_LINES_MAX = 100  # of one quoted cell: an address over several lines, not a lost quote
-STRETCH_CHARS = 8 * 1024  # read at a time: a few milliseconds of work, whatever they are
-LINE_CHARS = 100  # that every line counts for besides its own: even a blank one takes time
-COMPOSED_CHARS_MAX = 1000  # twice as many as an attribute may have
+RECORD_LINES_MAX = 100  # of one quoted cell: enough for a postal address
+STRETCH_CHARS = 8 * 1024  # read at a time: a few milliseconds of work
+LINE_CHARS = 100  # added to the length of every line, because even a blank one takes time
+COMPOSED_CHARS_MAX = 1000  # twice the length of an attribute
 VALUE_CHARS_SHOWN = 80  # of a bad record, in a report
-BYTE_ORDER_MARK = "\ufeff"  # before a file for people: or spreadsheets take it for Windows-1252
+BYTE_ORDER_MARK = "\ufeff"  # without it spreadsheets read a file as Windows-1252
 EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"  # columns of our own exports
 REPORT_COLUMNS = ("line", "value", "reason")  # of a report about bad rows
 
@@ -39,8 +39,8 @@ BLANKS = (
 _INSIDE = r'(?:[^"]++|"")*+'  # of a quoted cell
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"])"?', re.IGNORECASE)  # what Excel writes and reads
 _NEWLINES = ("\n", "\r")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is run by spreadsheets
-_PHONE_NUMBER = re.compile(r"\+[0-9][0-9 ]*")  # adds nothing up, so it is no formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run a cell that begins with one
+_PHONE_NUMBER = re.compile(r"\+[0-9][0-9 ]*")  # computes nothing, so it is no formula
 _GUARD = "'"
 
 
@@ -50,58 +50,57 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class BadRow(msgspec.Struct, frozen=True):
-    """A row that cannot be used, and why: a sentence for a report, in its writer's language."""
+    """A row that cannot be used, and why, in the language of the person who imports."""
 
     line: int
     value: str
     reason: str
 
 
-def guarded(cell: str) -> str:
-    """The cell with an apostrophe before what a spreadsheet would take for a formula.
+def escape_formula(cell: str) -> str:
+    """Put an apostrophe before a cell that a spreadsheet would run as a formula.
 
-    Or before what looks as if it had one: so that each comes back as it was.
+    Also before a cell that looks escaped already, so that `unescape_formula` restores every cell.
     """
     is_harmless = not cell.lstrip(_GUARD).startswith(_FORMULA) or _PHONE_NUMBER.fullmatch(cell)
     return cell if is_harmless else _GUARD + cell
 
 
-def unguarded(cell: str) -> str:
-    """What `guarded` was given."""
-    is_guarded = cell.startswith(_GUARD) and cell.lstrip(_GUARD).startswith(_FORMULA)
-    return cell[1:] if is_guarded else cell
+def unescape_formula(cell: str) -> str:
+    """Undo `escape_formula`."""
+    is_escaped = cell.startswith(_GUARD) and cell.lstrip(_GUARD).startswith(_FORMULA)
+    return cell[1:] if is_escaped else cell
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as lines of CSV, every cell safe to open in a spreadsheet."""
+
+    def cell_text(cell: object) -> str:
+        if cell is None:
+            return ""
+        return escape_formula(cell.isoformat() if isinstance(cell, datetime) else str(cell))
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([guarded(_cell_text(cell)) for cell in row] for row in rows)
+    writer.writerows(map(cell_text, row) for row in rows)
     return text.getvalue()
 
 
-def _cell_text(cell: object) -> str:
-    if cell is None:
-        return ""
-    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
-
-
 def clean(cell: str) -> str:
-    """Without blanks around it and, unless it is too long to be used, in composed form (NFC).
+    """The cell without blanks around it and, unless it is too long, in composed form (NFC).
 
-    Composing can take time by the square of the length: seconds for a row full of accents.
+    Composing can take quadratic time: seconds for a row full of accents.
     """
-    cell = unguarded(cell.strip(BLANKS))
+    cell = unescape_formula(cell.strip(BLANKS))
     if cell.isascii() or len(cell) > COMPOSED_CHARS_MAX:
         return cell
     return unicodedata.normalize("NFC", cell)
 
 
-def mended(line: str) -> str:
-    """A line decoded as UTF-8 with surrogate escapes; one that is not UTF-8 is Windows-1252.
+def with_encoding_fixed(line: str) -> str:
+    """The line, decoded as Windows-1252 if it has surrogate escapes, so was not UTF-8.
 
-    Decided line by line, so that a stream needs no second look, and a file glued together from
-    both comes out right.
+    Decided line by line: a stream cannot be read twice, and some files mix both encodings.
     """
     if line.isascii():
         return line
@@ -113,27 +112,26 @@ def mended(line: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """What a report shows of a value: the beginning, on one line."""
+    """The beginning of a value on one line, as a report shows it."""
     text = " ".join(text[: VALUE_CHARS_SHOWN * 4].split())
     return text if len(text) <= VALUE_CHARS_SHOWN else text[: VALUE_CHARS_SHOWN - 1] + "…"
 
 
 class Records:
-    """The records of a file, in order; the delimiter is told by the first line.
+    """The records of a file, in order; the first line decides which delimiter is used.
 
-    `lines` end as the file's do, at most RECORD_CHARS_MAX long: a longer one comes in pieces.
-    For every stretch of the file comes a None, also where there are no records: whoever has other
-    things to do may do them then.
+    `lines` keep their line ends; one longer than RECORD_CHARS_MAX comes in pieces. Every stretch of
+    the file yields a None, even one without records, so that the caller can do other work.
     """
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
-        # Read in search of a closing quotation mark. None of them has it: a quoted cell that is
-        # open before such a line is open behind it, so none is searched twice.
+        # Lines read in search of a closing quotation mark. None of them has it, so a quoted cell
+        # that is open before them is open after them, and none is searched twice.
         self._ahead: deque[str] = deque()
         self._ahead_chars = 0
         self._line = 0
-        self._chars = 0  # for which no None came yet
+        self._chars = 0  # read since the last None
         self.delimiter = self._read_delimiter()
         delimiter = re.escape(self.delimiter)
         unquoted = f"[^{delimiter}]*+"
@@ -143,13 +141,13 @@ class Records:
         self._end_of_quoted = re.compile(f'{_INSIDE}"{unquoted}{more}')
 
     def __iter__(self) -> Iterator[Record | BadRow | None]:
-        is_refused = False  # the line that this is a piece of
+        is_refused = False  # whether this is the rest of a line that was too long
         while line := self._next():
             is_piece = len(line) >= RECORD_CHARS_MAX and not line.endswith(_NEWLINES)
             if is_refused:
                 self._line -= 1
             elif is_piece:
-                reason = str(_("the row is too long to be a person's"))
+                reason = str(_("the row is too long"))
                 yield BadRow(self._line, clipped(line), reason)
             elif '"' not in line:
                 yield Record(self._line, line.rstrip("\r\n").split(self.delimiter))
@@ -162,16 +160,15 @@ class Records:
 
     def _read_delimiter(self) -> str:
         first = self._next()
-        told = _SEPARATOR_LINE.fullmatch(first.strip())
-        if told:
-            return told[1]
+        if separator := _SEPARATOR_LINE.fullmatch(first.strip()):
+            return separator[1]
         if first:
-            self._look_at(first)
+            self._put_ahead(first)
             self._line = 0
         return max(DELIMITERS, key=lambda each: len(_cells(first, each)))
 
     def _quoted(self, line: str) -> Record | BadRow:
-        """A record with quotation marks: perhaps it goes on in the next lines."""
+        """A record with quotation marks, which may continue in the next lines."""
         number = self._line
         if self._whole.fullmatch(line):
             return Record(number, _cells(line, self.delimiter))
@@ -180,14 +177,18 @@ class Records:
             and len(line) + self._ahead_chars < RECORD_CHARS_MAX
             and (following := next(self._lines, ""))
         ):
-            self._look_at(following)
+            self._put_ahead(following)
             if len(following) < RECORD_CHARS_MAX and self._end_of_quoted.fullmatch(following):
-                return Record(number, _cells(line + self._all_ahead(), self.delimiter))
+                record = Record(number, _cells(line + "".join(self._ahead), self.delimiter))
+                self._line += len(self._ahead)
+                self._ahead.clear()
+                self._ahead_chars = 0
+                return record
         reason = str(_("a quotation mark is opened and never closed"))
         return BadRow(number, clipped(line), reason)
 
     def _next(self) -> str:
-        """The next line, or nothing at the end."""
+        """The next line; empty at the end."""
         if self._ahead:
             line = self._ahead.popleft()
             self._ahead_chars -= len(line)
@@ -197,17 +198,10 @@ class Records:
         self._chars += len(line) + LINE_CHARS
         return line
 
-    def _look_at(self, line: str) -> None:
+    def _put_ahead(self, line: str) -> None:
         self._ahead.append(line)
         self._ahead_chars += len(line)
         self._chars += len(line) + LINE_CHARS
-
-    def _all_ahead(self) -> str:
-        text = "".join(self._ahead)
-        self._line += len(self._ahead)
-        self._ahead.clear()
-        self._ahead_chars = 0
-        return text
 
 
 def _cells(text: str, delimiter: str) -> list[str]:

@@ -43,7 +43,7 @@ FINAL = frozenset({State.SENT, State.FAILED, State.SKIPPED})
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """All that is needed to send the message to one person."""
+    """Everything needed to send the message to one person."""
 
     position: int
     key: str  # identity of the address, as a storage key
@@ -79,7 +79,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     first: str  # address key of the first delivery, for the work item
     last: str  # and of the last: the next batch begins after it
     owner: str = ""  # the sender that announced; "" when nobody is sending
-    write_id: str = ""  # who wrote it last: tells our own write from an equal one of another lane
+    write_id: str = ""  # of the last write: tells ours from an equal one of another lane
     revived: int = 0  # how often failed ones were revived: archive rows of before do not count
     decided: int = 0  # the last decision carried out here (message.decision)
     reviving: bool = False  # rows of the failed are being restored: nobody may delete them
@@ -106,9 +106,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     def next_retry_at(self) -> float:
         """When the earliest queued delivery may be tried; 0.0 means now."""
-        waiting = self.positions(State.QUEUED)
-        return min((self.deferred[at].retry_at if at in self.deferred else 0.0 for at in waiting),
-                   default=0.0)  # fmt: skip
+        waits = [self.deferred.get(at) for at in self.positions(State.QUEUED)]
+        return min((wait.retry_at if wait else 0.0 for wait in waits), default=0.0)
 
 
 def with_states(ledger: Ledger, changed: Mapping[int, State]) -> str:
@@ -159,15 +158,13 @@ def skipped(ledger: Ledger, positions: Iterable[int], *, now_s: float) -> Ledger
 def defer_by_limit(ledger: Ledger, until: Mapping[int, float], *, now_s: float) -> Ledger:
     """Let queued deliveries wait for a rate limit: untried, and no attempt is counted."""
     waits = {
-        at: _limit_deferral(ledger.deferred.get(at), late, now_s) for at, late in until.items()
+        at: msgspec.structs.replace(
+            ledger.deferred.get(at) or Deferral(0, late, now_s, LIMIT_DEFERRAL_WORDS),
+            retry_at=late,
+        )
+        for at, late in until.items()
     }
     return msgspec.structs.replace(ledger, deferred=ledger.deferred | waits, touched_at=now_s)
-
-
-def _limit_deferral(before: Deferral | None, until: float, now_s: float) -> Deferral:
-    if before is None:
-        return Deferral(0, until, now_s, LIMIT_DEFERRAL_WORDS)
-    return msgspec.structs.replace(before, retry_at=until)
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -193,7 +190,10 @@ def judge(
         case Deferred(scope=Scope.PROVIDER, reached=False):  # no attempt is counted
             return Verdict(State.QUEUED, deferral=before)
         case Unknown(words=words) if on_doubt is OnDoubt.HOLD:
-            return Verdict(State.HELD, words, _held(words, before, now_s), doubt=True)
+            attempts = before.attempts + 1 if before else 1
+            reply = words[:DEFERRAL_WORDS_CHARS_MAX]
+            held = Deferral(attempts, now_s, now_s, reply, in_doubt=True)
+            return Verdict(State.HELD, words, held, doubt=True)
         case Unknown(words=words):
             return _wait(words, before, rules, now_s, doubt=True)
         case Deferred(words=words):
@@ -217,11 +217,6 @@ def _wait(
     return Verdict(State.QUEUED, words, wait, doubt)
 
 
-def _held(words: str, before: Deferral | None, now_s: float) -> Deferral:
-    attempts = before.attempts + 1 if before else 1
-    return Deferral(attempts, now_s, now_s, words[:DEFERRAL_WORDS_CHARS_MAX], in_doubt=True)
-
-
 def after_doubt(words: str, before: Deferral | None) -> str:
     """The explanation of a delivery that did not end as sent, though it may have arrived."""
     return f"{words}; {MAYBE_DELIVERED}" if before and before.in_doubt else words
@@ -230,7 +225,7 @@ def after_doubt(words: str, before: Deferral | None) -> str:
 def judged(
     ledger: Ledger, verdicts: Mapping[int, Verdict], *, now_s: float, has_outcome: bool = True
 ) -> Ledger:
-    """The ledger after an attempt: letters, waits and doubts."""
+    """The ledger after an attempt: states, waits and doubts."""
     deferred = {at: wait for at, wait in ledger.deferred.items() if at not in verdicts}
     deferred |= {at: v.deferral for at, v in verdicts.items() if v.deferral}
     return msgspec.structs.replace(
@@ -278,35 +273,30 @@ def judge_in_hindsight(
     By the archive or the sender's journal; if neither knows it, it is in doubt.
     """
     verdicts: dict[int, Verdict] = {}
+    outcome: Outcome
     for at in ledger.positions(State.SENDING):
         if at in ends:
             verdicts[at] = Verdict(ends[at].state, ends[at].words)
             continue
         before = ledger.deferred.get(at)
-        verdict = judge(
-            _outcome_in_hindsight(at, memory), before, on_doubt=on_doubt, rules=rules, now_s=now_s
-        )
-        if (
-            verdict.doubt and verdict.deferral
-        ):  # the sender died, the server refused nothing: no need to wait
+        if memory and at in memory.answered:
+            outcome = memory.answered[at]
+        elif memory and memory.whole and at not in memory.handed:
+            outcome = Untried("its sender died before the hand-over")
+        else:
+            outcome = Unknown("its sender died between the hand-over and recording the answer")
+        verdict = judge(outcome, before, on_doubt=on_doubt, rules=rules, now_s=now_s)
+        if verdict.doubt and verdict.deferral:  # the server refused nothing: no need to wait
             at_once = msgspec.structs.replace(verdict.deferral, retry_at=now_s)
             verdict = msgspec.structs.replace(verdict, deferral=at_once)
         verdicts[at] = verdict
     return verdicts
 
 
-def _outcome_in_hindsight(position: int, memory: JournalEvidence | None) -> Outcome:
-    if memory and position in memory.answered:
-        return memory.answered[position]
-    if memory and memory.whole and position not in memory.handed:
-        return Untried("its sender died before its turn")
-    return Unknown("its sender died between handing over and writing down")
-
-
 def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
     """Hold all open deliveries of a dead letter until a person decides."""
-    queued, sending = ledger.positions(State.QUEUED), ledger.positions(State.SENDING)
-    stuck = queued + sending
+    sending = ledger.positions(State.SENDING)
+    stuck = ledger.positions(State.QUEUED) + sending
     words = words[:DEFERRAL_WORDS_CHARS_MAX]
     doubted = {*sending, *(at for at, wait in ledger.deferred.items() if wait.in_doubt)}
     whys = {at: Deferral(0, now_s, now_s, words, in_doubt=at in doubted) for at in stuck}

@@ -1,4 +1,4 @@
-"""How far a job that runs in the background is: an import, or a run that asks people to confirm."""
+"""The status of a background job: an import, or a run that asks people to confirm."""
 
 from __future__ import annotations
 

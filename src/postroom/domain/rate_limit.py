@@ -1,7 +1,7 @@
 """Rate limits: how one limit is divided among senders, and how a sender keeps to its share.
 
 Shares are whole mails a second and whole connections. What is left over goes to the first owners
-in the order of their names, so that all senders compute the same division without talking. A sender
+in the order of their names, so that all senders compute the same division on their own. A sender
 keeps to its share with a token bucket. The shares never add up to more than the limit, so that no
 second, wherever it begins, has more mails than the limit (docs/decisions/0005-one-rate-limit.md).
 """
@@ -21,7 +21,7 @@ from postroom.domain.texts import Text, _
 TRANSPORT = "transport"
 MAILS_PER_S_MIN, MAILS_PER_S_MAX = 0.01, 1_000_000.0
 CONNECTIONS_MAX = 10_000
-SECOND_S = 1.02  # counted as one: a mail leaves a moment after the clock was read for it
+SECOND_S = 1.02  # counts as one, because a mail leaves a moment after the clock was read
 CATCH_UP_S = 0.1  # a sender held up for a moment, say by storage, may make up this much
 BURST_S = 0.005  # mails of this time go to the line together: fewer wake-ups at high rates
 
@@ -106,9 +106,6 @@ def domain_of(address: str) -> str:
     return address.rpartition("@")[2].lower()
 
 
-# --- Dividing ---------------------------------------------------------------------------------
-
-
 def fair_share(limit: RateLimit, owner: str, members: Collection[str]) -> Share:
     """The share an owner should end up with; nothing once the whole mails are used up."""
     seats = len(members)
@@ -135,7 +132,7 @@ def next_share(
     expired: Container[str],
     in_use: int = 0,
 ) -> Share:
-    """What a sender may take now: its fair share, as far as the others leave it.
+    """The share a sender may have now: its fair share, as far as the others leave it.
 
     `expired` are owners whose share has lapsed, `in_use` the connections that cannot be given back
     yet.
@@ -154,7 +151,7 @@ def next_share(
 
 
 def lower_of(one: Share, other: Share) -> Share:
-    """What certainly holds while it is unknown which of the two is in force."""
+    """The safe share while it is unknown which of the two is in force."""
     return Share(
         min(one.mails_per_s, other.mails_per_s), min(one.connections, other.connections), 0
     )
@@ -179,15 +176,12 @@ class ShareRenewals:
         return {owner for owner in shares if now_s - self._seen[name, owner][1] >= lease_s}
 
 
-# --- Keeping to a share -----------------------------------------------------------------------
-
-
 class Bucket:
     """A token bucket at a share's rate: even, and in no second more tokens than the share.
 
-    Tokens are saved up for CATCH_UP_S at most, so that a sender that was held up for a moment makes
-    up for it. The bucket remembers what was taken within the last second: that alone bounds every
-    second, wherever it begins.
+    Tokens are saved up for CATCH_UP_S at most, so that a sender that was held up for a moment can
+    catch up. The bucket remembers what was taken within the last second, which bounds every second,
+    wherever it begins.
     """
 
     def __init__(self, now_s: float) -> None:
@@ -218,7 +212,8 @@ class Bucket:
 
     def ready(self, now_s: float) -> int:
         self._move_to(now_s)
-        return max(0, min(int(self._tokens), self._second_max() - self._taken_sum))
+        second_max = math.ceil(max(self._share, self._share_before()))
+        return max(0, min(int(self._tokens), second_max - self._taken_sum))
 
     def take(self, tokens: int) -> None:
         """Take at most as many as are ready."""
@@ -241,9 +236,6 @@ class Bucket:
     @property
     def _depth(self) -> float:
         return 1 + self.rate * CATCH_UP_S
-
-    def _second_max(self) -> int:
-        return math.ceil(max(self._share, self._share_before()))
 
     def _share_before(self) -> float:
         since, share = self._before

@@ -40,7 +40,7 @@ INACTIVE_TEXTS = {
 
 
 class SubscriberFilter(StrEnum):
-    """Selects people of a list."""
+    """Which people of a list to show, export or count."""
 
     ALL = "all"
     THERE = "there"
@@ -79,7 +79,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     gone: InactiveReason | None = None  # the row stays, so that no import re-adds them
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
-    asks: str | None = None  # when administrators last asked them, one time after the other
+    asks: str | None = None  # the times at which administrators asked them lately
     expires: bool = False  # signed up themselves and have not confirmed: deleted after a while
     gone_before: InactiveReason | None = None  # why they were inactive when they signed up again
     moved_to: str | None = None  # the key of their new address, if they changed it
@@ -116,7 +116,7 @@ def subscription(one: Subscriber) -> InactiveReason | SubscriberFilter:
 
 
 def attributes_from(pairs: Iterable[str]) -> dict[str, str]:
-    """Attributes from texts such as name=value."""
+    """Parse attributes written as name=value."""
     attributes: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -138,7 +138,22 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
             )
         )
     for name, value in kept.items():
-        _check_attribute(name, value)
+        if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
+            raise BadInput(
+                _(
+                    "“{name}” cannot be an attribute. Use at most {limit} lower-case letters, "
+                    "digits and underscores, starting with a letter. The names email and "
+                    "unsubscribe_url are reserved.",
+                    name=name,
+                    limit=ATTRIBUTE_NAME_CHARS_MAX,
+                )
+            )
+        if len(value) > ATTRIBUTE_CHARS_MAX:
+            raise BadInput(
+                _("{name} is longer than {limit} characters.", name=name, limit=ATTRIBUTE_CHARS_MAX)
+            )
+        if not value.isprintable():
+            raise BadInput(_("{name} contains a line break or a control character.", name=name))
     if len(msgspec.json.encode(kept).decode()) > ATTRIBUTES_CHARS_MAX:
         raise BadInput(
             _(
@@ -147,22 +162,3 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
             )
         )
     return kept
-
-
-def _check_attribute(name: str, value: str) -> None:
-    if not _ATTRIBUTE_NAME.fullmatch(name) or name in _RESERVED:
-        raise BadInput(
-            _(
-                "“{name}” cannot be an attribute. Use at most {limit} lower-case letters, "
-                "digits and underscores, starting with a letter. The names email and "
-                "unsubscribe_url are reserved.",
-                name=name,
-                limit=ATTRIBUTE_NAME_CHARS_MAX,
-            )
-        )
-    if len(value) > ATTRIBUTE_CHARS_MAX:
-        raise BadInput(
-            _("{name} is longer than {limit} characters.", name=name, limit=ATTRIBUTE_CHARS_MAX)
-        )
-    if not value.isprintable():
-        raise BadInput(_("{name} contains a line break or a control character.", name=name))

@@ -2,7 +2,7 @@
 
 Why not simpler: a counter per hour lets twice the limit pass around the turn of the hour.
 Why not exact: a limit against abuse may be a little off; see `web/throttles.py`.
-Of each caller only one time is kept: when the calls made so far are paid off.
+For each caller only one time is stored: when the calls made so far are paid off.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ Dies half-way:
     before the due entry           the same
     before the status              a draft with a due entry: the scheduler passes it over
     an edit, before the row        bodies of an edition that nobody reads, deleted with the message
-    an edit, after the row         the same with those of the edition before
-Commit point: the status, pending; of an edit, the message's row.
+    an edit, after the row         the same with the bodies of the previous edition
+Commit point: the status "pending"; for an edit, the message's row.
 
-A call that may be repeated names the ref before it begins (`Origin`): repeated, it goes on with
-what it finds under it. Whoever edits or deletes hands in the etag of what they saw, and gets
-Conflict if the message is not like that any more.
+A call that may be repeated names the ref before it begins (`Origin`); a repetition continues with
+what it finds under that ref. Edits and deletions pass the etag that the caller saw, and get
+Conflict if the message has changed since.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger on
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person gives."""
+    """A message as a person writes it."""
 
     list_name: str
     subject: str
     html: str | None = None
     text: str | None = None
-    markdown: str | None = None  # what the HTML was made from, to be edited again
+    markdown: str | None = None  # the source of the HTML, to be edited again
     due_at: datetime | None = None  # None keeps it a draft
     due_zone: str = ""  # the zone or offset that it was given in
     on_doubt: OnDoubt = OnDoubt.RESEND
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person changes; what is None or unset stays. A body that is None is taken away."""
+    """What a person changes; unset values, and None except for a body, change nothing."""
 
     list_name: str | None = None
     subject: str | None = None
     html: str | UnsetType | None = UNSET
     text: str | UnsetType | None = UNSET
-    markdown: str | None = None  # what this HTML was made from; without new HTML it stays
+    markdown: str | None = None  # the source of the new HTML; without new HTML it stays
     on_doubt: OnDoubt | None = None
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The call a message comes from, and the ref that was noted for it before it began."""
+    """The API call that creates a message, and the ref that was reserved for it."""
 
     call: str
     ref: str
@@ -97,7 +97,11 @@ async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Messa
         has_text=draft.text is not None,
     )
     await _check(draft, mailing_list)
-    message, etag = await _reserve(storage.tables, written, origin)
+    if origin:
+        named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
+        message, etag = await messages.reserve_as(storage.tables, named)
+    else:
+        message, etag = await messages.reserve(storage.tables, written)
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
     if not message.edition:
@@ -114,11 +118,13 @@ async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Messa
 
 
 async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -> Stored[Message]:
-    """The message as it says now, and its new etag. Its From becomes that of the list today."""
+    """Change the message; its From becomes the one that the list has now."""
     message, etag = await _editable(storage.tables, ref, seen_etag)
     subject = message.subject if revision.subject is None else check_subject(revision.subject)
     mailing_list = await lists.read(storage.tables, revision.list_name or message.list_name)
-    html, text = await _kept_bodies(storage, message, revision)
+    html, text = None, None
+    if UNSET in (revision.html, revision.text):  # else a draft that lost its bodies can be repaired
+        html, text = await bodies.load(storage.blobs, message)
     markdown = await bodies.load_markdown(storage.blobs, message)
     draft = Draft(
         list_name=mailing_list.name,
@@ -148,19 +154,10 @@ async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -
     return Stored(edited, new_etag)
 
 
-async def _kept_bodies(
-    storage: Storage, message: Message, revision: Revision
-) -> tuple[str | None, str | None]:
-    """What is stored, unless both are new: a draft that has lost its bodies can be mended."""
-    if revision.html is not UNSET and revision.text is not UNSET:
-        return None, None
-    return await bodies.load(storage.blobs, message)
-
-
 async def give_time(
     act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
-    """Schedule a draft or reschedule a message. The entry under the old date decides nothing."""
+    """Schedule a draft or reschedule a message; the entry under the old date has no effect."""
     tables = act.tables
     message, etag = await _editable(tables, ref, seen_etag)
     pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
@@ -169,11 +166,9 @@ async def give_time(
         await messages.replace(tables, pending, etag)  # Commit point.
     except Conflict:
         found = await messages.find_live(tables, ref)
-        if found and found.value.due_at:  # our entry may stand in its place: same day, same key
+        if found and found.value.due_at:  # we may have replaced its entry: same day, same key
             await messages.put_due(tables, found.value, act.now)
-        raise WrongState(
-            _("Message {ref} changed at this moment: look at it again.", ref=ref)
-        ) from None
+        raise _changed_meanwhile(ref) from None
     act.wake_scheduler()
     return pending
 
@@ -181,8 +176,8 @@ async def give_time(
 async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> None:
     """Delete a message that was not sent, with its bodies.
 
-    The row first, as the commit point: dying after it leaves bodies that belong to nobody, the
-    other way round a message without bodies could be given a time.
+    The row goes first: dying after it leaves bodies without a message, which is harmless; a message
+    without bodies could still be scheduled.
     """
     _message, etag = await _editable(storage.tables, ref, seen_etag)
     try:
@@ -190,22 +185,17 @@ async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> N
     except Conflict:
         if seen_etag is not None:
             raise
-        raise WrongState(
-            _("Message {ref} changed at this moment: look at it again.", ref=ref)
-        ) from None
+        raise _changed_meanwhile(ref) from None
     await messages.leave_directory(storage.tables, ref)
     await bodies.delete_all(storage.blobs, ref)
 
 
-async def _reserve(tables: Tables, written: Message, origin: Origin | None) -> Stored[Message]:
-    if origin is None:
-        return await messages.reserve(tables, written)
-    named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
-    return await messages.reserve_as(tables, named)
+def _changed_meanwhile(ref: str) -> WrongState:
+    return WrongState(_("Message {ref} has just been changed. Reload it and try again.", ref=ref))
 
 
 async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> Stored[Message]:
-    """Conflict if the caller saw another version; a caller without an etag saw none."""
+    """The message if it can be edited; Conflict if the caller saw another version."""
     found = await messages.read_with_etag(tables, ref)
     if found.value.status not in EDITABLE:
         raise WrongState(
@@ -221,7 +211,7 @@ async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> S
 
 
 async def _check(draft: Draft, mailing_list: MailingList) -> None:
-    """Large bodies take their time, which everybody else in this process would wait for."""
+    """Check large bodies in a thread, because everything else in this process would wait."""
     if sum(len(body or "") for body in (draft.html, draft.text)) > CHECKED_AT_ONCE_CHARS:
         await in_thread(check_bodies, draft, mailing_list)
     else:
@@ -229,14 +219,18 @@ async def _check(draft: Draft, mailing_list: MailingList) -> None:
 
 
 def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
-    """Templates and header values, exactly as the sender will read them, their foot included."""
+    """Check templates and header values exactly as the sender will read them, with the footer."""
     if draft.html is None and draft.text is None:
-        raise BadInput(_("The message has no body: give an HTML body, a text body, or both."))
+        raise BadInput(_("The message has no body. Add an HTML body, a text body, or both."))
     for body in (draft.html, draft.text, draft.markdown):
         check_body(body or "")
-    title, postal = mailing_list.description or mailing_list.name, mailing_list.postal_address
-    compile_html(draft.html or "")  # without the footer: a mistake names a line the writer knows
+    compile_html(draft.html or "")  # without the footer, so that errors name the writer's own lines
     parse(draft.text or "")
-    html, text = with_footer(draft.html, draft.text, list_title=title, postal=postal)
+    html, text = with_footer(
+        draft.html,
+        draft.text,
+        list_title=mailing_list.description or mailing_list.name,
+        postal=mailing_list.postal_address,
+    )
     sender = parse_mailbox(mailing_list.sender)
     compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))

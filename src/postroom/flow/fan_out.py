@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import assert_never
 
 import msgspec
@@ -77,8 +78,13 @@ async def _next_page(
     storage: Storage, message: Message, now: datetime, room: int, scheduler: str
 ) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
-    message = await _adopt(storage, message, now)
-    if message.status is Status.CANCELLED or not await _list_is_there(storage, message):
+    while ledger := await _uncounted(storage, message, now):
+        await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
+        message = _counted(message, ledger)
+    found = await lists.find(storage.tables, message.list_name)
+    # A new list of the same name is another list.
+    has_list = found is not None and found.created_at == message.list_created_at
+    if message.status is Status.CANCELLED or not has_list:
         return msgspec.structs.replace(message, fanned_out=True)
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
@@ -87,22 +93,8 @@ async def _next_page(
     return msgspec.structs.replace(message, fanned_out=was_last)
 
 
-async def _list_is_there(storage: Storage, message: Message) -> bool:
-    """Whether the list of the message still exists; a new list of the same name does not count."""
-    found = await lists.find(storage.tables, message.list_name)
-    return found is not None and found.created_at == message.list_created_at
-
-
-async def _adopt(storage: Storage, message: Message, now: datetime) -> Message:
-    """Count batches that were written before their scheduler died."""
-    while ledger := await _uncounted(storage, message, now):
-        await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
-        message = _counted(message, ledger)
-    return message
-
-
 async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledger | None:
-    """The ledger of the next batch if that was already written; made if it is missing."""
+    """The ledger of the next batch, if a scheduler wrote that batch before it died."""
     header = await batches.find_header(storage.tables, message.ref, message.batches)
     if header is None:
         return None
@@ -115,8 +107,11 @@ async def _write_batches(
     storage: Storage, message: Message, people: Sequence[Recipient], now: datetime, scheduler: str
 ) -> Message:
     audience = [
-        _deliveries(people[at : at + BATCH_DELIVERIES_MAX])
-        for at in range(0, len(people), BATCH_DELIVERIES_MAX)
+        [
+            Delivery(position, one.key, one.address, one.guid, one.attributes)
+            for position, one in enumerate(people[start : start + BATCH_DELIVERIES_MAX])
+        ]
+        for start in range(0, len(people), BATCH_DELIVERIES_MAX)
     ]
     # Commit point, one batch after the other. Conflict: another scheduler is writing them.
     headers = await batches.write_batches(storage.tables, message, audience)
@@ -124,8 +119,8 @@ async def _write_batches(
     for header in headers:
         ledgers.append(_new_ledger(message, header, now))
         message = _counted(message, ledgers[-1])
-    for group in _by_group(ledgers):
-        await batches.insert_ledgers(storage.tables, group)
+    for _group, some in groupby(ledgers, key=lambda ledger: ledger.batch // GROUP_BATCHES):
+        await batches.insert_ledgers(storage.tables, list(some))
     if ledgers:
         restart = message.restarts > 0 or scheduler != message.queued_by
         items = [_item(message, ledger, restart=restart) for ledger in ledgers]
@@ -140,8 +135,8 @@ async def _requeue_group(
     group = message.batches_requeued // GROUP_BATCHES
     known = await batches.load_group(storage.tables, message.ref, group)
     known = [await _follow(storage, message, *entry, now) for entry in known]
-    if any(_is_due_for(message, ledger) for ledger, _ in known):
-        await _have_settled(storage, message, known, now, renewals)
+    if any(_awaits_decision(message, ledger) for ledger, _ in known):
+        await _put_items_of_dead_senders(storage, message, known, now, renewals)
         return message  # wait, or a sender would lose what it is sending
     items = [_item(message, ledger, restart=True) for ledger, _ in known if ledger.is_open]
     await storage.queues.put(MAIL_QUEUE, *items)
@@ -149,7 +144,7 @@ async def _requeue_group(
     return msgspec.structs.replace(message, batches_requeued=requeued)
 
 
-def _is_due_for(message: Message, ledger: Ledger) -> bool:
+def _awaits_decision(message: Message, ledger: Ledger) -> bool:
     return message.revive is not Revive.NOTHING and awaits(ledger, message.decision)
 
 
@@ -161,7 +156,7 @@ async def _follow(
     Once for each ledger: the mark is in the same write, so that a later pass for the same decision
     (after a pause or a death) leaves deliveries alone that failed or were held since.
     """
-    if ledger.owner or not _is_due_for(message, ledger):
+    if ledger.owner or not _awaits_decision(message, ledger):
         return Stored(ledger, etag)
     ref, batch = ledger.ref, ledger.batch
     ledger, etag, changed = await _revive(storage, message, ledger, etag, now)
@@ -182,14 +177,17 @@ async def _revive(
     Returns the ledger as it is stored, its etag, and what it has to become.
     """
     revive = message.revive
-    letter = State.FAILED if revive is Revive.FAILED else State.HELD
-    if letter not in ledger.states:
+    revived_state = State.FAILED if revive is Revive.FAILED else State.HELD
+    if revived_state not in ledger.states:
         return ledger, etag, ledger
     now_s = now.timestamp()
     match revive:
         case Revive.FAILED:
-            ledger, etag = await _marked(storage, ledger, etag)
-            changed = revived(ledger, await _restored(storage, message, ledger), now_s=now_s)
+            if not ledger.reviving:  # a sender deletes the rows of a ledger that looks final
+                ledger = msgspec.structs.replace(ledger, reviving=True)
+                etag = await batches.replace_ledger(storage.tables, ledger, etag)
+            restored = await _restore_failed(storage, message, ledger)
+            changed = revived(ledger, restored, now_s=now_s)
         case Revive.HELD:
             changed = revived(ledger, ledger.positions(State.HELD), now_s=now_s)
         case Revive.HELD_AS_SENT:
@@ -201,15 +199,7 @@ async def _revive(
     return ledger, etag, changed
 
 
-async def _marked(storage: Storage, ledger: Ledger, etag: str) -> Stored[Ledger]:
-    """Mark it before any row comes back: a sender that finds a final ledger deletes the rows."""
-    if ledger.reviving:
-        return Stored(ledger, etag)
-    ledger = msgspec.structs.replace(ledger, reviving=True)
-    return Stored(ledger, await batches.replace_ledger(storage.tables, ledger, etag))
-
-
-async def _restored(storage: Storage, message: Message, ledger: Ledger) -> list[int]:
+async def _restore_failed(storage: Storage, message: Message, ledger: Ledger) -> list[int]:
     """Restore the rows of failed deliveries; return the positions that could be restored."""
     failed = set(ledger.positions(State.FAILED))
     deliveries = [
@@ -221,16 +211,16 @@ async def _restored(storage: Storage, message: Message, ledger: Ledger) -> list[
     return [delivery.position for delivery in deliveries]
 
 
-async def _have_settled(
+async def _put_items_of_dead_senders(
     storage: Storage,
     message: Message,
     known: Sequence[Stored[Ledger]],
     now: datetime,
     renewals: RenewalTracker | None,
 ) -> None:
-    """Put an item for a batch whose sender died, if none waits: a pause may have completed it.
+    """Put an item for a batch whose sender died, unless items wait; a pause may have completed it.
 
-    The ledger stays as it is: its sender may only have stalled, and must find what it wrote.
+    The ledger stays as it is, because its sender may only have stalled and must find what it wrote.
     """
     if await storage.queues.peek(MAIL_QUEUE, limit=1):
         return
@@ -241,24 +231,17 @@ async def _have_settled(
 
 
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
-    """Record held deliveries as sent: a person found out that they had arrived."""
+    """Record held deliveries as sent, because a person found out that they had arrived."""
     held = ledger.positions(State.HELD)
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
     ended = DeliveryEnd(State.SENT, "counted as sent by a person", now)
-    known = [at for at in held if at in deliveries]  # rows may be lost: that is why they are held
+    known = [at for at in held if at in deliveries]  # rows may be lost: they are held for that
     await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(known, ended))
     states = with_states(ledger, dict.fromkeys(held, State.SENT))
     deferred = {at: wait for at, wait in ledger.deferred.items() if at not in held}
     return msgspec.structs.replace(
         ledger, states=states, deferred=deferred, touched_at=now.timestamp()
     )
-
-
-def _deliveries(people: Sequence[Recipient]) -> list[Delivery]:
-    return [
-        Delivery(at, one.key, one.address, one.guid, one.attributes)
-        for at, one in enumerate(people)
-    ]
 
 
 def _new_ledger(message: Message, header: batches.Header, now: datetime) -> Ledger:
@@ -270,13 +253,6 @@ def _new_ledger(message: Message, header: batches.Header, now: datetime) -> Ledg
         last=header.last,
         touched_at=now.timestamp(),
     )
-
-
-def _by_group(ledgers: Sequence[Ledger]) -> list[list[Ledger]]:
-    groups: dict[int, list[Ledger]] = {}
-    for ledger in ledgers:
-        groups.setdefault(ledger.batch // GROUP_BATCHES, []).append(ledger)
-    return list(groups.values())
 
 
 def _counted(message: Message, ledger: Ledger) -> Message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,16 +29,17 @@ from postroom.mail.mime import CompiledMail, MailParts, compile_mail, format_dat
 from postroom.records import bodies, lists
 from postroom.storage.port import Storage
 
-MESSAGES_CACHED_MAX = 8  # compiled ones of a few messages going out at once, up to 4 MiB each
+T = TypeVar("T")
+MESSAGES_CACHED_MAX = 8  # compiled messages that are going out, up to 4 MiB each
 SENDERS_CACHED_MAX = 256  # compiled confirmations, a few KB each
 TRIAL_MARK = "[Test] "
-NOBODYS_GUID = "test"  # no subscriber has it: its unsubscribe link changes nothing
+NOBODYS_GUID = "test"  # no subscriber has it, so its unsubscribe link changes nothing
 FEEDBACK_SENDER = "postroom"  # stable for life (Gmail's feedback loop)
 
 
 @dataclass(frozen=True)
 class Site:
-    """What links and identifiers of every mail start with."""
+    """Where this installation is, for the links and identifiers in mails."""
 
     url: str  # public base URL, without a slash at the end
     secret: str
@@ -55,7 +57,7 @@ class Site:
 
 
 class RenderedMail(msgspec.Struct, frozen=True):
-    """One mail; its bytes are made when the lane knows what the server takes."""
+    """One mail; it is encoded when the lane knows what the server accepts."""
 
     position: int
     sender: str
@@ -94,9 +96,11 @@ class CompiledMessage:
     clock: Clock
 
     def mails_for(self, deliveries: Iterable[Delivery]) -> list[RenderedMail]:
-        """The mails of a slice: what they have in common is made once."""
-        ref, list_name, site = self.message.ref, self.message.list_name, self.site
-        sender, domain, secret = self.sender.typed, self.sender.domain, site.secret.encode()
+        """The mails of a slice; what they have in common is computed once."""
+        ref, list_name = self.message.ref, self.message.list_name
+        site = self.site
+        sender, domain = self.sender.typed, self.sender.domain
+        secret = site.secret.encode()
         date = format_date(self.clock.now())
         return [
             RenderedMail(
@@ -123,12 +127,8 @@ class Renderer:
 
     async def compiled(self, message: Message) -> CompiledMessage:
         """The message ready to be spliced; bodies cannot change once it is going out."""
-        known = self._cache.get(message.ref)
-        if known is None:
-            known = self._cache[message.ref] = await self._compile(message)
-            if len(self._cache) > MESSAGES_CACHED_MAX:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(message.ref)
+        known = self._cache.get(message.ref) or await self._compile(message)
+        _remember(self._cache, message.ref, known, MESSAGES_CACHED_MAX)
         return known
 
     async def _compile(self, message: Message) -> CompiledMessage:
@@ -137,7 +137,7 @@ class Renderer:
         try:
             parts = message_parts(message, mailing_list, html, text, self._site)
             compiled = compile_mail(parts)
-        except ValueError as error:  # it was checked when it was written: somebody changed it
+        except ValueError as error:  # it was checked when it was written, so it was changed since
             raise BadInput(
                 _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
             ) from error
@@ -148,9 +148,11 @@ class Renderer:
         self, mailing_list: MailingList, people: Sequence[Subscriber]
     ) -> list[RenderedMail]:
         """The confirmation emails; ValueError if the list's From is not valid in an email."""
-        site, secret = self._site, self._site.secret.encode()
+        site = self._site
+        secret = site.secret.encode()
         compiled, sender = self._compiled_confirmation(mailing_list.sender)
-        title, date = mailing_list.description or mailing_list.name, format_date(self._clock.now())
+        title = mailing_list.description or mailing_list.name
+        date = format_date(self._clock.now())
         return [
             RenderedMail(
                 position,
@@ -170,7 +172,7 @@ class Renderer:
         ]
 
     def _compiled_confirmation(self, sender: str) -> tuple[CompiledMail, Address]:
-        """All that differs between two lists is the From; the rest are values."""
+        """The confirmation of a sender: lists with the same From differ only in merge values."""
         known = self._confirmations.get(sender)
         if known is None:
             html, text = _confirmation_bodies()
@@ -182,26 +184,32 @@ class Renderer:
                 precedence_bulk=False,
                 auto_submitted=True,
             )
-            known = self._confirmations[sender] = compile_mail(parts), parts.sender.address
-            if len(self._confirmations) > SENDERS_CACHED_MAX:
-                self._confirmations.popitem(last=False)
-        self._confirmations.move_to_end(sender)
+            known = compile_mail(parts), parts.sender.address
+        _remember(self._confirmations, sender, known, SENDERS_CACHED_MAX)
         return known
 
     async def trial(self, message: Message, address: Address, nonce: str) -> RenderedMail:
-        """The message as it stands, for whoever tries it out; leaving by its link changes nothing.
+        """The message as a test email, whose unsubscribe link changes nothing.
 
-        Not from the cache: the bodies of a draft change.
+        It does not come from the cache, because the bodies of a draft change.
         """
         subject = message.subject
         if len(subject) + len(TRIAL_MARK) <= SUBJECT_CHARS_MAX:
             subject = TRIAL_MARK + subject
         compiled = await self._compile(msgspec.structs.replace(message, subject=subject))
         nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
-        secret, host = self._site.secret.encode(), compiled.sender.domain
-        name = message_id(secret, f"{message.ref}-{nonce}", nobody.key, host)
+        secret = self._site.secret.encode()
+        id_ = message_id(secret, f"{message.ref}-{nonce}", nobody.key, compiled.sender.domain)
         [mail] = compiled.mails_for([nobody])
-        return msgspec.structs.replace(mail, message_id=name)
+        return msgspec.structs.replace(mail, message_id=id_)
+
+
+def _remember(cache: OrderedDict[str, T], key: str, value: T, size_max: int) -> None:
+    """Make this the entry used last; the one used longest ago makes room."""
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > size_max:
+        cache.popitem(last=False)
 
 
 def message_parts(
@@ -226,7 +234,7 @@ def message_parts(
 
 
 def _confirmation_bodies() -> tuple[str, str]:
-    """HTML and text. What differs between people stands in merge fields, so braces in it stay."""
+    """HTML and text; values are merge fields, so that braces in them are left alone."""
     link = "{{ confirm_url }}"
     request = _("Somebody asked to subscribe this address to {list}.", list="{{ list }}")
     ignore = _("If it was not you, ignore this email. You won’t get any others.")

@@ -34,8 +34,13 @@ async def books_of(tables: Tables, message: Message) -> Message:
     for group in batches.groups(message.batches):
         if closed_groups >> group & 1:
             continue
-        counted, is_closed = await _group_books(tables, message, group)
-        if is_closed:
+        ledgers = [
+            ledger
+            for ledger, _ in await batches.load_group(tables, message.ref, group)
+            if ledger.batch < message.batches
+        ]
+        counted = sum((ledger.books() for ledger in ledgers), Books())
+        if len(ledgers) == GROUP_BATCHES and not counted.open and not counted.held:
             closed_groups |= 1 << group
             closed_books += counted
         else:
@@ -59,14 +64,3 @@ async def report(tables: Tables, message: Message, etag: str, now: datetime) -> 
     if counted == message:
         return Stored(message, etag)
     return Stored(counted, await messages.replace(tables, counted, etag))
-
-
-async def _group_books(tables: Tables, message: Message, group: int) -> tuple[Books, bool]:
-    ledgers = [
-        ledger
-        for ledger, _ in await batches.load_group(tables, message.ref, group)
-        if ledger.batch < message.batches
-    ]
-    books = sum((ledger.books() for ledger in ledgers), Books())
-    is_closed = len(ledgers) == GROUP_BATCHES and not books.open and not books.held
-    return books, is_closed

@@ -36,14 +36,14 @@ class DueMessage(msgspec.Struct, frozen=True):
 
 
 class Agenda(msgspec.Struct, frozen=True):
-    """The due entries up to tomorrow, as of one look."""
+    """The due entries up to tomorrow, read at one moment."""
 
     due: list[DueEntry]
     next_at: float | None  # when the next one is due, in seconds since the epoch
     glanced: dict[str, Stored[Message]]  # messages of due entries that were read with them
 
 
-async def look(tables: Tables, now: datetime) -> Agenda:
+async def read_agenda(tables: Tables, now: datetime) -> Agenda:
     due: list[DueEntry] = []
     later: list[float] = []
     async for entry in messages.due_entries(tables, now):
@@ -56,7 +56,7 @@ async def look(tables: Tables, now: datetime) -> Agenda:
 
 
 class Leftovers:
-    """Due entries without a message, and since when, by our own monotonic clock."""
+    """Due entries without a message, and when each was first seen, by our monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -79,11 +79,13 @@ async def due_message(
     """The message of an entry, unless it waits for a person, was moved or no longer exists."""
     found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found.value, entry):
-        await _clear_away(tables, entry, leftovers)
+        if leftovers.is_old(entry):  # of a message that was archived, deleted or rescheduled
+            with contextlib.suppress(Conflict):
+                await messages.delete_due_entry(tables, entry)
         return None
-    return (
-        None if found.value.status in (Status.DRAFT, Status.PAUSED) else DueMessage(*found, entry)
-    )
+    if found.value.status in (Status.DRAFT, Status.PAUSED):
+        return None
+    return DueMessage(*found, entry)
 
 
 async def start(
@@ -101,7 +103,10 @@ async def start(
     in between, both are done again.
     """
     await subscribers.mark_message_start(tables, message.list_name, now)
-    expected = await _expected(tables, message.list_name)
+    try:
+        expected = (await counts.read(tables, message.list_name)).verified
+    except Unreadable:
+        expected = 0  # only shown to people, so it must not stop the message
     started = msgspec.structs.replace(
         message,
         status=Status.QUEUING,
@@ -113,20 +118,5 @@ async def start(
     await messages.replace(tables, started, etag)
 
 
-async def _expected(tables: Tables, list_name: str) -> int:
-    """The expected audience. It is only shown to people, so an unreadable count stops nothing."""
-    try:
-        return (await counts.read(tables, list_name)).verified
-    except Unreadable:
-        return 0
-
-
 def _moved(message: Message, entry: DueEntry) -> bool:
     return message.due_at != entry.due_at
-
-
-async def _clear_away(tables: Tables, entry: DueEntry, leftovers: Leftovers) -> None:
-    """Delete an old entry of a message that was archived, deleted, unscheduled or rescheduled."""
-    if leftovers.is_old(entry):
-        with contextlib.suppress(Conflict):
-            await messages.delete_due_entry(tables, entry)

@@ -61,15 +61,15 @@ from postroom.storage.port import Claim, ClaimLost, Storage
 from postroom.transport.port import GuardedWatch, HandOverRecord, Lane
 
 log = structlog.get_logger("send")
-BUSY_DELAY_S = 5.0  # another sender has the batch: look again when it may be done or dead
-OWN_DELAY_S = 60.0  # another lane of ours has it although its claim has lapsed: it will be done
-UNREADABLE_DELAY_S = 60.0  # time for a newer sender to take it
+BUSY_DELAY_S = 5.0  # another sender has the batch: try again when it may be done or dead
+OWN_DELAY_S = 60.0  # another lane of ours has it, though its claim has lapsed
+UNREADABLE_DELAY_S = 60.0  # time for a newer sender to claim it
 FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, no delivery loses an attempt
 HELD_WORDS = {
     Reason.ROWS_MISSING: "rows of this batch are missing",
     Reason.SENDERS_STOPPED: "several senders in a row stopped while sending this batch",
 }
-SLICES_IN_HAND_MAX = 12  # of a few seconds each under a slow limit: then other items go first
+SLICES_IN_HAND_MAX = 12  # under a slow limit, of a few seconds each; then other items go first
 RETRY_DELAY_S_MAX = 6 * 3600.0  # of a claimed item; below Azure's seven days
 
 
@@ -93,6 +93,10 @@ class Handled(Enum):
     DEAD = "dead"  # in the dead letters, its deliveries held
     UNREADABLE = "unreadable"  # given back: a newer version wrote it, or it is damaged
     LOST = "lost"  # another sender took over meanwhile
+
+
+# A row is damaged or of a newer version: other items go on, and the sweep puts this one again.
+_UNREADABLE = (UNREADABLE_DELAY_S, Handled.UNREADABLE, Reason.UNREADABLE)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class BatchSender:
         except (BatchLost, ClaimLost):
             handled = Handled.LOST
         except Unreadable:
-            handled = await self._give_back_or_bury_unreadable(claim)
+            handled = await self._give_back_or_bury(claim, *_UNREADABLE)
         finally:
             await self.pacer.release(lane.id)
         journal.end()
@@ -143,8 +147,8 @@ class BatchSender:
             await self._delete_rows_of_archived_batch(item)
             return await self._complete(claim, Handled.DROPPED)
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
-        if found is None:
-            return await self._give_back_or_bury_without_ledger(claim)
+        if found is None:  # an item is put after its ledger: it is a stray, or storage lags behind
+            return await self._give_back_or_bury(claim, BUSY_DELAY_S, Handled.BUSY, Reason.NO_BATCH)
         batch = await ClaimedBatch.load(
             self.storage.tables, self.clock, self.lease.owner, message, found
         )
@@ -190,7 +194,10 @@ class BatchSender:
         """Announce, hand over, archive; each write of the ledger also records the slice before."""
         watch = GuardedWatch(journal, self.lease.is_held)
         size = self.pacer.slice_max(self.slice_size)
-        due = self._due_positions(batch)
+        if batch.message.status is Status.CANCELLED:
+            due = batch.ledger.positions(State.QUEUED)  # all of them, to be skipped
+        else:
+            due = due_positions(batch.ledger, self.clock.now().timestamp(), self.rules)
         if size < self.slice_size:  # a slow limit: no item is in hand for longer than its claim
             due = due[: size * SLICES_IN_HAND_MAX]
         for start in range(0, len(due), size):
@@ -210,14 +217,8 @@ class BatchSender:
                 await self._archive_ends(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
 
-    def _due_positions(self, batch: ClaimedBatch) -> list[int]:
-        """The deliveries to send now; all of a cancelled message, to be skipped."""
-        if batch.message.status is Status.CANCELLED:
-            return batch.ledger.positions(State.QUEUED)
-        return due_positions(batch.ledger, self.clock.now().timestamp(), self.rules)
-
     async def _may_send_next_slice(self, batch: ClaimedBatch, *, is_first: bool) -> bool:
-        """Not if we are stopping, the provider is in trouble, or the message was paused."""
+        """False if we are stopping, the provider is in trouble, or the message was paused."""
         if batch.fault or not self.lease.is_held():
             return False
         if is_first:
@@ -237,12 +238,8 @@ class BatchSender:
             return list(positions)
         now = self.clock.now()
         waits = batch.ledger.deferred
-        await batch.write_ends(
-            {
-                at: DeliveryEnd(State.SKIPPED, after_doubt(reason, waits.get(at)), now)
-                for at in departed
-            }
-        )
+        words = {at: after_doubt(reason, waits.get(at)) for at in departed}
+        await batch.write_ends({at: DeliveryEnd(State.SKIPPED, words[at], now) for at in departed})
         batch.ledger = skipped(batch.ledger, departed, now_s=now.timestamp())
         return [at for at in positions if at not in set(departed)]
 
@@ -315,30 +312,25 @@ class BatchSender:
             message = await messages.find(tables, item.ref)
             batch = await batches.find_batch_of(tables, message, item.key) if message else None
         except Unreadable:
-            return await self._give_back_or_bury_unreadable(claim)
+            return await self._give_back_or_bury(claim, *_UNREADABLE)
         if batch is not None:
             return BatchItem(item.date, item.ref, item.key, item.restart, batch)
-        may_come = message is not None and not message.fanned_out
-        if may_come and claim.taken <= ATTEMPTS_WITHOUT_OUTCOME_MAX:
-            return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
-        return await self._bury(claim, Reason.NO_DELIVERY)
+        if message is None or message.fanned_out:
+            return await self._bury(claim, Reason.NO_DELIVERY)
+        return await self._give_back_or_bury(claim, BUSY_DELAY_S, Handled.BUSY, Reason.NO_DELIVERY)
 
-    async def _give_back_or_bury_without_ledger(self, claim: Claim) -> Handled:
-        """An item is put after its ledger, so this one is a stray, or storage lags behind."""
+    async def _give_back_or_bury(
+        self, claim: Claim, delay_s: float, handled: Handled, reason: Reason
+    ) -> Handled:
+        """Give the item back, or bury it once it was claimed too often without an outcome."""
         if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
-            return await self._bury(claim, Reason.NO_BATCH)
-        return await self._give_back(claim, BUSY_DELAY_S, Handled.BUSY)
-
-    async def _give_back_or_bury_unreadable(self, claim: Claim) -> Handled:
-        """A row is damaged or of a newer version: other items go on; the sweep puts it again."""
-        if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
-            return await self._bury(claim, Reason.UNREADABLE)
-        return await self._give_back(claim, UNREADABLE_DELAY_S, Handled.UNREADABLE)
+            return await self._bury(claim, reason)
+        return await self._give_back(claim, delay_s, handled)
 
     async def _hold_and_bury(
         self, claim: Claim, batch: ClaimedBatch, reason: Reason, words: str = ""
     ) -> Handled:
-        """Trying again is no use: hold the deliveries for a person. Conflict if ours is stale."""
+        """Hold the deliveries for a person, because trying again is no use."""
         words = clip(words) or HELD_WORDS[reason]
         now_s = self.clock.now().timestamp()
         await batch.record(held_for_people(batch.ledger, words, now_s=now_s))

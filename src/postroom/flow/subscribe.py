@@ -1,13 +1,14 @@
-"""Stage 0 of 7, subscribe: people join, confirm and leave.
+"""Stage 0 of 7, subscribe: people join, confirm and unsubscribe.
 
 Before: a client's site, an administrator or an import names an address; or a link was followed.
-After: only verified subscribers are in an audience; who left is skipped by send.py even if queued.
+After: only verified subscribers are in an audience; send.py skips people who unsubscribed, even if
+they were queued.
 Dies half-way:
     sign-up, before the item is put     the row says that nobody was asked: asking again puts it
-    sign-up, before the time is noted   asking again may put a second item: one mail more
+    sign-up, before the time is noted   asking again may put a second item: one more mail
     confirm, edit                       one write each: done or not done
-    leave, after its write              nobody was told that it is done; done again, the departure
-                                        is noted once more where senders look
+    unsubscribe, after its write        the person saw no answer; done again, the departure is
+                                        noted once more where senders look
 Commit point: the subscriber's row, with its event in the consent record and its change of the
 counts in the same write. No mail is sent inside a request.
 """
@@ -24,11 +25,7 @@ from postroom.act import Act
 from postroom.domain.address import Address
 from postroom.domain.consent import Event
 from postroom.domain.errors import AlreadyThere, NotFound
-from postroom.domain.subscriber import (
-    AlreadySubscribed,
-    InactiveReason,
-    Subscriber,
-)
+from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import is_signed, new_guid
 from postroom.domain.work_item import ConfirmItem
@@ -37,14 +34,14 @@ from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.retry import TRIES_MAX, retry_on_conflict
 from postroom.records.stored import Stored
 
-ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that a form cannot be used to bomb somebody
+ASK_AGAIN_AFTER = timedelta(minutes=10)  # so that nobody can use a form to flood a mailbox
 FINISHED_WITHIN = timedelta(days=1)  # people click again sooner
 
 
 class ConfirmationResult(Enum):
     NOW = "now"
     ALREADY = "already"
-    UNKNOWN = "unknown"  # no such link, or the person has left
+    UNKNOWN = "unknown"  # no such link, or the person has unsubscribed
 
 
 class UnsubscribeResult(Enum):
@@ -58,7 +55,7 @@ async def sign_up(act: Act, list_name: str, address: Address, attributes: dict[s
     tables = act.tables
     await lists.read(tables, list_name)
     newcomer = new_subscriber(list_name, address, attributes, False, act.now, expires=True)
-    put_for = ""  # the GUID an item was put for: a quick sender may change their row before we do
+    put_for = ""  # the GUID of our item: a quick sender may change the row before we do
 
     async def join() -> None:
         nonlocal put_for
@@ -158,7 +155,7 @@ def new_subscriber(
 async def confirm(
     act: Act, secret: str, list_name: str, guid: str, token: str
 ) -> ConfirmationResult:
-    """Verified from here on. The token shows that the link came in our mail."""
+    """Verify the subscriber of a link; the token proves that the link came from our mail."""
     if not is_signed(token, secret, "confirm", list_name, guid):
         return ConfirmationResult.UNKNOWN
 
@@ -180,10 +177,9 @@ async def confirm(
 async def leave(
     act: Act, list_name: str, guid: str, why: InactiveReason = InactiveReason.LEFT
 ) -> UnsubscribeResult:
-    """Unsubscribe somebody: from here on nobody mails them, even if they were queued before.
+    """Unsubscribe somebody: from now on nobody mails them, even if they were queued before.
 
-    The GUID may belong to an earlier membership: a person who is on the list again under another
-    one leaves it as well. A second try after a crash finds a person who is still there.
+    The GUID may be that of an earlier subscription; the current one ends as well.
     """
     consent = act.consent(Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED)
 
@@ -201,7 +197,7 @@ async def leave(
 
 
 async def remove(act: Act, list_name: str, address: Address, *, etag: str | None = None) -> None:
-    """An administrator removes somebody; Conflict if an etag is given and the row has another."""
+    """Remove somebody for an administrator; Conflict if the row no longer has the given etag."""
     await lists.read(act.tables, list_name)
     consent = act.consent(Event.REMOVED)
 
@@ -218,7 +214,7 @@ async def remove(act: Act, list_name: str, address: Address, *, etag: str | None
 
 
 async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:
-    """The person with this address, who may be the newcomer."""
+    """The subscriber with this address: one who was there, or the newcomer."""
     found = await subscribers.find(act.tables, newcomer.list_name, newcomer.key)
     if found and not found.value.gone:
         return found
@@ -231,12 +227,12 @@ async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:
 
 
 def _decided(now: datetime) -> dict[str, Any]:
-    """What changes with `verified`: nobody waits for a confirmation any more."""
+    """What changes with `verified`, because a confirmation is no longer awaited."""
     return {"since": now, "expires": False, "gone_before": None, "confirmation": None}
 
 
 def _asked_lately(subscriber: Subscriber, now: datetime) -> bool:
-    """An email is on its way, or will be tried again: one more would only be one too many."""
+    """Whether an email was sent lately or will be tried again, so that none is needed."""
     attempts = subscriber.confirmation
     if attempts and attempts.has_ended:
         return False

@@ -34,7 +34,6 @@ from postroom.records import (
 from postroom.records.leases import RenewalTracker
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
-from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict, Storage, Tables
 
 log = structlog.get_logger("sweep")
@@ -56,7 +55,9 @@ async def put_forgotten_items(
     put = 0
     is_idle = not await storage.queues.peek(MAIL_QUEUE, limit=1)
     async for message in messages.live_messages(storage.tables):
-        await _put_due_again(storage.tables, message, now)
+        is_scheduled = message.due_at is not None and message.status is not Status.DRAFT
+        if is_scheduled and not await messages.has_due(storage.tables, message):
+            await messages.put_due(storage.tables, message, now)  # else nobody would read it again
         if is_idle and message.status in GOING_OUT | {Status.CANCELLED}:
             for group in batches.groups(message.batches):
                 put += await _put_items_of(storage, message, group, now, renewals)
@@ -65,21 +66,13 @@ async def put_forgotten_items(
     return put
 
 
-async def _put_due_again(tables: Tables, message: Message, now: datetime) -> None:
-    """Restore a missing due entry, without which the message would never be read again."""
-    is_waiting = message.due_at is not None and message.status is not Status.DRAFT
-    if is_waiting and not await messages.has_due(tables, message):
-        await messages.put_due(tables, message, now)
-
-
 async def _put_items_of(
     storage: Storage, message: Message, group: int, now: datetime, renewals: RenewalTracker | None
 ) -> int:
     items: list[str] = []
     async for ledger, etag in batches.readable_ledgers(storage.tables, message.ref, group):
-        if not _is_forgotten(ledger, now):
-            continue
-        if await _may_put(storage.tables, ledger, etag, now, renewals):
+        is_forgotten = _is_forgotten(ledger, now)
+        if is_forgotten and await _may_put(storage.tables, ledger, etag, now, renewals):
             date = messages.date_of(message)
             item = BatchItem(date, message.ref, ledger.first, True, ledger.batch)
             items.append(item.body())
@@ -90,7 +83,8 @@ async def _put_items_of(
 def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
     if not ledger.is_open:
         return False
-    now_s, long_s = now.timestamp(), FORGOTTEN_AFTER.total_seconds()
+    now_s = now.timestamp()
+    long_s = FORGOTTEN_AFTER.total_seconds()
     if ledger.touched_at > now_s + long_s:
         return True  # by a clock that was ahead: an item too many is harmless
     return max(ledger.touched_at, ledger.next_retry_at()) + long_s < now_s
@@ -101,7 +95,7 @@ async def _may_put(
 ) -> bool:
     """Mark the ledger, so that the next sweep puts no other item; False if a sender has it.
 
-    A batch that a dead sender owns stays as it is, for the sender that settles it.
+    A batch that a dead sender owns is left for the sender that settles it.
     """
     if ledger.owner:
         return not await leases.is_alive(tables, ledger.owner, now, renewals)
@@ -130,17 +124,20 @@ async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> 
 
 
 async def _expire(storage: Storage, date: str, ref: str, before: datetime, room: int) -> int:
-    """Return how many batches were deleted; a revived message is younger than its entry."""
+    """Delete up to `room` batches of one message; return how much of the room was used."""
     tables = storage.tables
     found = await messages.find_archived(tables, ref)
     is_old = found is not None and (found.value.completed_at or before) <= before
     if found is None or not is_old or await messages.find_live(tables, ref):
         await messages.delete_archive_entry(tables, date, ref)
         return 1
-    try:
-        message, etag = await _marked(tables, *found)
-    except Conflict:  # it is being revived
-        return 1
+    message, etag = found
+    if not message.is_expiring:  # from this write on it cannot be revived
+        message = msgspec.structs.replace(message, is_expiring=True)
+        try:
+            etag = await messages.replace_archived(tables, message, etag)
+        except Conflict:  # it is being revived
+            return 1
     last = min(message.expired_batches + room, message.batches)
     for batch in range(message.expired_batches, last):
         await archive.delete_batch(tables, ref, batch)
@@ -149,25 +146,13 @@ async def _expire(storage: Storage, date: str, ref: str, before: datetime, room:
         swept = msgspec.structs.replace(message, expired_batches=last)
         await messages.replace_archived(tables, swept, etag)
     else:
-        await _expire_message(storage, message)
+        for group in batches.groups(message.batches):
+            await batches.delete_group(tables, ref, group)
+        await bodies.delete_all(storage.blobs, ref)
+        await messages.leave_directory(tables, ref)
+        await messages.delete_archived(tables, ref)
         await messages.delete_archive_entry(tables, date, ref)
     return last - message.expired_batches + 1
-
-
-async def _marked(tables: Tables, message: Message, etag: str) -> Stored[Message]:
-    """From this write on it cannot be revived; Conflict if it just was."""
-    if message.is_expiring:
-        return Stored(message, etag)
-    marked = msgspec.structs.replace(message, is_expiring=True)
-    return Stored(marked, await messages.replace_archived(tables, marked, etag))
-
-
-async def _expire_message(storage: Storage, message: Message) -> None:
-    for group in batches.groups(message.batches):
-        await batches.delete_group(storage.tables, message.ref, group)
-    await bodies.delete_all(storage.blobs, message.ref)
-    await messages.leave_directory(storage.tables, message.ref)
-    await messages.delete_archived(storage.tables, message.ref)
 
 
 async def finish_deletions(tables: Tables) -> int:

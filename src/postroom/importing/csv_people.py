@@ -1,4 +1,4 @@
-"""People in a CSV file: which column holds the address, what the others are called."""
+"""People in a CSV file: which column holds the addresses, and what the others are called."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import InactiveReason, clean_attributes
 from postroom.domain.texts import _
 
-# What other programs call the column; ours comes first.
+# Names that other programs give the column; ours comes first.
 EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
 NAME_CHARS_MAX = 40  # of an attribute
 COLUMNS_MAX = 1003  # an export's thousand attributes, and its own three
-BEGINNING_STRETCHES = 32  # of a file, in which its first row must be: 256 KiB, or 2,500 blank rows
+BEGINNING_STRETCHES = 32  # the first row must be within these: 256 KiB, or 2,500 blank rows
 UNVERIFIED = "unverified"
 _GONE = frozenset(InactiveReason)
 _NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 _WHITE = re.compile(r"\s+")
-_RESERVED = "unsubscribe_url"  # a mail's own link: nobody's attribute
+_RESERVED = "unsubscribe_url"  # the link of each mail, so no attribute can have this name
 _HEADING_CHARS_READ = 4 * NAME_CHARS_MAX  # of a heading, for a name
-_STEM_CHARS_MAX = NAME_CHARS_MAX - len(f"_{COLUMNS_MAX}")  # of a name that has a number after it
+_STEM_CHARS_MAX = NAME_CHARS_MAX - len(f"_{COLUMNS_MAX}")  # of a name followed by a number
 
 
-class Person(msgspec.Struct, frozen=True, gc=False):  # thousands wait: none is part of a cycle
+class Person(msgspec.Struct, frozen=True, gc=False):  # there are thousands, and no cycles
     """A row that can be used."""
 
     line: int
     address: Address
     attributes: dict[str, str]
     verified: bool = True  # False: our own export says that they never confirmed
-    gone: str = ""  # why they left the list that this file was exported from
-    mended: str = ""  # how the address was written, if it had to be mended
+    gone: str = ""  # why they are inactive on the list that this file was exported from
+    mended: str = ""  # how the address was written, if it had to be corrected
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """Where to find what, by position."""
+    """What is in which column, by position."""
 
     email: int
     attributes: tuple[tuple[int, str], ...]
@@ -66,27 +66,28 @@ class Columns(msgspec.Struct, frozen=True):
 class People:
     """Everybody in a file, in order, and a None for every stretch of it, as in `Records`.
 
-    The header is read at once; unless the columns are given, it must name the addresses. Rows up to
-    and including the line `after` are skipped.
+    The header is read at once. Unless `chosen` gives the columns, it must name the column of the
+    addresses, or `headings` (by name of our own) must. Rows up to the line `after` are skipped.
     """
 
     def __init__(
         self,
         lines: Iterator[str],
-        wanted: Mapping[str, str],
+        headings: Mapping[str, str],
         chosen: Columns | None = None,
         *,
         after: int = 0,
     ) -> None:
-        self._records = Records(lines)
-        self._rest = iter(self._records)
-        header = self._header() if chosen is None or chosen.has_header else []
-        self.columns = chosen or columns_of(header, wanted)
+        records = Records(lines)
+        self.delimiter = records.delimiter
+        self._rest = iter(records)
         self._after = after
-
-    @property
-    def delimiter(self) -> str:
-        return self._records.delimiter
+        header: list[str] | None = []
+        if chosen is None or chosen.has_header:
+            header = next(_first_rows(self._rest), None)
+        if header is None:
+            raise BadInput(_("The file is empty. It needs a header row with a column named email."))
+        self.columns = chosen or columns_of(header, headings)
 
     def __iter__(self) -> Iterator[Person | BadRow | None]:
         for record in self._rest:
@@ -99,16 +100,12 @@ class People:
             elif any(record.cells):
                 yield self._person(record)
 
-    def _header(self) -> list[str]:
-        for row in _first_rows(self._rest):
-            return row
-        raise BadInput(_("The file is empty: it needs a header row that names the column email."))
-
     def _person(self, record: Record) -> Person | BadRow:
-        cells, columns = record.cells, self.columns
+        cells = record.cells
+        columns = self.columns
         if len(cells) > columns.count and any(cells[columns.count :]):
             reason = _(
-                "{cells} cells under {columns} columns: is a quotation mark lost?",
+                "{cells} cells, but only {columns} columns: is a quotation mark missing?",
                 cells=len(cells),
                 columns=columns.count,
             )
@@ -116,8 +113,12 @@ class People:
         email = clean(_cell(cells, columns.email))
         try:
             address, written = _address(email)
+            values = {name: clean(_cell(cells, at)) for at, name in columns.attributes}
             attributes = clean_attributes(
-                {name: _one_line(clean(_cell(cells, at))) for at, name in columns.attributes}
+                {
+                    name: value if value.isprintable() else _WHITE.sub(" ", value)
+                    for name, value in values.items()
+                }
             )
         except BadInput as error:
             return BadRow(record.line, clipped(email), str(error))
@@ -126,8 +127,8 @@ class People:
         return Person(record.line, address, attributes, subscription != UNVERIFIED, gone, written)
 
 
-class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for what is computed once
-    """The first rows of a file, for somebody who chooses the columns."""
+class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for the cached property
+    """The first rows of a file, from which a person chooses the columns."""
 
     delimiter: str
     rows: list[list[str]]
@@ -138,37 +139,36 @@ class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for what is co
 
     @property
     def has_header(self) -> bool:
-        """No address has a heading's place."""
+        """Whether the first row has no address in it."""
         return not any("@" in cell for cell in self.rows[0])
 
     @cached_property
     def names(self) -> list[str]:
-        """What the columns would be called."""
+        """The names that the columns get by default."""
         heading = self.rows[0] if self.has_header else []
         return attribute_names([*heading, *[""] * (self.width - len(heading))])
 
     @property
     def email(self) -> int:
-        """Where the addresses stand, by name or by what is in there."""
-        names = self.names
-        named = [names.index(name) for name in EMAIL_NAMES if name in names]
+        """The column of the addresses, by its name or by its cells."""
+        named = _email_column(self.names)
         ats = [sum("@" in _cell(row, at) for row in self.rows) for at in range(self.width)]
-        return named[0] if named else ats.index(max(ats))
+        return ats.index(max(ats)) if named is None else named
 
 
 def beginning(lines: Iterator[str], rows: int) -> Beginning:
-    """The first rows that have something in them; BadInput if there is none, or one too wide."""
+    """The first rows that are not empty; BadInput if there is none, or one is too wide."""
     records = Records(lines)
     first = list(islice(_first_rows(iter(records)), rows))
     if not first:
-        raise BadInput(_("There is nothing in the file: choose one with a row for each person."))
+        raise BadInput(_("The file is empty. Choose one with a row for each person."))
     return Beginning(records.delimiter, first)
 
 
 def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]]:
-    """The rows at the beginning of a file that have something in them.
+    """The rows at the beginning of a file that are not empty.
 
-    BadInput if there is none so far, or one too wide.
+    BadInput if all of a long beginning is empty, or a row is too wide.
     """
     is_empty = True
     stretches = 0
@@ -186,23 +186,39 @@ def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]
         return
     if is_empty:
         raise BadInput(
-            _(
-                "The file begins with too many rows that are empty or cannot be read: delete them "
-                "and try again."
-            )
+            _("The file begins with too many empty or unreadable rows. Delete them and try again.")
         )
 
 
-def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
-    """The columns by their headings; `wanted` gives a heading for a name of the caller's choice."""
+def columns_of(header: Sequence[str], headings: Mapping[str, str]) -> Columns:
+    """The columns by their headings; `headings` gives the heading of a name that differs from it.
+
+    BadInput if a heading is missing, or no column has the addresses.
+    """
     _check_width(header)
     names = attribute_names(header)
-    for name, heading in wanted.items():
-        at = _position(header, names, heading)
-        names = [_apart(each, name) if i != at else name for i, each in enumerate(names)]
-    email = next((names.index(name) for name in EMAIL_NAMES if name in names), None)
+    shown = clipped(", ".join(header))
+    for name, heading in headings.items():
+        found = next((known.index(heading) for known in (header, names) if heading in known), None)
+        if found is None:
+            raise BadInput(
+                _(
+                    "There is no column “{heading}”. The columns are: {columns}.",
+                    heading=heading,
+                    columns=shown,
+                )
+            )
+        names = [f"{each}_2" if each == name else each for each in names]
+        names[found] = name
+    email = _email_column(names)
     if email is None:
-        raise _no_email(header)
+        if any("@" in heading for heading in header):
+            raise BadInput(
+                _("The first row must name the columns, as in email,first_name. Add such a row.")
+            )
+        raise NoEmailColumn(
+            _("There is no column named email. The columns are: {columns}.", columns=shown)
+        )
     ours = {EMAIL, SUBSCRIPTION, SINCE, _RESERVED}
     return Columns(
         email,
@@ -213,20 +229,20 @@ def columns_of(header: Sequence[str], wanted: Mapping[str, str]) -> Columns:
 
 
 def check_column_name(text: str) -> str:
-    """The name of an attribute that a person gives a column."""
+    """The attribute name that a person chose for a column; BadInput if it cannot be one."""
     name = text.strip()
     clean_attributes({name: "a value"})
     if name in (SUBSCRIPTION, SINCE):
         raise BadInput(
-            _("“{name}” is what exports call a column of their own: take another name.", name=name)
+            _("“{name}” is the name of a column in exports. Choose another name.", name=name)
         )
     return name
 
 
 def attribute_names(header: Sequence[str]) -> list[str]:
     """Headings as attribute names: `First name` is first_name, a second one first_name_2."""
-    names: dict[str, None] = {}  # in order, and found at once
-    numbers: Counter[str] = Counter()  # the last one after each stem: lower ones are taken
+    names: dict[str, None] = {}  # a set that keeps the order
+    numbers: Counter[str] = Counter()  # the last number used after each stem
     for column, heading in enumerate(header, 1):
         name = attribute_name(heading)
         stem = name[:_STEM_CHARS_MAX] or "column"
@@ -239,7 +255,7 @@ def attribute_names(header: Sequence[str]) -> list[str]:
 
 
 def attribute_name(heading: str) -> str:
-    """Lower case, ASCII, underscores; empty where nothing of the heading is left."""
+    """The heading in lower case, ASCII and underscores; empty if nothing of it is left."""
     heading = heading[:_HEADING_CHARS_READ]
     plain = unicodedata.normalize("NFKD", heading.casefold()).encode("ascii", "ignore").decode()
     name = _NOT_PART_OF_A_NAME.sub("_", plain).strip("_")
@@ -252,51 +268,24 @@ def _check_width(row: Sequence[str]) -> None:
     if len(row) > COLUMNS_MAX:
         raise BadInput(
             _(
-                "The file has {count:,} columns, and {limit:,} at most can be read: leave out "
-                "those that are not needed.",
+                "The file has {count:,} columns, but at most {limit:,} can be read. Delete those "
+                "that you do not need.",
                 count=len(row),
                 limit=COLUMNS_MAX,
             )
         )
 
 
-def _position(header: Sequence[str], names: Sequence[str], heading: str) -> int:
-    for known in (header, names):
-        if heading in known:
-            return known.index(heading)
-    columns = ", ".join(header)
-    raise BadInput(
-        _(
-            "There is no column “{heading}”; the columns are: {columns}.",
-            heading=heading,
-            columns=clipped(columns),
-        )
-    )
-
-
-def _apart(name: str, taken: str) -> str:
-    return f"{name}_2" if name == taken else name
-
-
 class NoEmailColumn(BadInput):
-    """No column is known to have the addresses."""
+    """No column has a name for addresses."""
 
 
-def _no_email(header: Sequence[str]) -> BadInput:
-    if any("@" in heading for heading in header):
-        return BadInput(
-            _("The first row must name the columns, as in email,first_name. Add such a row.")
-        )
-    return NoEmailColumn(
-        _(
-            "There is no column email. The columns are: {columns}.",
-            columns=clipped(", ".join(header)),
-        )
-    )
+def _email_column(names: Sequence[str]) -> int | None:
+    return next((names.index(name) for name in EMAIL_NAMES if name in names), None)
 
 
 def _address(text: str) -> tuple[Address, str]:
-    """The address, and how it was written if it had to be mended."""
+    """The address, and how it was written if it had to be corrected."""
     try:
         return parse_address(text), ""
     except BadAddress as error:
@@ -307,7 +296,3 @@ def _address(text: str) -> tuple[Address, str]:
 
 def _cell(cells: Sequence[str], at: int) -> str:
     return cells[at] if at < len(cells) else ""
-
-
-def _one_line(value: str) -> str:
-    return value if value.isprintable() else _WHITE.sub(" ", value)

@@ -1,4 +1,4 @@
-"""A CSV file as text: its first bytes are checked, its lines decoded one by one."""
+"""A CSV file as text: the first bytes are checked, and lines are decoded one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from postroom.domain.csv_rows import RECORD_CHARS_MAX, mended
+from postroom.domain.csv_rows import RECORD_CHARS_MAX, with_encoding_fixed
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, ngettext
 
@@ -30,27 +30,27 @@ class Source:
         errors = "replace" if self._is_utf16 else "surrogateescape"
         # newline="" also ends a line at a lone CR, which some spreadsheets still write.
         self._text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
-        self._mended = 0
+        self._fixed_lines = 0
         self.size = size
 
     def __iter__(self) -> Iterator[str]:
         for line in iter(partial(self._text.readline, RECORD_CHARS_MAX), ""):
-            right = mended(line)
-            self._mended += right is not line
-            yield right
+            fixed = with_encoding_fixed(line)
+            self._fixed_lines += fixed is not line
+            yield fixed
 
     @property
     def encoding(self) -> str:
-        """As far as it has been read."""
+        """The encoding of what has been read so far, for people."""
         if self._is_utf16:
             return "UTF-16"
-        if not self._mended:
+        if not self._fixed_lines:
             return "UTF-8"
         return str(
             ngettext(
                 "UTF-8, but {count:,} line Windows-1252",
                 "UTF-8, but {count:,} lines Windows-1252",
-                self._mended,
+                self._fixed_lines,
             )
         )
 
@@ -85,5 +85,5 @@ def check_is_text(name: str, head: bytes) -> None:
         )
     if b"\0" in head and not head.startswith(_UTF16):
         raise BadInput(
-            _("{name} is not text: save it as CSV in UTF-8, then import that file.", name=name)
+            _("{name} is not a text file. Save it as CSV in UTF-8 and import that file.", name=name)
         )

@@ -21,6 +21,7 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -31,7 +32,7 @@ from postroom.domain.address_typos import domain_meant
 from postroom.domain.asking import cannot_ask
 from postroom.domain.consent import Event
 from postroom.domain.csv_rows import BadRow
-from postroom.domain.errors import AlreadyThere, BadInput, NotFound
+from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.importing.csv_people import Person
@@ -48,25 +49,26 @@ IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to h
 # pages: a million people in random order then cost a quarter less processor time, and half the
 # writing.
 GROUP_ROWS = 30_000
-GROUP_STRETCHES = 1_000  # a group ends after these many, too: 8 MiB that may hold no rows at all
+GROUP_STRETCHES = 1_000  # also ends a group: 8 MiB of a file may hold no rows at all
 _FRONT_BITS = 32  # of a GUID, the same for a whole batch
-_RANDOM_BYTES = 12  # of a GUID: nobody guesses a link
+_RANDOM_BYTES = 12  # of a GUID, so that nobody can guess a link
+_KEEPS_CHANGING = "a row keeps changing: run the import again"
 
 
 @dataclass
 class ImportCounts:
-    """What became of the rows so far; the names are those of an import job (job.py)."""
+    """The results so far; the names are those of an import job (job.py)."""
 
     added: int = 0  # with `keep_out`: marked as removed
     already: int = 0
-    twice: int = 0  # the same address again within a group: its first row counts
+    twice: int = 0  # an address that is in the group already: its first row counts
     gone: int = 0  # unsubscribed earlier, and not added again
     bad: int = 0
     confirmed: int = 0  # of those already there
     updated: int = 0  # of those already there
     asked: int = 0  # of those added, or already there
-    mended: int = 0  # addresses with an obvious slip that was corrected
-    mistyped: int = 0  # addresses that look so; only a dry run counts them
+    mended: int = 0  # addresses with an obvious typing error, which was corrected
+    mistyped: int = 0  # addresses that look mistyped; only a dry run counts them
 
     @property
     def rows(self) -> int:
@@ -78,19 +80,15 @@ class ImportObserver(Protocol):
 
     def may_go_on(self) -> bool:
         """Asked before every row and between batches; after a no, batches under way finish."""
-        ...
 
     def refused(self, row: BadRow) -> None:
-        """A row that is bad, or of somebody who unsubscribed."""
-        ...
+        """A row is bad, or belongs to somebody who unsubscribed."""
 
     def noted(self, row: BadRow) -> None:
-        """A row that is used, but worth a look."""
-        ...
+        """A row is used, but a person should check it."""
 
     def counted(self, counts: ImportCounts) -> None:
-        """After every batch."""
-        ...
+        """Called after every batch."""
 
 
 @dataclass(frozen=True)
@@ -110,24 +108,19 @@ class ImportTerms:
 Record = Callable[[int, ImportCounts], Awaitable[None]]
 
 
-async def _give_way() -> None:
-    await asyncio.sleep(0)
-
-
 async def import_people(
     terms: ImportTerms,
     rows: Iterable[Person | BadRow | None],
     observer: ImportObserver,
     *,
     so_far: ImportCounts | None = None,
-    pause: Callable[[], Awaitable[None]] = _give_way,
+    pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
     record: Record | None = None,
 ) -> ImportCounts:
-    """Read, group, store; returns the counts, also after being told to stop.
+    """Import all rows, or as many as the observer allows; return the counts.
 
-    `pause` is awaited at every None, so that the rest of the process gets its turn. `record` is
-    awaited whenever everything up to a line is stored and counted; `so_far` is what it was given
-    last.
+    `pause` is awaited at every None, so that the rest of the process can run. `record` is awaited
+    whenever everything up to a line is stored and counted; `so_far` is what it was given last.
     """
     await lists.read(terms.act.tables, terms.list_name)
     buffer = ImportBuffer(terms, observer, so_far or ImportCounts(), record)
@@ -154,7 +147,7 @@ async def import_people(
 
 @dataclass
 class ImportBuffer:
-    """Rows of the current group, and batches of people on their way into storage."""
+    """Rows of the current group, and batches of people that are being stored."""
 
     terms: ImportTerms
     observer: ImportObserver
@@ -175,23 +168,21 @@ class ImportBuffer:
         if isinstance(row, BadRow):
             self.counts.bad += 1
             self.observer.refused(row)
-        elif row.gone and not self.terms.keep_out:
-            self._gone(row, row.gone)
-        elif row.address.storage_key in self._waiting:
+            return
+        if row.gone and not self.terms.keep_out:
+            self._refuse_unsubscribed(row, row.gone)
+            return
+        if row.address.storage_key in self._waiting:
             self.counts.twice += 1
-        else:
-            self._waiting[row.address.storage_key] = row
-            if row.mended or self.terms.is_rehearsal:
-                self._check_spelling(row)
-
-    def _check_spelling(self, row: Person) -> None:
+            return
+        self._waiting[row.address.storage_key] = row
         if row.mended:
             self.counts.mended += 1
             read = _("read as {address}", address=row.address.typed)
             self.observer.noted(BadRow(row.line, row.mended, str(read)))
         if self.terms.is_rehearsal and (meant := domain_meant(row.address.domain)):
             self.counts.mistyped += 1
-            hint = _("Is {domain} meant? Correct it in the file if it is.", domain=meant)
+            hint = _("Did you mean {domain}? If so, correct it in the file.", domain=meant)
             self.observer.noted(BadRow(row.line, row.address.typed, str(hint)))
 
     @property
@@ -199,7 +190,7 @@ class ImportBuffer:
         return self._rows >= self.terms.group_rows or self.stretches >= GROUP_STRETCHES
 
     async def end_group(self) -> None:
-        """Store the group; with `record`, wait until it is stored, and record how far we are."""
+        """Store the group; with `record`, wait until it is stored, and record the position."""
         await self.flush()
         if self.record:
             await self.finish()
@@ -215,14 +206,14 @@ class ImportBuffer:
             if start and not self.observer.may_go_on():
                 return
             if len(self._busy) >= IN_FLIGHT_MAX:
-                await self._settle(asyncio.FIRST_COMPLETED)
+                await self._wait_for(asyncio.FIRST_COMPLETED)
             batch = people[start : start + BATCH_PEOPLE]
             self._busy.add(asyncio.create_task(self._store(batch)))
             await asyncio.sleep(0)  # one at a time: sixteen together would hold up everything else
 
     async def finish(self) -> None:
         if self._busy:
-            await self._settle(asyncio.ALL_COMPLETED)
+            await self._wait_for(asyncio.ALL_COMPLETED)
         self.observer.counted(self.counts)
 
     async def abandon(self) -> None:
@@ -231,16 +222,16 @@ class ImportBuffer:
             task.cancel()
         await asyncio.gather(*self._busy, return_exceptions=True)
 
-    async def _settle(self, until: str) -> None:
+    async def _wait_for(self, until: str) -> None:
         done, self._busy = await asyncio.wait(self._busy, return_when=until)
         failures = [failure for task in done if (failure := task.exception())]
-        if failures:  # the first ends the whole; the others have the same cause
+        if failures:  # the first ends the import; the others have the same cause
             raise failures[0]
         self.observer.counted(self.counts)
 
     async def _store(self, people: Sequence[Person]) -> None:
-        tables, name = self.terms.act.tables, self.terms.list_name
-        if await lists.find(tables, name) is None:
+        name = self.terms.list_name
+        if await lists.find(self.terms.act.tables, name) is None:
             raise NotFound(_("The list {name} was deleted. Nobody else is added.", name=name))
         if self.terms.is_rehearsal:
             unknown = await self._unknown(people)  # first: other batches count meanwhile
@@ -254,7 +245,7 @@ class ImportBuffer:
                 await self._ask(people)
 
     async def _add(self, people: Sequence[Person]) -> bool:
-        """All of them by one write; False, and nothing happened, if one is known already."""
+        """Add all of them by one write; False, and nothing happened, if one is already there."""
         newcomers = list(map(self._newcomer, people, self._new_guids(len(people))))
         try:
             await subscribers.join_together(self.terms.act.tables, newcomers, self.terms.act.now)
@@ -263,54 +254,55 @@ class ImportBuffer:
         self.counts.added += len(people)
         return True
 
+    async def _add_one_by_one(self, people: Sequence[Person]) -> None:
+        """Add people while somebody else is adding some of them."""
+        for person in people:
+            if not await self._add([person]):
+                await self._unknown([person])
+
+    async def _find(self, person: Person) -> Stored[Subscriber] | None:
+        key = person.address.storage_key
+        return await subscribers.find(self.terms.act.tables, self.terms.list_name, key)
+
     async def _unknown(self, people: Sequence[Person]) -> list[Person]:
-        """Those not on the list, now or earlier; the others are changed as wanted, and counted."""
-        tables, name = self.terms.act.tables, self.terms.list_name
-        found = [await subscribers.find(tables, name, one.address.storage_key) for one in people]
+        """People who were never on the list; the others are changed and counted."""
+        unknown: list[Person] = []
         changed: list[tuple[Person, SubscriberEdit]] = []
-        for person, known in zip(people, found, strict=True):
-            if known and self.terms.keep_out:
+        for person, known in [(person, await self._find(person)) for person in people]:
+            if known is None:
+                unknown.append(person)
+            elif self.terms.keep_out:
                 await self._remove(person, known)
-            elif known and (edit := self._known(person, known)):
+            elif edit := self._edit(person, known):
                 changed.append((person, edit))
         for start in range(0, len(changed), EDITS_MAX):
             await self._change(changed[start : start + EDITS_MAX])
-        return [person for person, known in zip(people, found, strict=True) if known is None]
+        return unknown
 
-    async def _add_one_by_one(self, people: Sequence[Person]) -> None:
-        """Used when somebody else adds some of them at this very moment."""
-        for person in people:
-            try:
-                newcomer = self._newcomer(person, *self._new_guids(1))
-                await subscribers.join(self.terms.act.tables, newcomer)
-                self.counts.added += 1
-            except AlreadyThere:
-                await self._unknown([person])
-
-    def _known(self, person: Person, known: Stored[Subscriber]) -> SubscriberEdit | None:
+    def _edit(self, person: Person, known: Stored[Subscriber]) -> SubscriberEdit | None:
         """What the import changes of somebody on the list; None, and counted, if nothing."""
-        if known.value.gone or known.value.gone_before:
-            self._gone(person, known.value.gone or "")
+        terms = self.terms
+        before = known.value
+        if before.gone or before.gone_before:
+            self._refuse_unsubscribed(person, before.gone or "")
             return None
         try:
-            edit = self._edit(person, known)
+            attributes = attributes_after(terms.existing, before.attributes, person.attributes)
         except BadInput as error:
             self.counts.bad += 1
             self.observer.refused(BadRow(person.line, person.address.typed, str(error)))
             return None
-        if edit.after == edit.before or self.terms.is_rehearsal:
+        after = msgspec.structs.replace(before, attributes=attributes)
+        edit = SubscriberEdit(before, after, known.etag)
+        if terms.verified and person.verified and not before.verified:
+            after = msgspec.structs.replace(
+                after, verified=True, since=terms.act.now, expires=False
+            )
+            edit = SubscriberEdit(before, after, known.etag, terms.act.consent(Event.CONFIRMED))
+        if after == before or terms.is_rehearsal:
             self._count(edit)
             return None
         return edit
-
-    def _edit(self, person: Person, known: Stored[Subscriber]) -> SubscriberEdit:
-        terms, one = self.terms, known.value
-        attributes = attributes_after(terms.existing, one.attributes, person.attributes)
-        after = msgspec.structs.replace(one, attributes=attributes)
-        if one.verified or not (terms.verified and person.verified):
-            return SubscriberEdit(one, after, known.etag)
-        after = msgspec.structs.replace(after, verified=True, since=terms.act.now, expires=False)
-        return SubscriberEdit(one, after, known.etag, terms.act.consent(Event.CONFIRMED))
 
     def _count(self, edit: SubscriberEdit) -> None:
         self.counts.already += 1
@@ -324,31 +316,26 @@ class ImportBuffer:
             await edits.replace_together(act.tables, name, [edit for _, edit in changed], act.now)
         except Conflict:
             for person, _edit in changed:
-                await self._change_alone(person)
+                change = partial(self._change_alone, person)
+                await retry_on_conflict(change, at_last=Conflict(_KEEPS_CHANGING))
             return
         for _person, edit in changed:
             self._count(edit)
 
     async def _change_alone(self, person: Person) -> None:
         act, name = self.terms.act, self.terms.list_name
-
-        async def change() -> None:
-            found = await subscribers.find(act.tables, name, person.address.storage_key)
-            if found is None:  # a sign-up that expired at this moment
-                if not await self._add([person]):
-                    raise Conflict("somebody adds them at this moment")
-            elif edit := self._known(person, found):
-                await edits.replace_together(act.tables, name, [edit], act.now)
-                self._count(edit)
-
-        await retry_on_conflict(change, at_last=_keeps_changing())
+        found = await self._find(person)
+        if found is None:  # a sign-up that expired at this moment
+            if not await self._add([person]):
+                raise Conflict("somebody adds them at this moment")
+        elif edit := self._edit(person, found):
+            await edits.replace_together(act.tables, name, [edit], act.now)
+            self._count(edit)
 
     async def _ask(self, people: Sequence[Person]) -> None:
-        """Newcomers are stored by now, so that they are found whatever happens next."""
-        act, name = self.terms.act, self.terms.list_name
-        found = [
-            await subscribers.find(act.tables, name, one.address.storage_key) for one in people
-        ]
+        """Ask a batch to confirm; its newcomers are stored by now, so they are found."""
+        act = self.terms.act
+        found = [await self._find(person) for person in people]
         if self.terms.is_rehearsal:
             self.counts.asked += sum(
                 known is None or cannot_ask(known.value, act.now) is None for known in found
@@ -358,12 +345,12 @@ class ImportBuffer:
 
     async def _remove(self, person: Person, known: Stored[Subscriber]) -> None:
         """Remove somebody from the list, even while others are changing their row."""
-        act, name = self.terms.act, self.terms.list_name
+        act = self.terms.act
         latest: Stored[Subscriber] | None = known
 
         async def remove() -> None:
             nonlocal latest
-            found = latest or await subscribers.find(act.tables, name, person.address.storage_key)
+            found = latest or await self._find(person)
             latest = None  # after a conflict it is read again
             if found is None:
                 raise Conflict("a sign-up that expired at this moment")
@@ -380,10 +367,10 @@ class ImportBuffer:
                 )
             self.counts.added += 1
 
-        await retry_on_conflict(remove, at_last=_keeps_changing())
+        await retry_on_conflict(remove, at_last=Conflict(_KEEPS_CHANGING))
 
-    def _gone(self, person: Person, why: str) -> None:
-        """Count somebody who unsubscribed; without a reason: who came back and never confirmed."""
+    def _refuse_unsubscribed(self, person: Person, why: str) -> None:
+        """Count somebody who unsubscribed; no reason means a new sign-up, not yet confirmed."""
         self.counts.gone += 1
         reason = _("unsubscribed earlier, and has not confirmed since signing up again")
         if why:
@@ -400,9 +387,10 @@ class ImportBuffer:
         GUIDs they cost a page each, and a million people take about three times as long.
         """
         self._guids_from = (self._guids_from + 1) % 2**_FRONT_BITS
-        front, behind = f"{self._guids_from:08x}", secrets.token_hex(_RANDOM_BYTES * count)
+        front = f"{self._guids_from:08x}"
+        random = secrets.token_hex(_RANDOM_BYTES * count)
         chars = 2 * _RANDOM_BYTES
-        return [front + behind[at : at + chars] for at in range(0, chars * count, chars)]
+        return [front + random[at : at + chars] for at in range(0, chars * count, chars)]
 
     def _newcomer(self, person: Person, guid: str) -> Subscriber:
         keep_out = self.terms.keep_out
@@ -418,7 +406,3 @@ class ImportBuffer:
             import_source=self.terms.act.trace.source,
             imported_at=self.terms.act.now,
         )
-
-
-def _keeps_changing() -> Conflict:
-    return Conflict("a row keeps changing: run the import again")

@@ -32,14 +32,14 @@ class Purpose(StrEnum):
     CONFIRMED = "confirmed"  # they have confirmed: they are mailed
     ASK = "ask"  # each gets a confirmation email
     KEEP = "keep"  # they are added unverified
-    SUPPRESS = "suppress"  # nobody is added: they are marked as gone
+    SUPPRESS = "suppress"  # nobody is added: they are marked as removed
 
 
 class Existing(StrEnum):
     """What happens to the fields of people who are already on the list."""
 
     LEAVE = "leave"
-    FILL = "fill"  # only fields that they do not have
+    FILL = "fill"  # add only fields that they do not have
     OVERWRITE = "overwrite"  # an empty cell overwrites nothing
 
 
@@ -84,7 +84,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     mistyped: int = 0
     encoding: str = ""
     first_bad: Refusals = Refusals()
-    first_noted: Refusals = Refusals()  # rows that were mended, or look mistyped
+    first_noted: Refusals = Refusals()  # rows that were corrected, or look mistyped
     mistake: str = ""  # why it failed
 
     @property
@@ -117,7 +117,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> ConsentSource:
-        """What the consent record says of everybody in the import."""
+        """What the consent record says about everybody in the import."""
         return ConsentSource(SourceKind.IMPORT, self.file_name, basis=self.basis)
 
 
@@ -138,16 +138,24 @@ def mapped(
 
 
 def started(job: ImportJob, now: datetime, language: str, *, is_rehearsal: bool) -> ImportJob:
-    """The job ready for a worker; one that was stopped or has failed continues where it was.
-
-    WrongState if there is nothing to run.
-    """
+    """The job ready for a worker; one that was stopped or has failed continues where it was."""
     check_not_running(job)
     if not job.is_mapped:
         raise WrongState(_("Choose the columns first."))
     if not is_rehearsal and job.is_rehearsal and not job.is_rehearsed:
-        raise WrongState(_("Check the file first: nobody is added before that."))
-    ready = msgspec.structs.replace(
+        raise WrongState(_("Check the file first. Nobody is added before that."))
+    is_unfinished = job.status in (JobStatus.STOPPED, JobStatus.FAILED)
+    if not is_unfinished or job.is_rehearsal != is_rehearsal:
+        job = msgspec.structs.replace(
+            job,
+            line=0,
+            read_bytes=0,
+            report_parts=0,
+            first_bad=Refusals(),
+            first_noted=Refusals(),
+            **dict.fromkeys(COUNTED, 0),
+        )
+    return msgspec.structs.replace(
         job,
         status=JobStatus.RUNNING,
         is_rehearsal=is_rehearsal,
@@ -158,18 +166,6 @@ def started(job: ImportJob, now: datetime, language: str, *, is_rehearsal: bool)
         seen_at=None,
         ended_at=None,
         mistake="",
-    )
-    is_unfinished = job.status in (JobStatus.STOPPED, JobStatus.FAILED)
-    if is_unfinished and job.is_rehearsal == is_rehearsal:
-        return ready
-    return msgspec.structs.replace(
-        ready,
-        line=0,
-        read_bytes=0,
-        report_parts=0,
-        first_bad=Refusals(),
-        first_noted=Refusals(),
-        **dict.fromkeys(COUNTED, 0),
     )
 
 
@@ -185,20 +181,18 @@ def stopped(job: ImportJob, now: datetime) -> ImportJob:
 def check_not_running(job: ImportJob) -> None:
     """WrongState unless the job can be changed or started."""
     if job.is_running:
-        raise WrongState(_("This import is running: stop it first."))
+        raise WrongState(_("This import is running. Stop it first."))
     if job.is_finished:
-        raise WrongState(_("This import is done: upload the file again for another one."))
+        raise WrongState(_("This import is done. To run another one, upload the file again."))
 
 
 def check_basis(text: str, purpose: Purpose | None) -> str:
-    """Why these people may be mailed; required only if they are said to have confirmed."""
+    """The reason why these people may be mailed; required only if they count as confirmed."""
     text = " ".join(text.split())
     if not text and purpose is Purpose.CONFIRMED:
-        raise BadInput(_("Say why these people may be mailed; it is kept with each."))
+        raise BadInput(_("Say why these people may be mailed. It is stored with each of them."))
     if len(text) > BASIS_CHARS_MAX:
-        raise BadInput(
-            _("This is longer than {limit} characters: shorten it.", limit=BASIS_CHARS_MAX)
-        )
+        raise BadInput(_("Use at most {limit} characters.", limit=BASIS_CHARS_MAX))
     return text
 
 
@@ -216,7 +210,7 @@ def attributes_after(
 
 
 def clean_file_name(text: str) -> str:
-    """The last part of whatever a browser calls it, printable and short."""
+    """The last part of the path that a browser sends, printable and short."""
     name = text.replace("\\", "/").rpartition("/")[2]
-    name = "".join(letter for letter in name if letter.isprintable()).strip()
+    name = "".join(filter(str.isprintable, name)).strip()
     return name[-FILE_NAME_CHARS_MAX:] or "file"

@@ -1,7 +1,8 @@
-"""Import jobs as rows: table `service`, partition `import`, the newest first."""
+"""Import jobs as rows: table `service`, partition `import`, newest first."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 from datetime import datetime
@@ -19,17 +20,17 @@ from postroom.records.rows import (
 )
 from postroom.records.sortable_time import sortable_newest_first
 from postroom.records.stored import Stored
-from postroom.storage.port import KeysWithin, Row, Tables
+from postroom.storage.port import KeysWithin, Tables
 
 _TABLE = "service"
 _PARTITION = "import"
 _NONCE_BYTES = 8
-LOOKED_AT_MAX = 50  # usually a month's imports; a page that only mentions them must be quick
+UNFINISHED_MAX = 50  # jobs read for a page that only mentions them: usually a month of imports
 _ID = re.compile(r"[0-9]{15}-[0-9a-f]{16}")
 
 
 def new_id(now: datetime) -> str:
-    """An id that sorts the newest first and cannot be guessed."""
+    """An id that sorts newest first and cannot be guessed."""
     return f"{sortable_newest_first(now)}-{secrets.token_hex(_NONCE_BYTES)}"
 
 
@@ -43,7 +44,7 @@ async def find(tables: Tables, id_: str) -> Stored[ImportJob] | None:
 
 
 async def read(tables: Tables, id_: str) -> Stored[ImportJob]:
-    """The job and its row's etag; NotFound also for an id that cannot be a key."""
+    """The job; NotFound also for an id that cannot be a key."""
     found = await find(tables, id_) if _ID.fullmatch(id_) else None
     if found is None:
         raise NotFound(_("There is no such import, or it was deleted."))
@@ -51,12 +52,12 @@ async def read(tables: Tables, id_: str) -> Stored[ImportJob]:
 
 
 async def exists(tables: Tables, id_: str) -> bool:
-    """Whether there is a row, even one that cannot be read."""
+    """Whether the job has a row, even one that cannot be read."""
     return await tables.get(_TABLE, _PARTITION, id_) is not None
 
 
 async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
-    """The new etag; Conflict if the job changed meanwhile."""
+    """Write the job and return its new etag; Conflict if it changed meanwhile."""
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
 
 
@@ -65,13 +66,18 @@ async def delete(tables: Tables, id_: str, etag: str | None = None) -> None:
 
 
 async def newest(tables: Tables, *, limit: int) -> list[ImportJob]:
+    """The newest jobs; rows that only a newer version can read are left out."""
     rows, _more = await first_rows(tables, _TABLE, KeysWithin(_PARTITION), limit=limit)
-    return [job for row in rows if (job := _readable(row))]
+    jobs: list[ImportJob] = []
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            jobs.append(from_properties(row.properties, ImportJob))
+    return jobs
 
 
 async def unfinished(tables: Tables, list_name: str) -> list[ImportJob]:
-    """Imports into a list that wait for a person or are running; among the newest of all lists."""
-    jobs = await newest(tables, limit=LOOKED_AT_MAX)
+    """Unfinished imports into a list, among the newest jobs of all lists."""
+    jobs = await newest(tables, limit=UNFINISHED_MAX)
     return [job for job in jobs if job.list_name == list_name and not job.is_finished]
 
 
@@ -83,19 +89,12 @@ async def running(tables: Tables) -> list[ImportJob]:
 
 
 async def expired_ids(tables: Tables, now: datetime, *, limit: int) -> list[str]:
-    """Imports that are past their age, including those whose rows cannot be read."""
+    """Ids of the imports that have expired, including those whose rows cannot be read."""
     keys = KeysWithin(_PARTITION, sortable_newest_first(now - KEPT))
     page = await tables.scan(_TABLE, keys, limit=limit)
     return [row.key for row in page.rows]
 
 
 def is_older(id_: str, moment: datetime) -> bool:
-    """Whether an id was made before this moment."""
+    """Whether an id was created before this moment."""
     return id_ > sortable_newest_first(moment)
-
-
-def _readable(row: Row) -> ImportJob | None:
-    try:
-        return from_properties(row.properties, ImportJob)
-    except Unreadable:
-        return None  # written by a newer version, which can show it

@@ -1,7 +1,7 @@
 """Uploaded files and reports as blobs, `imports/<id>/file/<n>` and `imports/<id>/report/<n>`.
 
 Before: a browser sends a file.
-After: its chunks are blobs, and a job row (jobs.py) knows how many; every process can read them.
+After: its chunks are blobs, and a job row (jobs.py) says how many; every process can read them.
 Dies half-way: the chunks written so far have no row. The sweep deletes them once their id is older
 than UPLOAD_MAX; no upload takes that long. A job is deleted row first, so a death leaves the same.
 Commit point: the job row.
@@ -24,8 +24,8 @@ from postroom.importing.job import ImportJob
 from postroom.storage.port import Blobs, Storage
 
 CHUNK_BYTES = 4 * 1024 * 1024  # few calls for a gigabyte, and little memory
-# Loaded before a stretch of the file is read. One stretch takes at most two records of 64 Ki
-# characters, and the header is looked for in 32 stretches of 8 Ki: together below a megabyte.
+# Loaded before a stretch of the file is read. One stretch reads at most two records of 64 Ki
+# characters, and the header is within 32 stretches of 8 Ki: together less than a megabyte.
 READ_AHEAD_BYTES = 2 * 1024 * 1024
 UPLOAD_MAX = timedelta(days=1)
 SWEPT_MAX = 100  # expired imports deleted at a time
@@ -67,7 +67,7 @@ class UploadedFile(io.BufferedIOBase):
         while self._loaded_bytes < READ_AHEAD_BYTES and self._loaded_chunks < self._chunks:
             chunk = await self._blobs.get(_chunk_name(self._id, self._loaded_chunks))
             if chunk is None:
-                raise BadInput(_("The uploaded file is no longer there: upload it again."))
+                raise BadInput(_("The uploaded file no longer exists. Upload it again."))
             self._loaded.append(memoryview(chunk))
             self._loaded_bytes += len(chunk)
             self._loaded_chunks += 1
@@ -131,25 +131,22 @@ async def delete_file(blobs: Blobs, job: ImportJob) -> None:
 
 
 async def delete_blobs(blobs: Blobs, id_: str) -> None:
-    """Everything that belongs to an import, in use or left over."""
+    """Delete everything that belongs to an import, in use or left over."""
     async for name in _names(blobs, f"{_FOLDER}{id_}/"):
         await blobs.delete(name)
 
 
 async def sweep(storage: Storage, now: datetime) -> None:
-    """Delete imports that are past their age, and blobs whose import has no row any more."""
+    """Delete imports that have expired, and blobs whose import no longer has a row."""
     for id_ in await jobs.expired_ids(storage.tables, now, limit=SWEPT_MAX):
         await jobs.delete(storage.tables, id_)
-    last_id = ""
-    is_orphan = False
+    orphans: dict[str, bool] = {}
     async for name in _names(storage.blobs, _FOLDER):
         id_ = name.removeprefix(_FOLDER).partition("/")[0]
-        if id_ != last_id:
-            is_orphan = jobs.is_older(id_, now - UPLOAD_MAX) and not await jobs.exists(
-                storage.tables, id_
-            )
-            last_id = id_
-        if is_orphan:
+        if id_ not in orphans:
+            is_old = jobs.is_older(id_, now - UPLOAD_MAX)
+            orphans[id_] = is_old and not await jobs.exists(storage.tables, id_)
+        if orphans[id_]:
             await storage.blobs.delete(name)
 
 

@@ -6,16 +6,16 @@ once its people are imported.
 Dies half-way:
     web, between row and item      the sweep puts an item for a running job that has none
     worker, within a group         its claim lapses; the next worker skips the lines that are
-                                   recorded and does the group again. People who were stored already
+                                   recorded and repeats the group. People who were stored already
                                    count as already there: nobody is added or counted twice
     worker, between report and row the next worker replaces that part of the report
     worker, after the last row     the next worker deletes the file and completes the item
-    stopped in good order          finishes its group, records it, and releases the item
+    planned stop                   finishes its group, records it, and releases the item
 Commit point: the job's row after each group: position, counts and report parts in one write.
 
-One worker at a time: taking a job over puts a new token (`run`) into its row. Every write is
-guarded by the etag, so a worker that stalled past its claim meets a conflict, sees another token
-and gives up; what it stored meanwhile is what the other one finds already there.
+One worker at a time: a worker that claims a job puts a new token (`run`) into its row. Every write
+is guarded by the etag, so a worker that stalled past its claim gets a conflict, sees another token
+and gives up; the other worker finds what it stored meanwhile already there.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ RUNS_MAX = 2  # in a process: they share its one event loop
 RETRY_S = 5.0  # after storage failed
 TRIES_MAX = 20  # of a job
 FORGOTTEN_AFTER = timedelta(minutes=1)  # between the row and its item, which are written together
-_SLOW = _("Storage did not answer. Nothing is lost: continue when it does.")
-_CRASHED = _("Something went wrong. The log of the scheduler role says what.")
+_SLOW = _("Storage did not answer. Nothing is lost. Continue when it works again.")
+_CRASHED = _("Something went wrong. See the log of the scheduler role.")
 _TOO_OFTEN = _("The import was tried {count} times and never finished.", count=TRIES_MAX)
 
 
@@ -101,21 +101,21 @@ async def put_forgotten_items(storage: Storage, now: datetime) -> None:
 
 @dataclass
 class ImportWorker:
-    """Runs imports beside the other work of its process; `step` takes new ones."""
+    """Runs imports beside the other work of its process; `step` claims new ones."""
 
     storage: Storage
     clock: Clock
     wake: Callable[[str], None] = lambda role: None  # the senders, when there is mail for them
     languages: Iterable[Language] = (ENGLISH,)
     lease_s: float = 30.0
-    poll_s: float = 30.0  # between looks at the queue; on one machine the web wakes us at once
+    poll_s: float = 30.0  # between two polls; on one machine the web role wakes us at once
     group_rows: int = GROUP_ROWS
-    on_room: Callable[[], None] = lambda: None  # a run ended: there is room for another
+    on_run_ended: Callable[[], None] = lambda: None
     _runs: dict[asyncio.Task[None], ImportRun] = field(default_factory=dict)
     _is_stopping: bool = False
 
     async def step(self) -> bool:
-        """Begin waiting jobs; whether there may be more."""
+        """Start waiting jobs; return whether there may be more."""
         room = RUNS_MAX - len(self._runs)
         if not room or self._is_stopping:
             return False
@@ -131,14 +131,14 @@ class ImportWorker:
         return self.poll_s
 
     async def settled(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until no import is running."""
         await asyncio.gather(*self._runs, return_exceptions=True)
 
     async def close(self, grace_s: float) -> None:
         """Let every run record its group and release its job; cancel those that take too long."""
         self._is_stopping = True
         for run in self._runs.values():
-            run.is_leaving = True
+            run.is_stopping = True
         if self._runs:
             _done, late = await asyncio.wait(self._runs, timeout=grace_s)
             for task in late:
@@ -149,19 +149,19 @@ class ImportWorker:
         run = self._runs.pop(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("import_crashed", id=run.id, error=type(error).__name__, exc_info=error)
-        self.on_room()
+        self.on_run_ended()
 
 
 class Superseded(Exception):
-    """Another worker took the job over, or somebody deleted it."""
+    """Another worker has claimed the job, or somebody deleted it."""
 
 
 class ImportRun:
-    """One job in the hands of this worker; follows its import as the `ImportObserver`."""
+    """One job claimed by this worker; follows its import as the `ImportObserver`."""
 
     def __init__(self, worker: ImportWorker, claim: Claim) -> None:
         self.id = claim.body
-        self.is_leaving = False  # the process stops: release the job after this group
+        self.is_stopping = False  # the process stops: release the job after this group
         self._worker = worker
         self._storage = worker.storage
         self._clock = worker.clock
@@ -175,30 +175,25 @@ class ImportRun:
 
     async def run(self) -> None:
         """Run the job to its end, unless it is stopped, and settle the item."""
+        queues = self._storage.queues
         work = asyncio.create_task(self._run())
         try:
-            while not work.done():
-                await asyncio.wait({work}, timeout=self._worker.lease_s / 3)
-                if not work.done():
-                    await self._extend()
+            while not (await asyncio.wait({work}, timeout=self._worker.lease_s / 3))[0]:
+                with contextlib.suppress(StorageError):  # the row still guards every write
+                    self._claim = await queues.extend(self._claim, lease_s=self._worker.lease_s)
             release_s = work.result()
         finally:
             work.cancel()
         with contextlib.suppress(StorageError):  # lost: another worker has the item
             if release_s is None:
-                await self._storage.queues.complete(self._claim)
+                await queues.complete(self._claim)
             else:
-                await self._storage.queues.release(self._claim, delay_s=release_s)
-
-    async def _extend(self) -> None:
-        lease_s = self._worker.lease_s
-        with contextlib.suppress(StorageError):  # the row still guards every write
-            self._claim = await self._storage.queues.extend(self._claim, lease_s=lease_s)
+                await queues.release(self._claim, delay_s=release_s)
 
     async def _run(self) -> float | None:
-        """After how many seconds the item should come back; None if it is done with."""
+        """Run the job; return the delay after which the item comes back, None to complete it."""
         try:
-            if await self._take():
+            if await self._claim_job():
                 spoken = {language.tag: language for language in self._worker.languages}
                 with speaking(spoken.get(self._job.language, ENGLISH)):
                     await self._import()
@@ -211,10 +206,10 @@ class ImportRun:
             return RETRY_S
         return 0.0 if self._job.is_running else None
 
-    async def _take(self) -> bool:
-        """Take the job over from whichever worker had it; False if there is nothing to run."""
+    async def _claim_job(self) -> bool:
+        """Claim the job from the worker that had it; False if there is nothing to run."""
 
-        async def take() -> bool:
+        async def claim() -> bool:
             found = await jobs.find(self._storage.tables, self.id)
             if found is None:
                 raise Superseded
@@ -225,14 +220,14 @@ class ImportRun:
             await self._replace(msgspec.structs.replace(self._job, **ours))
             return True
 
-        return await retry_on_conflict(take)
+        return await retry_on_conflict(claim)
 
     async def _import(self) -> None:
-        """The import itself, from the recorded position, and how it ended."""
+        """Import from the recorded position, and record how it ended."""
         try:
             if self._job.is_stop_asked:
                 await self._end(JobStatus.STOPPED)
-            elif self._claim.taken > TRIES_MAX:  # whatever kills its workers must end
+            elif self._claim.taken > TRIES_MAX:  # or it would kill its workers forever
                 await self._end(JobStatus.FAILED, str(_TOO_OFTEN))
             else:
                 await self._read_and_store()
@@ -273,7 +268,7 @@ class ImportRun:
             nonlocal line
             line = max(line, at_line)
             await self._record_group(progress(counts))
-            self._is_over = self.is_leaving or self._job.is_stop_asked
+            self._is_over = self.is_stopping or self._job.is_stop_asked
 
         so_far = ImportCounts(**{name: getattr(job, name) for name in COUNTED})
         counts = await import_people(
@@ -296,7 +291,7 @@ class ImportRun:
             keep_out=job.is_suppression,
             existing=job.existing,
             ask=is_asking,
-            # Asking waits for the senders: its groups are small, so that a stop is heard in time.
+            # Asking waits for the senders: small groups let a stop take effect soon.
             group_rows=BATCH_PEOPLE if is_asking else self._worker.group_rows,
         )
 
@@ -325,14 +320,17 @@ class ImportRun:
         )
 
     async def _record(self, changes: dict[str, Any]) -> None:
-        """Write the row; Superseded if the job is not ours any more."""
+        """Write the row; Superseded if the job is no longer ours."""
         changes["seen_at"] = self._clock.now()
 
         async def write() -> None:
             try:
                 await self._replace(msgspec.structs.replace(self._job, **changes))
-            except Conflict:  # a person asked to stop, or our own write arrived after all
-                await self._read_again()
+            except Conflict:  # a person asked to stop, or our own write took effect after all
+                found = await jobs.find(self._storage.tables, self.id)
+                if found is None or found.value.run != self._job.run:
+                    raise Superseded from None
+                self._job, self._etag = found
                 raise
 
         await retry_on_conflict(write)
@@ -340,12 +338,6 @@ class ImportRun:
     async def _replace(self, job: ImportJob) -> None:
         self._etag = await jobs.replace(self._storage.tables, job, self._etag)
         self._job = job
-
-    async def _read_again(self) -> None:
-        found = await jobs.find(self._storage.tables, self.id)
-        if found is None or found.value.run != self._job.run:
-            raise Superseded
-        self._job, self._etag = found
 
     def may_go_on(self) -> bool:
         return not self._is_over
@@ -360,4 +352,4 @@ class ImportRun:
             self._first_noted.append(row)
 
     def counted(self, counts: ImportCounts) -> None:
-        pass  # the row has the counts of whole groups
+        """Nothing to do, because the row has the counts of whole groups."""

@@ -21,8 +21,8 @@ from postroom.storage.port import Tables
 
 OVERBOOKED = 2.0  # deferred mails come back early: deferring again costs less than an idle lane
 SLICE_S = 5.0  # about how long a slice may take: a pause or a departure takes effect this soon
-POLL_S = 0.05  # between looks for a domain's tokens, which are saved up for longer
-LOOK_S = 0.25  # longest wait without looking whether we are to stop
+POLL_S = 0.05  # between polls for a domain's tokens, which are saved up for longer
+STOP_CHECK_S = 0.25  # longest wait without checking whether we should stop
 NO_LIMIT = ""
 MANY = 10**6  # where nothing is counted
 
@@ -64,11 +64,16 @@ class Pacer:
         deferred = self._defer(lane, names, now_s)
         waiting = [place for place in range(len(names)) if place not in deferred]
         kinds = {names[place] for place in waiting}
-        has_connection = self._has_connection(lane)
+        connections_max = self._connections_max()
+        connected = self._quotas.connected
+        has_connection = (
+            connections_max is None or lane in connected or len(connected) < connections_max
+        )
+        wall_s = self._clock.now().timestamp() - now_s
         return Admission(
             self._ready_places(lane, names, waiting, now_s) if has_connection else [],
-            self._in_wall_time(deferred, now_s),
-            self._wait_s(len(waiting)) if has_connection else LOOK_S,
+            {place: until + wall_s for place, until in deferred.items()},
+            self._wait_s(len(waiting)) if has_connection else STOP_CHECK_S,
             self._can_send(TRANSPORT, now_s) and any(self._can_send(one, now_s) for one in kinds),
             not has_connection,
         )
@@ -76,8 +81,8 @@ class Pacer:
     def sent(self, lane: int, recipients: Sequence[str]) -> Callable[[], bool] | None:
         """Count mails that are about to be handed over, and the lane's connection.
 
-        The result tells before each hand-over whether the mails may still go: a sender that stalled
-        may have lost its quota. None if nothing is limited.
+        Call the result before each hand-over: it says whether the mails may still go, because a
+        sender that stalled may have lost its quota. None if nothing is limited.
         """
         self._quotas.connected.add(lane)
         if not self._by_name:
@@ -112,8 +117,6 @@ class Pacer:
         if is_closed:
             self._quotas.connected.discard(lane)
 
-    # --- What the sender may ask --------------------------------------------------------------
-
     @property
     def is_limited(self) -> bool:
         return bool(self._by_name)
@@ -128,18 +131,18 @@ class Pacer:
 
     @property
     def limits_unknown(self) -> bool:
-        """The last look at the limits failed."""
+        """Whether the limits could not be read the last time."""
         return self._quotas.limits_unknown
 
     @property
     def is_in_use(self) -> bool:
-        """There are mails for any of the limits, or were lately."""
+        """Whether there are mails for any of the limits, or were lately."""
         now_s = self._quotas.now_s()
         return any(quota.is_in_use(now_s) for quota in self._by_name.values())
 
     @property
     def has_excess_connections(self) -> bool:
-        """More connections are open than we may have or need; idle lanes should close theirs."""
+        """Whether more connections are open than we may have or need."""
         most = self._connections_max()
         return most is not None and len(self._quotas.connected) > (most if self.is_in_use else 0)
 
@@ -150,8 +153,6 @@ class Pacer:
             return most
         return max(1, min(most, int(quota.bucket.rate * seconds / self._lanes)))
 
-    # --- Connections --------------------------------------------------------------------------
-
     def _connections_max(self) -> int | None:
         """Connections we should have, even if more are still open; None if nothing limits them."""
         quota = self._by_name.get(TRANSPORT)
@@ -161,20 +162,12 @@ class Pacer:
             return 0
         return min(quota.share.connections, quota.fair.connections)
 
-    def _has_connection(self, lane: int) -> bool:
-        """Whether the lane has one, or may open one."""
-        most = self._connections_max()
-        connected = self._quotas.connected
-        return most is None or lane in connected or len(connected) < most
-
     def _may_send_to(self, lane: int, name: str) -> bool:
         """To a limited domain every active lane counts as a connection."""
         quota = self._by_name.get(name)
         if quota is None or not quota.limit.connections or lane in quota.reserved:
             return True
         return len(quota.reserved) < quota.share.connections
-
-    # --- Domains ------------------------------------------------------------------------------
 
     def _limits_of(self, recipients: Sequence[str]) -> list[str]:
         """The name of the domain limit of each recipient, or NO_LIMIT."""
@@ -204,7 +197,7 @@ class Pacer:
                     now_s=now_s,
                     ahead_s_max=LIMIT_DEFERRAL_S_MAX,
                 )
-                deferred |= dict.fromkeys(late, max(until, now_s + LOOK_S))
+                deferred |= dict.fromkeys(late, max(until, now_s + STOP_CHECK_S))
         self.deferred_until = max([self.deferred_until, *deferred.values()])
         return deferred
 
@@ -216,12 +209,6 @@ class Pacer:
         if not quota.is_valid(now_s) or len(quota.reserved) >= lanes:
             return 0
         return max(0, _waiting_max(quota) - sum(quota.reserved.values()))
-
-    def _in_wall_time(self, deferred: dict[int, float], now_s: float) -> dict[int, float]:
-        ahead_s = self._clock.now().timestamp() - now_s
-        return {place: until + ahead_s for place, until in deferred.items()}
-
-    # --- Rates --------------------------------------------------------------------------------
 
     def _can_send(self, name: str, now_s: float) -> bool:
         quota = self._by_name.get(name)
@@ -259,7 +246,7 @@ class Pacer:
         quota = self._by_name.get(TRANSPORT)
         if quota is None or not quota.limit.mails_per_s:
             return POLL_S
-        return min(quota.bucket.wait_s(min(mails, quota.bucket.burst)) or POLL_S, LOOK_S)
+        return min(quota.bucket.wait_s(min(mails, quota.bucket.burst)) or POLL_S, STOP_CHECK_S)
 
 
 def _waiting_max(quota: Quota) -> int:

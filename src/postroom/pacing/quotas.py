@@ -1,7 +1,7 @@
 """Quotas: this sender's part of every rate limit, taken, renewed and given up in storage.
 
 The rows are `service` / `limit` (records/rate_limits.py). Nothing is read while nothing is sent. A
-look costs one read; a change or a renewal costs one guarded write of all limits together.
+renewal costs one read and, if anything changes, one guarded write of all limits together.
 Dies half-way: a sender that is killed or cut off from storage stops when its quotas lapse, and the
 others take them after a lease. A write without an answer counts as the lower of both values. Only
 `renew(must_know=True)` raises for storage: a lane in the middle of a slice has outcomes to record.
@@ -36,7 +36,7 @@ from postroom.records.rate_limits import LimitRow
 from postroom.storage.port import Conflict, StorageError, Tables, Unavailable
 
 log = structlog.get_logger("pacing")
-LOOK_EVERY_S = 3.0  # while mails go out
+RENEW_EVERY_S = 3.0  # while mails go out
 UNKNOWN_S_MAX = 30.0  # limits not read for longer: nothing new is begun
 ASK_EVERY_S = 1.0  # while we have less than our fair share
 WANTED_S = 4.0  # a quota is kept this long after the last mail for it
@@ -87,25 +87,25 @@ class Quotas:
     def __init__(self, tables: Tables, clock: Clock, owner: str, *, lease_s: float) -> None:
         self.by_name: dict[str, Quota] = {}
         self.connected: set[int] = set()  # lanes with an open connection
-        self.limits_unknown = False  # the last look failed
+        self.limits_unknown = False  # the last read failed
         self._tables = tables
         self._clock = clock
         self._owner = owner
         self._lease_s = lease_s
         self._share_renewals = ShareRenewals()
-        self._look_at = NEVER
+        self._renew_at = NEVER
         self._known_at = NEVER
         self._renewals = 0  # counted here because the row may drop our share meanwhile
         self._renewing = asyncio.Lock()
 
     def want(self, names: Iterable[str]) -> None:
-        """There are mails for these limits: without a quota, the next look comes soon."""
+        """Note that there are mails for these limits; without a quota, renew soon."""
         now_s = self.now_s()
         for name in names:
             if quota := self.by_name.get(name):
                 quota.wanted_at = now_s
                 if not quota.can_send(now_s):
-                    self._look_at = min(self._look_at, quota.written_at + ASK_EVERY_S)
+                    self._renew_at = min(self._renew_at, quota.written_at + ASK_EVERY_S)
 
     async def renew(self, *, must_know: bool) -> None:
         """Renew our quotas if it is time; `must_know` raises if the limits cannot be known.
@@ -117,7 +117,7 @@ class Quotas:
             async with self._renewing:
                 await self._renew_if_due()
         if must_know and self.now_s() > self._known_at + UNKNOWN_S_MAX:
-            raise Unavailable(_("The limits cannot be read; is storage there?"))
+            raise Unavailable(_("The limits cannot be read. Check that storage works."))
 
     async def give_up(self) -> None:
         """Let the other senders have our quotas at once."""
@@ -125,7 +125,7 @@ class Quotas:
             quota.wanted_at = NEVER
         if any(quota.written_at != NEVER for quota in self.by_name.values()):
             async with self._renewing:
-                self._look_at = NEVER
+                self._renew_at = NEVER
                 await self._renew_if_due()
 
     def now_s(self) -> float:
@@ -137,24 +137,29 @@ class Quotas:
         return (is_of_transport and bool(self.connected)) or quota.is_in_use(self.now_s())
 
     async def _renew_if_due(self) -> None:
-        if self.now_s() < self._look_at:
+        if self.now_s() < self._renew_at:
             return
         try:
             await self._renew()
             self.limits_unknown = False
         except StorageError as error:
             self.limits_unknown = True
-            self._look_at = self.now_s() + ASK_EVERY_S
+            self._renew_at = self.now_s() + ASK_EVERY_S
             log.warning("quotas_not_renewed", error=type(error).__name__, words=str(error)[:200])
 
     async def _renew(self) -> None:
         """Read all limits; take, keep or give up our share of each by one guarded write."""
         for _try in range(TRIES_MAX):
-            looked_at = self.now_s()
+            read_at = self.now_s()
             self._renewals += 1
             rows = await rate_limits.all_limits(self._tables)
-            _check_readable(rows)
-            self._learn(rows, looked_at)
+            if unreadable := [whom(name) for name, row in rows.items() if not row.is_readable]:
+                sentence = _(
+                    "The limit for {whom} cannot be read. Set it again, or clear it.",
+                    whom=unreadable[0],
+                )
+                raise Unavailable(sentence)
+            self._learn(rows, read_at)
             divided = {name: self._divide(name, row) for name, row in rows.items()}
             changed = {
                 name: msgspec.structs.replace(row, shares=divided[name])
@@ -165,7 +170,7 @@ class Quotas:
                 break
         wanted = [quota for quota in self.by_name.values() if self._is_wanted(quota)]
         has_fair_shares = all(_are_equal(quota.share, quota.fair) for quota in wanted)
-        self._look_at = looked_at + (LOOK_EVERY_S if has_fair_shares else ASK_EVERY_S)
+        self._renew_at = read_at + (RENEW_EVERY_S if has_fair_shares else ASK_EVERY_S)
 
     def _learn(self, rows: Mapping[str, LimitRow], now_s: float) -> None:
         """Follow limits that are new, changed or cleared."""
@@ -176,7 +181,7 @@ class Quotas:
             if name not in self.by_name:
                 self.by_name[name] = Quota(row.limit(name), Bucket(now_s))
                 if name == TRANSPORT:
-                    self.by_name[name].wanted_at = now_s  # we look because there are mails
+                    self.by_name[name].wanted_at = now_s  # we read it because there are mails
             self.by_name[name].limit = row.limit(name)
 
     def _divide(self, name: str, row: LimitRow) -> dict[str, Share]:
@@ -222,17 +227,6 @@ class Quotas:
             quota.valid_until = quota.written_at + self._lease_s * VALID_LEASE_PART
             quota.change_share(row.shares.get(self._owner, NOTHING), self.now_s())
         return True
-
-
-def _check_readable(rows: Mapping[str, LimitRow]) -> None:
-    for name, row in rows.items():
-        if not row.is_readable:
-            raise Unavailable(
-                _(
-                    "The limit for {whom} cannot be read: set it again, or clear it.",
-                    whom=whom(name),
-                )
-            )
 
 
 def _are_equal(one: Share, other: Share) -> bool:

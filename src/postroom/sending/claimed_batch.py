@@ -1,7 +1,8 @@
 """A claimed batch: its ledger as it should be and as it was last written, its delivery rows.
 
-While a sender owns a batch it must not give up on it: writes are repeated until storage answers. If
-another sender took the batch meanwhile, it has changed the ledger, and our next write is BatchLost.
+A sender must not give up on a batch that it owns: writes are repeated until storage answers. If
+another sender claimed the batch meanwhile, it has changed the ledger, and our next write raises
+BatchLost.
 """
 
 from __future__ import annotations
@@ -86,7 +87,17 @@ class ClaimedBatch:
         """Commit point: write the ledger, and return only when it is certainly written."""
         if ledger != self.written:
             ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
-            self.etag = await self.retry_until_stored(lambda: self._replace(ledger))
+
+            async def replace() -> str:
+                try:
+                    return await batches.replace_ledger(self.tables, ledger, self.etag)
+                except Conflict:  # perhaps with our own earlier try, which got no answer
+                    found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
+                    if found and found.value == ledger:
+                        return found.etag
+                    raise BatchLost from None
+
+            self.etag = await self.retry_until_stored(replace)
         self.ledger = self.written = ledger
 
     async def delete_rows(self) -> None:
@@ -114,13 +125,3 @@ class ClaimedBatch:
                 return await call()
             except (Unavailable, StorageFull):
                 await self.clock.sleep(next(pauses, PAUSES_S[-1]))
-
-    async def _replace(self, ledger: Ledger) -> str:
-        """The new etag, also if an earlier try without an answer took effect."""
-        try:
-            return await batches.replace_ledger(self.tables, ledger, self.etag)
-        except Conflict:
-            found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
-            if found and found.value == ledger:
-                return found.etag
-            raise BatchLost from None

@@ -42,7 +42,7 @@ class _Handed(msgspec.Struct, frozen=True, tag="handed"):
 
 
 class _Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """The server said that it has not accepted these after all."""
+    """The server has not accepted these after all."""
 
     positions: list[int]
 
@@ -132,7 +132,7 @@ class FileJournals:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Create our folder; it appears only once it is locked, so nobody takes us for dead."""
+        """Create our folder; it appears only once it is locked, or we would seem dead."""
         self._folder.mkdir(parents=True, exist_ok=True)
         hidden = self._folder / f".{self._owner}"
         hidden.mkdir(mode=0o700)
@@ -158,11 +158,8 @@ class FileJournals:
         """
         if not (self._folder / owner).is_dir():
             return None
-        is_dead = self._is_dead(owner)
-        if is_dead is None:
-            return None
-        if not is_dead:
-            return SenderStillAlive()
+        if not (is_dead := self._is_dead(owner)):
+            return None if is_dead is None else SenderStillAlive()
         pages = [page for page in self._read(owner) if page.is_about(ref, batch)]
         if not pages:
             return JournalEvidence()  # no page for this batch: everything announced is in doubt

@@ -48,13 +48,13 @@ class LanePool:
         self.run(work(*lane), lambda: self._free.append(lane))
 
     def run(self, work: Work, when_done: Callable[[], None]) -> None:
-        """Run the work beside the lanes; the bell rings when it ends."""
+        """Run the work beside the lanes; the sender wakes up when it ends."""
         task = asyncio.create_task(self._run(work, when_done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def raise_bug(self) -> None:
-        """Raise the first exception that no work may raise: the process has to end."""
+        """Raise the first unexpected exception of any work, so that the process ends."""
         if self._bugs:
             raise self._bugs[0]
 

@@ -1,7 +1,7 @@
 """The sending lease: a sender hands mails over only while it holds its lease.
 
-It is renewed beside the work. An idle sender takes a longer lease, because nobody waits for the
-death of a sender that has nothing in hand, and shortens it again with the first item.
+It is renewed beside the work. An idle sender holds a longer lease, because nobody waits for a dead
+sender that had nothing in hand, and shortens it again with the first item.
 Dies half-way: the lease expires, and other senders settle what was announced. A sender that stalls
 stops by itself: it times its lease by the monotonic clock and ends it earlier than the others do.
 """

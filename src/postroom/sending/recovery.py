@@ -124,7 +124,7 @@ class JournalRecovery:
         self._next_at_s = 0.0
 
     async def settle_dead_senders(self) -> None:
-        """Look for journals of dead senders, every JOURNALS_EVERY_S."""
+        """Settle the journals of dead senders, every JOURNALS_EVERY_S."""
         now_s = self._clock.monotonic()
         if now_s < self._next_at_s:
             return
@@ -132,15 +132,13 @@ class JournalRecovery:
         self._journals.clear_unborn()
         for owner in self._journals.dead_owners():
             pages = list(self._journals.pages(owner))
-            are_settled = [await self._settle_page(owner, *page) for page in pages]
-            if all(are_settled):
+            is_settled = True
+            for ref, batch in pages:
+                try:
+                    await self._settler.settle_for(owner, ref, batch)
+                except Unreadable as error:  # written by a newer version, which will settle it
+                    log.error("journal_kept", owner=owner, ref=ref, error=str(error)[:200])
+                    is_settled = False
+            if is_settled:
                 self._journals.forget(owner)
                 log.info("sender_died", owner=owner, batches_in_hand=len(pages))
-
-    async def _settle_page(self, owner: str, ref: str, batch: int) -> bool:
-        try:
-            await self._settler.settle_for(owner, ref, batch)
-        except Unreadable as error:  # written by a newer version, which will settle it
-            log.error("journal_kept", owner=owner, ref=ref, error=str(error)[:200])
-            return False
-        return True

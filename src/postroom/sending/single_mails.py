@@ -1,6 +1,6 @@
 """The lane for single mails (confirmations and test emails), beside the lanes of the batches.
 
-It has its own connection and takes items whenever there are any, so that a new subscriber never
+It has its own connection and claims items whenever there are any, so that a new subscriber never
 waits behind a long mailing. Rate limits hold for it as for any other lane.
 Dies half-way: the items show again when their claims lapse (flow/confirm.py,
 actions/send_test_mail.py).
@@ -44,16 +44,16 @@ class SingleMailLane:
         self._mail_confirmations = mail_confirmations
         self._mail_test = mail_test
         self._permit = _PacedPermit(lease, pacer, lane, clock)
-        self._was_full = False  # the last look found as many items as it asked for
+        self._was_full = False  # the last claim got as many items as it asked for
 
     async def claim(self) -> list[Claim]:
         """The next slice of items; more of them while they come in fast."""
         limit = self._pacer.slice_max(BATCH_CHANGES_MAX, SLICE_S)
-        looks = max(1, limit // CLAIM_ITEMS_MAX) if self._was_full else 1
+        calls = max(1, limit // CLAIM_ITEMS_MAX) if self._was_full else 1
         limit = min(limit, CLAIM_ITEMS_MAX)
         queues = self._storage.queues
         found = await together(
-            [queues.claim(SINGLE_MAIL_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(looks)]
+            [queues.claim(SINGLE_MAIL_QUEUE, limit=limit, lease_s=CLAIM_S) for _ in range(calls)]
         )
         claims = [claim for some in found for claim in some]
         self._was_full = len(claims) >= CLAIM_ITEMS_MAX
@@ -81,7 +81,7 @@ class SingleMailLane:
 
 
 class _PacedPermit(Permit):
-    """As long as we hold our lease, and no domain is at its limit."""
+    """Permits mails while we hold our lease and their domains are within their limits."""
 
     def __init__(self, lease: SendingLease, pacer: Pacer, lane: Lane, clock: Clock) -> None:
         self._lease = lease

@@ -27,7 +27,7 @@ from postroom.storage.port import Storage
 from postroom.storage.sqlite.file import connect
 from postroom.storage.sqlite.storage import SqliteStorage
 
-WORK_S = 60.0  # longest call to a remote engine when no person waits: outlasts most throttling
+WORK_S = 60.0  # longest call to a remote engine if nobody waits: outlasts most throttling
 EMULATOR_S = 2.0  # longest wait for the emulator, which is on this machine
 EXAMINE_S = 10.0  # longest wait for a locked file while a person waits
 EXAMINE_BYTES_MAX = 256 * 1024 * 1024  # takes a second or two; a larger file is not read
@@ -105,25 +105,22 @@ class SqliteEntry(EngineEntry):
     async def examine(self) -> list[Check]:
         size = self._path.stat().st_size
         if size > EXAMINE_BYTES_MAX:
-            words = f"not checked: the file has {size // 1024**2:,} MiB, which takes too long"
-            return [Check(CheckResult.NOTE, "integrity", words)]
+            text = f"not checked, because a file of {size // 1024**2:,} MiB would take too long"
+            return [Check(CheckResult.NOTE, "integrity", text)]
         damage = await asyncio.to_thread(self._find_damage)
         if damage:
-            mend = "Stop Postroom, keep a copy of the file, and restore it from a backup."
-            return [Check(CheckResult.WRONG, "integrity", damage, mend)]
-        return [Check(CheckResult.RIGHT, "integrity", "the file is undamaged")]
+            advice = "Stop Postroom, keep a copy of the file, and restore it from a backup."
+            return [Check(CheckResult.WRONG, "integrity", damage, advice)]
+        return [Check(CheckResult.RIGHT, "integrity", "the file is not damaged")]
 
     def _find_damage(self) -> str:
-        connection = connect(self._path, busy_timeout_s=EXAMINE_S)
-        try:
+        with contextlib.closing(connect(self._path, busy_timeout_s=EXAMINE_S)) as connection:
             found = str(connection.pragma("quick_check", 1))
-        finally:
-            connection.close()
         return "" if found == "ok" else found
 
 
 class AzureEntry(EngineEntry):
-    form = "azure: and what docs/settings.md says"
+    form = "azure: and an account (see docs/settings.md)"
     intervals = REMOTE
     is_created_by_roles = True
 
@@ -165,7 +162,7 @@ class AzureEntry(EngineEntry):
             socket.create_connection((url.hostname, url.port or 80), EMULATOR_S).close()
         except OSError:
             return (
-                f"Azure's emulator does not listen at {url.netloc}. Start it with “./dev azurite” "
+                f"Azure's emulator is not running at {url.netloc}. Start it with “./dev azurite” "
                 f"in another terminal; Postroom waits {WORK_S:.0f} seconds for it."
             )
         return ""
@@ -187,7 +184,7 @@ def _unknown_address() -> ValueError:
 
 
 def intervals_of(settings: Settings) -> Intervals:
-    """Those of the engine, unless the settings say otherwise."""
+    """The intervals of the engine, unless the settings say otherwise."""
     intervals = engine_of(settings).intervals
     if settings.poll_s is not None:
         schedule_s = max(settings.poll_s, 1.0)
@@ -210,7 +207,7 @@ async def opened_storage(
 
 
 def with_storage(settings: Settings, address: str, prefix: str | None) -> Settings:
-    """The same settings with another storage; ValueError, without the address, if it is wrong."""
+    """The settings with another storage; ValueError, without the address, if it is wrong."""
     prefix = settings.azure_prefix if prefix is None else check_prefix(prefix)
     other = settings.model_copy(update={"storage": SecretStr(address), "azure_prefix": prefix})
     engine_of(other)

@@ -33,16 +33,13 @@ class Parts:
 
 
 def check(settings: Settings) -> list[str]:
-    """What is wrong with the addresses of storage and transport; opens nothing."""
+    """The mistakes in the addresses of storage and transport; opens nothing."""
     mistakes: list[str] = []
-    try:
-        engine_of(settings)
-    except ValueError as error:
-        mistakes.append(f"POSTROOM_STORAGE: {error}")
-    try:
-        transport_of(settings)
-    except ValueError as error:
-        mistakes.append(f"POSTROOM_TRANSPORT: {error}")
+    for name, entry_of in (("STORAGE", engine_of), ("TRANSPORT", transport_of)):
+        try:
+            entry_of(settings)
+        except ValueError as error:
+            mistakes.append(f"POSTROOM_{name}: {error}")
     return mistakes
 
 
@@ -56,9 +53,9 @@ async def open_parts(
 ) -> AsyncIterator[Parts]:
     """Open the storage, and close it again in any case.
 
-    `timeout_s` limits a call to a remote storage. A missing storage is created only on request: a
-    command that runs in the wrong folder must say so instead of working with an empty storage. On
-    Azure the first role creates it.
+    `timeout_s` limits a call to a remote storage. A missing storage is created only on request,
+    because a command in the wrong folder must not work with an empty one. On Azure the first role
+    creates it.
     """
     if mistakes := check(settings):
         raise BadSettings(mistakes)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from postroom.web.server import WebServer
 
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
-COLLECT_AFTER = 50_000  # objects: rows and mails form no cycles; collecting took a sixth of fan-out
+COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine pages come before mails: a person waits for them
 DRAIN_PAUSE_S = 0.05
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
@@ -70,7 +70,7 @@ def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
         languages=languages(),
         lease_s=parts.intervals.lease_s,
         poll_s=parts.intervals.imports_s,
-        on_room=wakeup.ring,
+        on_run_ended=wakeup.ring,
     )
 
 
@@ -168,7 +168,7 @@ async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
-    """When it is asked to stop, requests in progress are finished within the grace period."""
+    """Serve pages and the API; requests in progress are finished within the grace period."""
     with listening(settings) as listener:
         async with _role_parts("web", settings, timeout_s=PAGE_S) as parts:
             wakeup = parts.wakeups.listen(WEB)
@@ -193,7 +193,7 @@ async def drain(settings: Settings) -> None:
 
 
 async def drain_step(scheduler: Scheduler, sender: Sender, wakeup: WakeUpListener) -> bool:
-    """One step of each role; whether there is more to do."""
+    """Run one step of each role; return whether there is more to do."""
     is_busy = await scheduler.step()
     is_busy |= await sender.step()
     if is_busy:
@@ -201,13 +201,12 @@ async def drain_step(scheduler: Scheduler, sender: Sender, wakeup: WakeUpListene
     faults = sender.breaker.faults
     pause_s = await sender.rest_s() if faults else DRAIN_PAUSE_S
     if faults >= DRAIN_FAULTS_MAX:
-        trouble = sender.health.trouble
-        if trouble is None:
+        if (trouble := sender.health.trouble) is None:
             raise WrongState(
-                "The mail server accepts no emails: see the log, and run “postroom doctor”."
+                "The mail server accepts no emails. See the log, and run “postroom doctor”."
             )
         words = str(trouble.sentence).removesuffix(".")
-        raise WrongState(f"{words}. {trouble.advice} Nothing is lost: run it again when it works.")
+        raise WrongState(f"{words}. {trouble.advice} Nothing is lost. Run it again when it works.")
     if sender.is_idle and sender.has_recovered:
         return await scheduler.step_and_report()
     await wakeup.wait(pause_s)
@@ -223,7 +222,7 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
         listener = socket.create_server(address, family=family)
     except (OSError, OverflowError) as error:
         raise BadSettings(
-            [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}): choose another port."]
+            [f"POSTROOM_BIND: cannot listen on {settings.bind} ({error}). Choose another port."]
         ) from error
     with listener:
         yield listener
@@ -279,7 +278,7 @@ def _lower_priority() -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """Everything built so far stays: the collector need not look at it again."""
+    """Exempt everything built so far from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 10, 10)

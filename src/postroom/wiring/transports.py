@@ -60,7 +60,7 @@ class TransportEntry(ABC):
 class OutboxEntry(TransportEntry):
     form = "outbox:"
     leaves_the_machine = False
-    description = "the outbox: mails are kept in storage, nothing leaves this machine"
+    description = "the outbox: emails are stored, and nothing leaves this machine"
 
     def __init__(self, settings: Settings) -> None:
         if settings.transport.get_secret_value() != self.form:
@@ -102,13 +102,15 @@ class SmtpEntry(TransportEntry):
         try:
             line, offers = await open_session(config, tls_context(config))
         except ServerUnavailable as trouble:
-            mend = str(ADVICE[trouble.fault.kind])
+            advice = str(ADVICE[trouble.fault.kind])
             if config.port == SUBMISSIONS_PORT and config.tls is not Tls.IMPLICIT:
-                mend = "Port 465 uses TLS from the start: add ?tls=implicit to POSTROOM_TRANSPORT."
-            return Check(CheckResult.WRONG, "transport", str(trouble), mend)
+                advice = (
+                    "Port 465 uses TLS from the start. Add ?tls=implicit to POSTROOM_TRANSPORT."
+                )
+            return Check(CheckResult.WRONG, "transport", str(trouble), advice)
         except ValueError as error:
-            mend = "See POSTROOM_TRANSPORT."
-            return Check(CheckResult.WRONG, "transport", str(error), mend)
+            advice = "See POSTROOM_TRANSPORT."
+            return Check(CheckResult.WRONG, "transport", str(error), advice)
         await SmtpConnection(line, offers, config).quit()
         return Check(CheckResult.RIGHT, "transport", f"{self.description} answers")
 
