@@ -19,11 +19,7 @@ HTML, TEXT, MARKDOWN = "htm", "txt", "md"
 
 
 async def put(
-    blobs: Blobs,
-    message: Message,
-    html: str | None,
-    text: str | None,
-    markdown: str | None = None,
+    blobs: Blobs, message: Message, html: str | None, text: str | None, markdown: str | None = None
 ) -> None:
     for ending, body in ((HTML, html), (TEXT, text), (MARKDOWN, markdown)):
         if body is not None:

@@ -13,13 +13,7 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from postroom.domain.dead_letter import (
-    DeadLetter,
-    Reason,
-    dead_letter,
-    names_of,
-    parse_dead_letter,
-)
+from postroom.domain.dead_letter import DeadLetter, Reason, dead_letter, names_of, parse_dead_letter
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues
 

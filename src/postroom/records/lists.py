@@ -10,13 +10,7 @@ import structlog
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList, NoSuchList, folded_name
 from postroom.domain.texts import _
-from postroom.records.rows import (
-    FORMAT,
-    Unreadable,
-    all_rows,
-    stored,
-    to_properties,
-)
+from postroom.records.rows import FORMAT, Unreadable, all_rows, stored, to_properties
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 

@@ -143,11 +143,7 @@ async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscr
 
 
 async def replace(
-    tables: Tables,
-    before: Subscriber,
-    after: Subscriber,
-    etag: str,
-    consent: Consent | None = None,
+    tables: Tables, before: Subscriber, after: Subscriber, etag: str, consent: Consent | None = None
 ) -> None:
     """Conflict if the subscriber changed meanwhile.
 
@@ -156,10 +152,7 @@ async def replace(
     await tables.batch(
         TABLE,
         after.list_name,
-        [
-            Replace(_EMAIL + after.key, to_properties(after), etag),
-            *_beside(before, after, consent),
-        ],
+        [Replace(_EMAIL + after.key, to_properties(after), etag), *_beside(before, after, consent)],
     )
 
 

@@ -75,10 +75,7 @@ async def delete(tables: Tables, key: str, etag: str) -> None:
 
 async def delete_beside(tables: Tables, key: str, etag: str, other: User, other_etag: str) -> None:
     """Only while the other user is unchanged: Conflict if either changed."""
-    rows: list[Change] = [
-        Delete(key, etag),
-        Replace(other.key, to_properties(other), other_etag),
-    ]
+    rows: list[Change] = [Delete(key, etag), Replace(other.key, to_properties(other), other_etag)]
     await tables.batch(_TABLE, _USER, rows)
 
 

@@ -16,21 +16,17 @@ import msgspec
 from postroom.clock import Clock
 from postroom.storage import port, validation
 from postroom.storage.port import (
-    Batch,
     Change,
     Claim,
     ClaimLost,
     Delete,
-    Insert,
     Item,
     Keys,
     KeysWithin,
     Page,
     Properties,
-    Replace,
     Row,
     StorageNames,
-    Upsert,
     Value,
 )
 from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
@@ -87,12 +83,14 @@ class _Table:
         if after is not None and after != _BEGINNING:
             first = max(first, bisect_right(self.order, validation.place_of(after, keys)))
         for place in islice(self.order, first, None):
-            if not _is_before_stop(keys, place):
+            if isinstance(keys, KeysWithin) and place[0] != keys.partition:
+                return
+            if keys.stop and place[isinstance(keys, KeysWithin)] >= keys.stop:
                 return
             yield self.rows[place]
 
 
-class MemoryTables:
+class MemoryTables(port.Tables):
     def __init__(
         self,
         names: Sequence[str],
@@ -110,28 +108,23 @@ class MemoryTables:
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return self._apply(table, partition, [Insert(key, properties)])[0]
-
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return self._apply(table, partition, [Upsert(key, properties)])[0]
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        return self._apply(table, partition, [Replace(key, properties, etag)])[0]
-
-    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        if etag is None and await self.get(table, partition, key) is None:
-            return
-        self._apply(table, partition, [Delete(key, etag)])
-
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        return self._apply(table, partition, changes)
-
-    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        for partition, changes in batches:
-            self._apply(table, partition, changes)
+        validation.check_table(table, self._tables)
+        validation.check_changes(partition, changes)
+        encoded = validation.encode_changes(changes)
+        stored = self._tables[table]
+        for change in changes:
+            row = stored.rows.get((partition, change.key))
+            validation.check_expected(change, row.etag if row else None)
+        etags: list[str] = []
+        for change, properties in zip(changes, encoded, strict=True):
+            if isinstance(change, Delete):
+                stored.remove((partition, change.key))
+                etags.append("")
+            else:
+                etags.append(str(next(self._etags)))
+                stored.write(Row(partition, change.key, _as_stored(properties), etags[-1]))
+        return etags
 
     async def scan(
         self,
@@ -156,27 +149,6 @@ class MemoryTables:
             if validation.matches(row.properties, wanted):
                 rows.append(_copy(row))
         return Page(rows, None)
-
-    def _apply(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        validation.check_table(table, self._tables)
-        validation.check_changes(partition, changes)
-        encoded = validation.encode_changes(changes)
-        stored = self._tables[table]
-        for change in changes:
-            row = stored.rows.get((partition, change.key))
-            validation.check_expected(change, row.etag if row else None)
-        return [
-            self._write(stored, partition, change, properties)
-            for change, properties in zip(changes, encoded, strict=True)
-        ]
-
-    def _write(self, stored: _Table, partition: str, change: Change, properties: bytes) -> str:
-        if isinstance(change, Delete):
-            stored.remove((partition, change.key))
-            return ""
-        etag = str(next(self._etags))
-        stored.write(Row(partition, change.key, _as_stored(properties), etag))
-        return etag
 
 
 class _Item(msgspec.Struct):
@@ -308,10 +280,3 @@ class MemoryBlobs:
 
 def _copy(row: Row) -> Row:
     return Row(row.partition, row.key, dict(row.properties), row.etag)
-
-
-def _is_before_stop(keys: Keys, place: tuple[str, str]) -> bool:
-    partition, key = place
-    if isinstance(keys, KeysWithin):
-        return partition == keys.partition and (not keys.stop or key < keys.stop)
-    return not keys.stop or partition < keys.stop

@@ -12,18 +12,13 @@ from postroom.storage.azure import entities
 from postroom.storage.azure.http import HttpClient, HttpResponse
 from postroom.storage.azure.retry import RetryPolicy, check_answer
 from postroom.storage.port import (
-    Batch,
     Change,
     Conflict,
-    Delete,
-    Insert,
     Keys,
     Page,
     Properties,
-    Replace,
     Row,
     Unavailable,
-    Upsert,
 )
 
 POINT_PAGES_MAX = 10  # the service may send empty pages before the one with the row
@@ -35,7 +30,7 @@ class TableMissing(Unavailable):
     """The tables were not created yet, or one was deleted."""
 
 
-class AzureTables:
+class AzureTables(port.Tables):
     def __init__(
         self, line: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
     ) -> None:
@@ -67,24 +62,6 @@ class AzureTables:
             options |= entities.place_of(after)
         raise Unavailable("Azure Storage: only empty pages instead of a row.")
 
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
-
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
-
-    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        try:
-            await self.batch(table, partition, [Delete(key, etag)])
-        except Conflict:
-            if etag is not None:
-                raise
-
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
@@ -101,10 +78,6 @@ class AzureTables:
 
         parts = await self._retry_policy.call(attempt, reads=False)
         return entities.etags_in(parts, changes)
-
-    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        for partition, changes in batches:
-            await self.batch(table, partition, changes)
 
     async def scan(
         self,

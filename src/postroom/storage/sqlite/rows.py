@@ -46,10 +46,6 @@ def read_row(table: str, partition: str, key: str, connection: apsw.Connection) 
     return Row(partition, key, _decode_properties(properties), str(etag))
 
 
-def delete_row(table: str, partition: str, key: str, connection: apsw.Connection) -> None:
-    connection.execute(f"DELETE FROM {table} WHERE partition = ? AND key = ?", (partition, key))
-
-
 def apply_changes(
     table: str,
     partition: str,
@@ -128,11 +124,7 @@ def read_page(
 
 
 def _read_all(
-    table: str,
-    keys: Keys,
-    limit: int,
-    behind: tuple[str, str] | None,
-    connection: apsw.Connection,
+    table: str, keys: Keys, limit: int, behind: tuple[str, str] | None, connection: apsw.Connection
 ) -> Page:
     span, values = _span(keys, behind)
     found = connection.execute(
