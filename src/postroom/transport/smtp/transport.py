@@ -66,7 +66,12 @@ class SmtpConnection:
 
     async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
         """Send the waiting mails of the slice until the connection ends or is used up."""
-        exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
+        common = (slice_, self._offers, self._config.timeouts, mails_max - self.carried)
+        exchange: Exchange
+        if self._offers.chunking and self._offers.pipelining:
+            exchange = BdatExchange(*common, window.mails)
+        else:
+            exchange = (DataExchange if self._offers.pipelining else StepwiseExchange)(*common)
         exchange.transaction_open = self._transaction_open
         since_s = monotonic()
         worked_s = thread_time()
@@ -103,14 +108,6 @@ class SmtpConnection:
     def drop(self) -> None:
         self._line.hang_up("dropped by us")
 
-    def _exchange(self, slice_: Slice, room: int, window: int) -> Exchange:
-        offers = self._offers
-        timeouts = self._config.timeouts
-        if offers.chunking and offers.pipelining:
-            return BdatExchange(slice_, offers, timeouts, room, window)
-        shape = DataExchange if offers.pipelining else StepwiseExchange
-        return shape(slice_, offers, timeouts, room)
-
 
 class SmtpLane:
     """Sends one slice at a time and keeps its connection for the next."""
@@ -144,7 +141,7 @@ class SmtpLane:
             await connection.quit()
 
     async def _deliver(self, slice_: Slice) -> None:
-        """Send over one connection after another until the slice is done or it is hopeless."""
+        """Send over one connection after another until the slice is done or the server fails."""
         fruitless = 0
         while slice_.waiting and not slice_.stopped:
             try:
@@ -156,7 +153,10 @@ class SmtpLane:
             exchange = await connection.carry(slice_, self._mails_max, self._window)
             if not connection.broken:
                 continue
-            self._learn(connection, exchange)
+            if exchange.cut_after:  # stay below the number at which the server ends with 421
+                carried = connection.carried - exchange.taken + exchange.cut_after
+                self._mails_max = min(self._mails_max, max(carried, self._config.window))
+                self._learned_at = monotonic()
             self._connection = None
             fruitless = 0 if slice_.answered > answered else fruitless + 1
             if fruitless:
@@ -166,7 +166,7 @@ class SmtpLane:
                 slice_.defer_waiting(f"{self._config.server}: {connection.broken}")
 
     async def _fit_connection(self) -> SmtpConnection:
-        """The connection of the last slice if it still works, else a new one."""
+        """Return the connection of the last slice if it still works, else a new one."""
         connection = self._connection
         if monotonic() > self._learned_at + LEARNED_S:
             self._mails_max = self._config.mails_per_connection_max
@@ -178,13 +178,6 @@ class SmtpLane:
         line, offers = await open_session(self._config, self._context)
         self._connection = SmtpConnection(line, offers, self._config)
         return self._connection
-
-    def _learn(self, connection: SmtpConnection, exchange: Exchange) -> None:
-        """Stay below the number of mails at which the server ends a connection with 421."""
-        if exchange.cut_after:
-            carried = connection.carried - exchange.taken + exchange.cut_after
-            self._mails_max = min(self._mails_max, max(carried, self._config.window))
-            self._learned_at = monotonic()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
