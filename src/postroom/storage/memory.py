@@ -1,4 +1,4 @@
-"""The storage model that the other engines are compared with, and the disk of the simulation.
+"""Storage in memory: the model for the other engines, and the disk of the simulation.
 
 No call ever awaits, so each is atomic. Etags, ids and receipts come from counters, so the same
 calls always give the same answers.
@@ -104,7 +104,7 @@ class MemoryTables(port.Tables):
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
         validation.check_table(table, self._tables)
-        validation.check_row(partition, key)
+        validation.check_keys(partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
@@ -137,7 +137,7 @@ class MemoryTables(port.Tables):
     ) -> Page:
         validation.check_table(table, self._tables)
         validation.check_scan(keys, limit)
-        wanted = _as_stored(validation.encode_properties(where or {}))
+        where = _as_stored(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
             return Page([], _BEGINNING)
         rows: list[Row] = []
@@ -146,7 +146,7 @@ class MemoryTables(port.Tables):
             if len(rows) == limit or seen == self._page_rows:
                 return Page(rows, examined)
             examined = validation.continuation(row)
-            if validation.matches(row.properties, wanted):
+            if validation.matches(row.properties, where):
                 rows.append(_copy(row))
         return Page(rows, None)
 
@@ -207,15 +207,15 @@ class MemoryQueues:
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         validation.check_lease(lease_s)
-        item_id, item = self._take_back(claim)
+        item_id, item = self._remove_claimed(claim)
         return self._hide(claim.queue, item_id, item, lease_s)
 
     async def complete(self, claim: Claim) -> None:
-        self._take_back(claim)
+        self._remove_claimed(claim)
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
-        item_id, item = self._take_back(claim)
+        item_id, item = self._remove_claimed(claim)
         self._hide(claim.queue, item_id, item, delay_s)
 
     async def length(self, queue: str) -> int:
@@ -240,7 +240,7 @@ class MemoryQueues:
         self._queues[queue].add(item_id, item)
         return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
-    def _take_back(self, claim: Claim) -> tuple[int, _Item]:
+    def _remove_claimed(self, claim: Claim) -> tuple[int, _Item]:
         validation.check_queue(claim.queue, self._queues)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))

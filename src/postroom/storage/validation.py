@@ -1,7 +1,7 @@
 """Checks that are the same on every engine.
 
-An engine checks its arguments first; limits raise ValueError. All engines enforce the same ones, so
-that data accepted by one can be moved to any other.
+An engine first checks its arguments, and exceeded limits raise ValueError. All engines have the
+same limits, so that data accepted by one can be moved to any other.
 """
 
 from __future__ import annotations
@@ -52,15 +52,11 @@ def check_table(table: str, tables: Container[str]) -> None:
         raise ValueError(f"not a table: {table!r}")
 
 
-def check_row(partition: str, key: str) -> None:
-    check_key(partition)
-    check_key(key)
-
-
-def check_key(key: str) -> None:
+def check_keys(*keys: str) -> None:
     """Keys are at most 512 characters of printable ASCII without / \\ # ?, as Azure requires."""
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"not a storage key: {key!r}")
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"not a storage key: {key!r}")
 
 
 def check_changes(partition: str, changes: Sequence[Change]) -> None:
@@ -69,9 +65,7 @@ def check_changes(partition: str, changes: Sequence[Change]) -> None:
         raise ValueError(f"a batch has 1 to {BATCH_CHANGES_MAX} changes, not {len(changes)}")
     if len({change.key for change in changes}) != len(changes):
         raise ValueError("a batch names each key once")
-    check_key(partition)
-    for change in changes:
-        check_key(change.key)
+    check_keys(partition, *(change.key for change in changes))
 
 
 def check_expected(change: Change, etag: str | None) -> None:
@@ -88,7 +82,7 @@ def check_expected(change: Change, etag: str | None) -> None:
 
 
 def matches(properties: Properties, where: Properties) -> bool:
-    """Compares types as well: True is not 1, and 1 is not 1.0."""
+    """Compare values and their types, so that True is not 1, and 1 is not 1.0."""
     return all(
         name in properties
         and properties[name] == value
@@ -99,7 +93,7 @@ def matches(properties: Properties, where: Properties) -> bool:
 
 
 def encode_changes(changes: Sequence[Change]) -> list[bytes]:
-    """The properties of each change as JSON (empty for a deletion), 4 MiB in total at most."""
+    """Encode the properties of each change as JSON (empty for a deletion), 4 MiB at most."""
     encoded = [
         b"" if isinstance(change, Delete) else encode_properties(change.properties)
         for change in changes
@@ -111,7 +105,7 @@ def encode_changes(changes: Sequence[Change]) -> list[bytes]:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """The properties as JSON; ValueError for a value that some engine cannot store exactly.
+    """Encode properties as JSON; ValueError for a value that some engine cannot store exactly.
 
     A StrEnum or IntEnum is stored as its plain value.
     """
@@ -167,9 +161,8 @@ def check_scan(keys: Keys, limit: int) -> None:
     if not 1 <= limit <= SCAN_ROWS_MAX:
         raise ValueError(f"a scan returns 1 to {SCAN_ROWS_MAX} rows, not {limit}")
     if isinstance(keys, KeysWithin):
-        check_key(keys.partition)
-    check_key(keys.start)
-    check_key(keys.stop)
+        check_keys(keys.partition)
+    check_keys(keys.start, keys.stop)
 
 
 def check_queue(queue: str, queues: Container[str]) -> None:
@@ -210,14 +203,14 @@ def check_blob(name: str, content: bytes = b"") -> None:
 
 
 def continuation(row: Row) -> str:
-    """The continuation of a scan after this row, for engines without one of their own."""
+    """Return the continuation of a scan after this row, for engines without one of their own."""
     return f"{row.partition}/{row.key}"
 
 
 def place_of(after: str, keys: Keys) -> tuple[str, str]:
-    """The partition and key in a continuation; a browser may have changed it."""
+    """Return partition and key of a continuation; a browser may have changed it."""
     partition, slash, key = after.partition("/")
     if not slash or (isinstance(keys, KeysWithin) and partition != keys.partition):
         raise ValueError("not a continuation of this scan")
-    check_row(partition, key)
+    check_keys(partition, key)
     return partition, key

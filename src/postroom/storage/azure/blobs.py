@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -54,9 +55,8 @@ class AzureBlobs:
     async def put(self, name: str, content: bytes) -> None:
         validation.check_blob(name, content)
         copy = bytes(content)
-        await self._answer(
-            self._caller.write(lambda: self._client.upload_blob(name, copy, overwrite=True))
-        )
+        upload = partial(self._client.upload_blob, name, copy, overwrite=True)
+        await self._answer(self._caller.write(upload))
 
     async def get(self, name: str) -> bytes | None:
         validation.check_blob(name)
@@ -89,7 +89,7 @@ class AzureBlobs:
         return await self._answer(self._caller.read(page))
 
     async def _answer(self, call: Awaitable[T]) -> T:
-        """The answer of the call; _Absent if there is no such blob."""
+        """Return the answer of the call; _Absent if there is no such blob."""
         try:
             return await call
         except ResourceNotFoundError as error:

@@ -1,8 +1,8 @@
 """Rows in the format of Azure Tables: entities, entity-group batches, filters, continuations.
 
-All functions are pure. Keys go into request bodies and query strings only, never into the path of
-a request: there the service decodes them twice, which would change a key with a percent sign. The
-port's keys (limits.py) need no escaping of our own, so their order is preserved.
+All functions are pure. Keys go into request bodies and query strings, never into the path of a
+request, because the service decodes that twice, which would change a key with a percent sign. The
+port's keys (validation.py) need no escaping of our own, so their order is preserved.
 """
 
 from __future__ import annotations
@@ -56,11 +56,8 @@ class _Answer(msgspec.Struct):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-# --- Entities ---------------------------------------------------------------------------------
-
-
 def as_entity(partition: str, key: str, properties: Properties) -> bytes:
-    """The row as JSON. An int is an Int64, which is sent as text; a float is always a Double."""
+    """Encode a row as JSON. An int is an Int64, which is sent as text; a float is a Double."""
     entity: dict[str, Value] = {"PartitionKey": partition, "RowKey": key}
     for name, value in properties.items():
         if isinstance(value, str | bool):
@@ -97,11 +94,8 @@ def _as_row(entity: dict[str, Value]) -> Row:
     return Row(partition, key, entity, etag)
 
 
-# --- Batches ----------------------------------------------------------------------------------
-
-
 def as_batch(table_url: str, partition: str, changes: Sequence[Change]) -> tuple[str, bytes]:
-    """The content type and body of an entity-group transaction."""
+    """Return the content type and body of an entity-group transaction."""
     boundary = secrets.token_hex(8)
     opening = (
         f"--changeset_{boundary}\r\nContent-Type: application/http\r\n"
@@ -145,7 +139,7 @@ def _operation(table_url: str, place: str, partition: str, change: Change) -> tu
 
 
 def check_etags(changes: Sequence[Change]) -> None:
-    """Conflict for a text that is no etag: no row has that version, and the service rejects it."""
+    """Conflict for a text that is no etag: no row has it, and the service would reject it."""
     for change in changes:
         etag = change.etag if isinstance(change, Replace | Delete) else None
         if etag is not None and not _ETAG.fullmatch(etag):
@@ -153,7 +147,7 @@ def check_etags(changes: Sequence[Change]) -> None:
 
 
 def check_keys_for_emulator(changes: Sequence[Change]) -> None:
-    """Azurite takes an apostrophe and a comma for the end of the partition key.
+    """ValueError for a key with an apostrophe and a comma, which Azurite cannot parse.
 
     It would silently write to another row; the service itself is not affected.
     """
@@ -163,13 +157,13 @@ def check_keys_for_emulator(changes: Sequence[Change]) -> None:
 
 
 def parts_of(answer: bytes) -> list[tuple[int, bytes]]:
-    """Status and text of every part of the answer to a batch; a failed batch has one part."""
+    """Split the answer to a batch into status and text of each part; a failed batch has one."""
     parts = answer.split(b"HTTP/1.1 ")[1:]  # no key contains a slash
     return [(int(part[:3]), part) for part in parts]
 
 
 def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> list[str]:
-    """The new etags, "" for a deletion."""
+    """Return the new etags, "" for a deletion."""
     found = [_PART_ETAG.search(part) for _, part in parts]
     if len(found) != len(changes):
         raise Unavailable("Azure Storage: a batch was only partly answered; it may have been done.")
@@ -180,38 +174,32 @@ def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> l
 
 
 def code_in(answer: bytes) -> str:
-    """The service's error code, such as `EntityAlreadyExists`."""
+    """Return the service's error code, such as `EntityAlreadyExists`."""
     found = _CODE.search(answer)
     return (found[1] or found[2]).decode() if found else ""
 
 
-# --- Scans ------------------------------------------------------------------------------------
-
-
 def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> str:
-    """The conditions that the service can check; `limits.matches` checks the others."""
+    """Return the conditions that the service can check; `validation.matches` checks the others."""
+    name = "RowKey" if isinstance(keys, KeysWithin) else "PartitionKey"
+    terms = [f"{name} ge {literal(keys.start)}"] if keys.start else []
+    terms += [f"{name} lt {literal(keys.stop)}"] if keys.stop else []
     if isinstance(keys, KeysWithin):
-        terms = [f"PartitionKey eq {_literal(keys.partition)}", *_bounds("RowKey", keys)]
-    else:
-        terms = _bounds("PartitionKey", keys)
+        terms.insert(0, f"PartitionKey eq {literal(keys.partition)}")
     served = [(name, value) for name, value in where.items() if _is_served(value, is_emulator)]
-    terms += [f"{name} eq {_literal(value)}" for name, value in served[:_CONDITIONS_SERVED_MAX]]
+    terms += [f"{name} eq {literal(value)}" for name, value in served[:_CONDITIONS_SERVED_MAX]]
     return " and ".join(terms)
 
 
-def filter_of_row(partition: str, key: str) -> str:
-    return f"PartitionKey eq {_literal(partition)} and RowKey eq {_literal(key)}"
-
-
 def mark_of(next_partition: str | None, next_key: str | None) -> str | None:
-    """The `next` of a page, made from the continuation headers; None at the end."""
+    """Return the `next` of a page from the continuation headers; None at the end."""
     if next_partition is None and next_key is None:
         return None
     return f"{next_partition or ''}~{next_key or ''}"
 
 
 def place_of(after: str) -> dict[str, str]:
-    """The query options of a continuation; if a browser changed it, the filter still holds."""
+    """Return the options of a continuation; if a browser changed it, the filter still holds."""
     found = _MARK.fullmatch(after)
     if not found or after == "~":
         raise ValueError("not a continuation of this scan")
@@ -223,12 +211,6 @@ def as_query(options: dict[str, str]) -> str:
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
 
 
-def _bounds(name: str, keys: Keys) -> list[str]:
-    start = [f"{name} ge {_literal(keys.start)}"] if keys.start else []
-    stop = [f"{name} lt {_literal(keys.stop)}"] if keys.stop else []
-    return start + stop
-
-
 def _is_served(value: Value, is_emulator: bool) -> bool:
     """Floats have many notations, and a URL allows neither long texts nor control characters."""
     if isinstance(value, str):
@@ -238,7 +220,8 @@ def _is_served(value: Value, is_emulator: bool) -> bool:
     return not isinstance(value, float)
 
 
-def _literal(value: Value) -> str:
+def literal(value: Value) -> str:
+    """Write a value as it appears in a filter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -247,5 +230,5 @@ def _literal(value: Value) -> str:
 
 
 def _quoted(key: str) -> str:
-    """A key inside the URL of one part of a batch."""
+    """Quote a key for the URL of one part of a batch."""
     return key.translate(_IN_URL)

@@ -32,29 +32,36 @@ class TableMissing(Unavailable):
 
 class AzureTables(port.Tables):
     def __init__(
-        self, line: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
+        self, client: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
     ) -> None:
-        self._line = line
+        self._client = client
         self._retry_policy = retry_policy
         self._names = names
         self._prefix = prefix
 
     async def check_exists(self) -> None:
-        """TableMissing if the tables were not created yet."""
-        await self._query(self._names[0], {"$top": "1"})
+        """Unavailable, with what to do, if the tables were not created yet."""
+        try:
+            await self._query(self._names[0], {"$top": "1"})
+        except TableMissing:
+            raise Unavailable(
+                "There is no Postroom storage in this account, or not with this prefix. "
+                "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
+            ) from None
 
     async def create_missing(self) -> None:
         for table in self._names:
             body = msgspec.json.encode({"TableName": self._prefix + table})
-            send = partial(self._line.send, "POST", "/Tables", body=body)
+            send = partial(self._client.send, "POST", "/Tables", body=body)
             answer = await self._retry_policy.call(send, reads=True)  # safe to retry, like a read
             if answer.status not in _AS_EXPECTED and answer.code != "TableAlreadyExists":
                 raise _unexpected(answer.status, answer.code)
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
         validation.check_table(table, self._names)
-        validation.check_row(partition, key)
-        options = {"$filter": entities.filter_of_row(partition, key), "$top": "1"}
+        validation.check_keys(partition, key)
+        row_keys = entities.literal(partition), entities.literal(key)
+        options = {"$filter": "PartitionKey eq {} and RowKey eq {}".format(*row_keys), "$top": "1"}
         for _ in range(POINT_PAGES_MAX):
             rows, after = await self._query(table, options)
             if rows or after is None:
@@ -66,15 +73,14 @@ class AzureTables(port.Tables):
         validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
         validation.encode_changes(changes)
-        if self._line.is_emulator:
+        if self._client.is_emulator:
             entities.check_keys_for_emulator(changes)
         entities.check_etags(changes)
-        url = f"{self._line.url}/{self._prefix}{table}"
+        url = f"{self._client.url}/{self._prefix}{table}"
         kind, body = entities.as_batch(url, partition, changes)
 
         async def attempt() -> list[tuple[int, bytes]]:
-            answer = await self._line.send("POST", "/$batch", body=body, kind=kind)
-            return _parts(answer)
+            return _parts(await self._client.send("POST", "/$batch", body=body, kind=kind))
 
         parts = await self._retry_policy.call(attempt, reads=False)
         return entities.etags_in(parts, changes)
@@ -90,22 +96,22 @@ class AzureTables(port.Tables):
     ) -> Page:
         validation.check_table(table, self._names)
         validation.check_scan(keys, limit)
-        wanted = where or {}
-        validation.encode_properties(wanted)
+        where = where or {}
+        validation.encode_properties(where)
         options = {} if after is None else entities.place_of(after)
         options["$top"] = str(limit)
-        if bounds := entities.filter_of(keys, wanted, is_emulator=self._line.is_emulator):
-            options["$filter"] = bounds
-        rows, behind = await self._query(table, options)
-        if wanted:
-            rows = [row for row in rows if validation.matches(row.properties, wanted)]
-        return Page(rows, behind)
+        if condition := entities.filter_of(keys, where, is_emulator=self._client.is_emulator):
+            options["$filter"] = condition
+        rows, next_ = await self._query(table, options)
+        if where:
+            rows = [row for row in rows if validation.matches(row.properties, where)]
+        return Page(rows, next_)
 
     async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:
         path = f"/{self._prefix}{table}()"
         query = entities.as_query(options)
         answer = await self._retry_policy.call(
-            lambda: self._line.send("GET", path, query), reads=True
+            lambda: self._client.send("GET", path, query), reads=True
         )
         if answer.status != 200:
             raise _unexpected(answer.status, answer.code)
@@ -114,7 +120,7 @@ class AzureTables(port.Tables):
 
 
 def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
-    """The answers to the changes of a batch; raises if one of them failed."""
+    """Return the answers to the changes of a batch; raise if one of them failed."""
     if answer.status not in _AS_EXPECTED:
         raise _unexpected(answer.status, answer.code)
     parts = entities.parts_of(answer.body)

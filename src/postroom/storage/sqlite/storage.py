@@ -149,7 +149,7 @@ class SqliteTables(port.Tables):
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
         validation.check_table(table, self._names)
-        validation.check_row(partition, key)
+        validation.check_keys(partition, key)
         return await self._reader.on_loop(partial(read_row, table, partition, key))
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
