@@ -64,7 +64,7 @@ class Browser(msgspec.Struct, frozen=True):
 
 async def first_link(tables: Tables, now: datetime) -> str | None:
     """A token for the first administrator, as long as nobody is there; older ones are void."""
-    if await users.is_anybody_there(tables):
+    if await users.has_any(tables):
         return None
     await users.withdraw_invitations(tables, "")
     return await _invited(tables, Invitation(role=Role.OWNER, until=now + FIRST_LINK_LASTS))
@@ -87,7 +87,7 @@ async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitati
     The link of the first start does not, once somebody has an account.
     """
     invitation = await users.find_invitation(tables, token, now)
-    if invitation and not invitation.address and await users.is_anybody_there(tables):
+    if invitation and not invitation.address and await users.has_any(tables):
         return None
     return invitation
 
@@ -103,7 +103,7 @@ async def accept(
     check_password(password, known.typed)
     hashed = await _hashed(password)
     is_first = not invitation.address
-    if is_first and await users.is_anybody_there(tables):
+    if is_first and await users.has_any(tables):
         return None  # an older link: somebody else was first
     if not await users.use_invitation(tables, token):
         return None

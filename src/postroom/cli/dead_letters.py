@@ -43,7 +43,7 @@ def dead_letters_command(
 
 def _show(as_json: bool) -> None:
     async def job(parts: Parts) -> list[DeadLetter]:
-        return await dead_letters.look(parts.storage.queues)
+        return await dead_letters.oldest(parts.storage.queues)
 
     found = work(job)
     lines = [line for letter in found for line in _lines(letter)]

@@ -156,7 +156,7 @@ def _free_space(folder: Path) -> Check:
 
 async def _dead_letters(parts: Parts) -> AsyncIterator[Check]:
     """One finding for each reason."""
-    groups = grouped(await dead_letters.look(parts.storage.queues))
+    groups = grouped(await dead_letters.oldest(parts.storage.queues))
     if not groups:
         yield Check(CheckResult.RIGHT, "dead letters", "there are none")
     for group in groups:
