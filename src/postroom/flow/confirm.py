@@ -47,8 +47,8 @@ from postroom.records.dead_letters import bury
 from postroom.records.retry import retry_on_conflict
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
+    CLAIMS_MAX,
     FAULT_DELAY_S,
-    TAKES_MAX,
     complete,
     kept,
     release,
@@ -171,7 +171,7 @@ class Confirmer:
             await complete(queues, claim)
             return None
         request = _Request(claim, mailing_list, *found)
-        if request.takes_in_vain >= TAKES_MAX:
+        if request.takes_in_vain >= CLAIMS_MAX:
             await self._give_up(request, _SENDERS_STOPPED)
             return None
         return request

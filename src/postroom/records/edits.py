@@ -13,9 +13,9 @@ from typing import NamedTuple
 from postroom.domain.consent import Consent
 from postroom.domain.subscriber import Subscriber
 from postroom.records import consents, counts, sign_ups
-from postroom.records.rows import to_properties
+from postroom.records.rows import stored, to_properties
 from postroom.records.stored import Stored
-from postroom.records.subscribers import TABLE, subscriber_of
+from postroom.records.subscribers import TABLE
 from postroom.storage.port import BATCH_CHANGES_MAX, Change, KeysWithin, Replace, Tables
 
 EDITS_MAX = (BATCH_CHANGES_MAX - 1) // 3  # a row, an event and a sign-up each, and the counts
@@ -51,5 +51,5 @@ async def unverified_page(
     """
     keys = KeysWithin(list_name, _EMAIL, _EMAIL + _END)
     page = await tables.scan(TABLE, keys, where={"Verified": False}, limit=limit, after=after)
-    found = [Stored(subscriber_of(row), row.etag) for row in page.rows]
+    found = [stored(row, Subscriber) for row in page.rows]
     return [each for each in found if not each.value.gone], page.next

@@ -15,7 +15,7 @@ from typing import TypeVar
 from postroom.clock import Clock
 from postroom.storage.port import Claim, ClaimLost, Queues, StorageError
 
-TAKES_MAX = 5  # without an outcome: the item may be what kills its senders
+CLAIMS_MAX = 5  # without an outcome: the item may be what kills its senders
 FAULT_DELAY_S = 10.0  # the provider is in trouble, or a rate limit is reached
 CLAIM_S = 120.0  # how long the item of a dead sender stays hidden
 # Every item becomes visible at least this often, so that a migration can copy it (migrate.py).

@@ -389,7 +389,8 @@ async def scan_people(
         for row in found.rows:
             rows_read += 1
             last = row.key.removeprefix(_EMAIL)
-            people += [subscriber_of(row)] if _fits(row, standing) else []
+            if _fits(row, standing):
+                people.append(from_properties(row.properties, Subscriber))
             if len(people) == limit:
                 is_end = found.next is None and row is found.rows[-1]
                 return SubscriberPage(people, rows_read, None if is_end else last)
@@ -420,16 +421,12 @@ def _recipient_of(row: Row) -> Recipient:
         raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
 
 
-def subscriber_of(row: Row) -> Subscriber:
-    return from_properties(row.properties, Subscriber)
-
-
 async def everyone(
     tables: Tables, list_name: str, standing: SubscriberFilter = SubscriberFilter.ALL
 ) -> AsyncIterator[Subscriber]:
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
         if _fits(row, standing):
-            yield subscriber_of(row)
+            yield from_properties(row.properties, Subscriber)
 
 
 async def attributes_of_all(
