@@ -15,24 +15,10 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.storage import port, validation
-from postroom.storage.port import (
-    Change,
-    Claim,
-    ClaimLost,
-    Delete,
-    Item,
-    Keys,
-    KeysWithin,
-    Page,
-    Properties,
-    Row,
-    StorageNames,
-    Value,
-)
 from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
 
 # Values are stored as they come back from JSON: a copy, with enums as their plain values.
-_as_stored = msgspec.json.Decoder(dict[str, Value]).decode
+_as_stored = msgspec.json.Decoder(dict[str, port.Value]).decode
 _BEGINNING = "?"  # a continuation at the first row; no key contains a question mark
 
 
@@ -46,7 +32,7 @@ class MemoryStorage:
     def __init__(
         self,
         clock: Clock,
-        names: StorageNames,
+        names: port.StorageNames,
         *,
         page_rows: int | None = None,
         empty_first_page: bool = False,
@@ -63,10 +49,10 @@ class MemoryStorage:
 
 class _Table:
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], Row] = {}
+        self.rows: dict[tuple[str, str], port.Row] = {}
         self.order: list[tuple[str, str]] = []
 
-    def write(self, row: Row) -> None:
+    def write(self, row: port.Row) -> None:
         place = (row.partition, row.key)
         if place not in self.rows:
             insort(self.order, place)
@@ -76,16 +62,18 @@ class _Table:
         if self.rows.pop(place, None) is not None:
             del self.order[bisect_left(self.order, place)]
 
-    def range(self, keys: Keys, after: str | None) -> Iterator[Row]:
+    def range(self, keys: port.Keys, after: str | None) -> Iterator[port.Row]:
         """The rows of the range in order, starting after the row that `after` names."""
-        low = (keys.partition, keys.start) if isinstance(keys, KeysWithin) else (keys.start, "")
+        low = (
+            (keys.partition, keys.start) if isinstance(keys, port.KeysWithin) else (keys.start, "")
+        )
         first = bisect_left(self.order, low)
         if after is not None and after != _BEGINNING:
             first = max(first, bisect_right(self.order, validation.place_of(after, keys)))
         for place in islice(self.order, first, None):
-            if isinstance(keys, KeysWithin) and place[0] != keys.partition:
+            if isinstance(keys, port.KeysWithin) and place[0] != keys.partition:
                 return
-            if keys.stop and place[isinstance(keys, KeysWithin)] >= keys.stop:
+            if keys.stop and place[isinstance(keys, port.KeysWithin)] >= keys.stop:
                 return
             yield self.rows[place]
 
@@ -102,13 +90,13 @@ class MemoryTables(port.Tables):
         self._page_rows = page_rows
         self._empty_first_page = empty_first_page
 
-    async def get(self, table: str, partition: str, key: str) -> Row | None:
+    async def get(self, table: str, partition: str, key: str) -> port.Row | None:
         validation.check_table(table, self._tables)
         validation.check_keys(partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
-    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+    async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         validation.check_table(table, self._tables)
         validation.check_changes(partition, changes)
         encoded = validation.encode_changes(changes)
@@ -118,37 +106,37 @@ class MemoryTables(port.Tables):
             validation.check_expected(change, row.etag if row else None)
         etags: list[str] = []
         for change, properties in zip(changes, encoded, strict=True):
-            if isinstance(change, Delete):
+            if isinstance(change, port.Delete):
                 stored.remove((partition, change.key))
                 etags.append("")
             else:
                 etags.append(str(next(self._etags)))
-                stored.write(Row(partition, change.key, _as_stored(properties), etags[-1]))
+                stored.write(port.Row(partition, change.key, _as_stored(properties), etags[-1]))
         return etags
 
     async def scan(
         self,
         table: str,
-        keys: Keys,
+        keys: port.Keys,
         *,
-        where: Properties | None = None,
+        where: port.Properties | None = None,
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
-    ) -> Page:
+    ) -> port.Page:
         validation.check_table(table, self._tables)
         validation.check_scan(keys, limit)
         where = _as_stored(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
-            return Page([], _BEGINNING)
-        rows: list[Row] = []
+            return port.Page([], _BEGINNING)
+        rows: list[port.Row] = []
         examined = ""
         for seen, row in enumerate(self._tables[table].range(keys, after)):
             if len(rows) == limit or seen == self._page_rows:
-                return Page(rows, examined)
+                return port.Page(rows, examined)
             examined = validation.continuation(row)
             if validation.matches(row.properties, where):
                 rows.append(_copy(row))
-        return Page(rows, None)
+        return port.Page(rows, None)
 
 
 class _Item(msgspec.Struct):
@@ -193,7 +181,7 @@ class MemoryQueues:
         for body in bodies:
             self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
 
-    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
+    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
         validation.check_queue(queue, self._queues)
         validation.check_items(limit)
         validation.check_lease(lease_s)
@@ -205,15 +193,15 @@ class MemoryQueues:
             claims.append(self._hide(queue, item_id, item, lease_s))
         return claims
 
-    async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
+    async def extend(self, claim: port.Claim, *, lease_s: float) -> port.Claim:
         validation.check_lease(lease_s)
         item_id, item = self._remove_claimed(claim)
         return self._hide(claim.queue, item_id, item, lease_s)
 
-    async def complete(self, claim: Claim) -> None:
+    async def complete(self, claim: port.Claim) -> None:
         self._remove_claimed(claim)
 
-    async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
+    async def release(self, claim: port.Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
         item_id, item = self._remove_claimed(claim)
         self._hide(claim.queue, item_id, item, delay_s)
@@ -222,30 +210,30 @@ class MemoryQueues:
         validation.check_queue(queue, self._queues)
         return len(self._queues[queue].items)
 
-    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
+    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
         validation.check_queue(queue, self._queues)
         validation.check_items(limit)
         stored = self._queues[queue]
         visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
-        return [Item(item.body, item.taken) for item in visible]
+        return [port.Item(item.body, item.taken) for item in visible]
 
     def _from_now(self, seconds: float) -> int:
         now_us, self._time = queue_time(self._time, read_clocks(self._clock, ""))
         return now_us + round(seconds * SECOND_US)
 
-    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> Claim:
+    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> port.Claim:
         """Put the item back under a new receipt, invisible for `seconds`."""
         item.visible_at_us = self._from_now(seconds)
         item.receipt = next(self._receipts)
         self._queues[queue].add(item_id, item)
-        return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
+        return port.Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
-    def _remove_claimed(self, claim: Claim) -> tuple[int, _Item]:
+    def _remove_claimed(self, claim: port.Claim) -> tuple[int, _Item]:
         validation.check_queue(claim.queue, self._queues)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))
         if item is None or str(item.receipt) != claim.receipt:
-            raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
+            raise port.ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
         return int(claim.item), stored.remove(int(claim.item))
 
 
@@ -278,5 +266,5 @@ class MemoryBlobs:
         return page, page[-1] if len(found) > len(page) else None
 
 
-def _copy(row: Row) -> Row:
-    return Row(row.partition, row.key, dict(row.properties), row.etag)
+def _copy(row: port.Row) -> port.Row:
+    return port.Row(row.partition, row.key, dict(row.properties), row.etag)

@@ -161,7 +161,6 @@ class Tables(Protocol):
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         """Apply 1 to 100 changes, each key once, all or nothing; return etags ("" if deleted)."""
-        ...
 
     async def batches(self, table: str, batches: Sequence[Batch]) -> None:
         """Apply batches in order; an error or a crash skips that batch and all after it."""
@@ -178,7 +177,6 @@ class Tables(Protocol):
         after: str | None = None,
     ) -> Page:
         """Return up to `limit` rows that match all of `where`; `after` is the last `next`."""
-        ...
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -199,49 +197,39 @@ class Claim(msgspec.Struct, frozen=True):
 class Queues(Protocol):
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
         """Put one item per body, in order; a crash half-way may leave some out."""
-        ...
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         """Claim at most `limit` (≤ 32) visible items, roughly the oldest first."""
-        ...
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         """Renew the lease from now; only the claim that comes back is valid afterwards."""
-        ...
 
     async def complete(self, claim: Claim) -> None:
         """Delete the item; ClaimLost if the claim is stale."""
-        ...
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         """Make the item visible again after the delay; the claim is stale afterwards."""
-        ...
 
     async def length(self, queue: str) -> int:
         """The number of items, including claimed and delayed ones; approximate on Azure."""
-        ...
 
     async def peek(self, queue: str, *, limit: int = 32) -> list[Item]:
         """Items that could be claimed now; nothing is claimed."""
-        ...
 
 
 class Blobs(Protocol):
     async def put(self, name: str, content: bytes) -> None:
         """Write the whole blob or nothing, replacing an existing one."""
-        ...
 
     async def get(self, name: str) -> bytes | None: ...
 
     async def delete(self, name: str) -> None:
         """An absent blob is fine."""
-        ...
 
     async def list(
         self, prefix: str = "", *, after: str | None = None
     ) -> tuple[list[str], str | None]:
         """A page of names in order, and the `after` of the next page (None at the end)."""
-        ...
 
 
 class Troubles(msgspec.Struct, frozen=True):

@@ -17,26 +17,21 @@ class Mail(Protocol):
     @property
     def position(self) -> int:
         """Its position in the batch, as the watch and the ledger number it."""
-        ...
 
     @property
     def sender(self) -> str:
         """The envelope sender."""
-        ...
 
     @property
     def recipient(self) -> str:
         """Envelope recipient, in the spelling the subscriber typed."""
-        ...
 
     @property
     def needs_utf8(self) -> bool:
         """Has a non-ASCII local part: needs a server that offers SMTPUTF8 (RFC 6531)."""
-        ...
 
     def source(self, *, eight_bit: bool) -> bytes:
         """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
-        ...
 
 
 class HandOverRecord(Protocol):
@@ -44,15 +39,12 @@ class HandOverRecord(Protocol):
 
     def handing_over(self, positions: Sequence[int]) -> None:
         """Called just before the content of these mails is written to the connection."""
-        ...
 
     def returned(self, positions: Sequence[int]) -> None:
         """Called when the server has not accepted these; they may be sent again."""
-        ...
 
     def answered(self, position: int, outcome: Outcome) -> None:
         """Called as soon as the outcome of one mail is known."""
-        ...
 
 
 class HandOverWatch(HandOverRecord, Protocol):
@@ -60,7 +52,6 @@ class HandOverWatch(HandOverRecord, Protocol):
 
     def may_hand_over(self) -> bool:
         """Asked before every hand-over; once it is False, the rest of the slice is Untried."""
-        ...
 
 
 class GuardedWatch:
@@ -99,11 +90,9 @@ class Lane(Protocol):
     @property
     def id(self) -> int:
         """Identifies the lane in its process; a lane that wraps another one has the same id."""
-        ...
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         """One outcome per mail, in order. Never raises for what a server says or does."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -111,6 +100,5 @@ class Lane(Protocol):
 class Transport(Protocol):
     def lane(self) -> Lane:
         """A new lane; it connects when it is first used."""
-        ...
 
     async def close(self) -> None: ...

@@ -50,7 +50,6 @@ class HttpResponse(msgspec.Struct, frozen=True):
 class Signer(Protocol):
     async def sign(self, resource: str, now: str) -> dict[str, str]:
         """The authentication headers for a resource (its path, as sent) at this time."""
-        ...
 
 
 class SharedKey:

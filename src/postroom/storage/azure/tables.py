@@ -11,22 +11,13 @@ from postroom.storage import port, validation
 from postroom.storage.azure import entities
 from postroom.storage.azure.http import HttpClient, HttpResponse
 from postroom.storage.azure.retry import RetryPolicy, check_answer
-from postroom.storage.port import (
-    Change,
-    Conflict,
-    Keys,
-    Page,
-    Properties,
-    Row,
-    Unavailable,
-)
 
 POINT_PAGES_MAX = 10  # the service may send empty pages before the one with the row
 _AS_EXPECTED = frozenset({201, 202, 204})
 _CONFLICTS = frozenset({"EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"})
 
 
-class TableMissing(Unavailable):
+class TableMissing(port.Unavailable):
     """The tables were not created yet, or one was deleted."""
 
 
@@ -44,7 +35,7 @@ class AzureTables(port.Tables):
         try:
             await self._query(self._names[0], {"$top": "1"})
         except TableMissing:
-            raise Unavailable(
+            raise port.Unavailable(
                 "There is no Postroom storage in this account, or not with this prefix. "
                 "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
             ) from None
@@ -57,7 +48,7 @@ class AzureTables(port.Tables):
             if answer.status not in _AS_EXPECTED and answer.code != "TableAlreadyExists":
                 raise _unexpected(answer.status, answer.code)
 
-    async def get(self, table: str, partition: str, key: str) -> Row | None:
+    async def get(self, table: str, partition: str, key: str) -> port.Row | None:
         validation.check_table(table, self._names)
         validation.check_keys(partition, key)
         row_keys = entities.literal(partition), entities.literal(key)
@@ -67,9 +58,9 @@ class AzureTables(port.Tables):
             if rows or after is None:
                 return rows[0] if rows else None
             options |= entities.place_of(after)
-        raise Unavailable("Azure Storage: only empty pages instead of a row.")
+        raise port.Unavailable("Azure Storage: only empty pages instead of a row.")
 
-    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+    async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
         validation.encode_changes(changes)
@@ -88,12 +79,12 @@ class AzureTables(port.Tables):
     async def scan(
         self,
         table: str,
-        keys: Keys,
+        keys: port.Keys,
         *,
-        where: Properties | None = None,
+        where: port.Properties | None = None,
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
-    ) -> Page:
+    ) -> port.Page:
         validation.check_table(table, self._names)
         validation.check_scan(keys, limit)
         where = where or {}
@@ -105,9 +96,11 @@ class AzureTables(port.Tables):
         rows, next_ = await self._query(table, options)
         if where:
             rows = [row for row in rows if validation.matches(row.properties, where)]
-        return Page(rows, next_)
+        return port.Page(rows, next_)
 
-    async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:
+    async def _query(
+        self, table: str, options: dict[str, str]
+    ) -> tuple[list[port.Row], str | None]:
         path = f"/{self._prefix}{table}()"
         query = entities.as_query(options)
         answer = await self._retry_policy.call(
@@ -130,12 +123,12 @@ def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
         code = entities.code_in(part)
         check_answer(status, code)
         if code in _CONFLICTS:
-            raise Conflict("a row is not as expected")
+            raise port.Conflict("a row is not as expected")
         raise _unexpected(status, code)
     return parts
 
 
-def _unexpected(status: int, code: str) -> Unavailable:
+def _unexpected(status: int, code: str) -> port.Unavailable:
     if code == "TableNotFound":
         return TableMissing("Azure Storage: a table is missing; a restart creates it again.")
-    return Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")
+    return port.Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")

@@ -1,4 +1,4 @@
-"""Checks that the files SQLite has open are still the ones at their paths.
+"""Checks that the files SQLite has open are still at their paths.
 
 A database file that was deleted or replaced stays open and accepts writes that no process will ever
 find. So every commit is checked before it is acknowledged, and reads are checked now and then. The

@@ -44,17 +44,14 @@ class SmtpLine(Protocol):
     @property
     def writable(self) -> bool:
         """Whether to write more: the buffer has room, and the server has not closed."""
-        ...
 
     def write(self, data: bytes) -> None: ...
 
     def hang_up(self, words: str) -> None:
         """Close the connection now; `lost` is called before this returns."""
-        ...
 
     def expect_close(self, words: str) -> None:
         """The server is about to close; `lost` is called when it has, or after a short wait."""
-        ...
 
 
 class Exchange(ABC):
