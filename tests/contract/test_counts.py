@@ -29,6 +29,7 @@ from postroom.importing import import_people
 from postroom.importing.csv_people import People
 from postroom.records import counts, lists, subscribers
 from postroom.records.counts import ListCounts
+from postroom.records.rows import first_rows
 from postroom.storage.port import Conflict, Storage, Tables, Unavailable
 from tests.acting import acting
 from tests.clock import MovableClock
@@ -322,11 +323,13 @@ async def test_of_two_that_fold_at_once_one_counts(tables: Tables, folded_before
         await counts.fold(tables, LIST)
     for name in "ab":
         await join(tables, name)
-    tallies = [await counts._open_tally(tables, LIST) for _ in range(2)]
-    waiting = await counts._waiting(tables, LIST)
-    await tallies[0].take(waiting[:1])
+    stored = await counts._read_count(tables, LIST)
+    tallies = [counts._Tally(tables, LIST, stored) for _ in range(2)]
+    rows, _more = await first_rows(tables, counts.TABLE, counts._deltas_of(LIST), limit=10)
+    deltas = [counts._read_delta(row) for row in rows]
+    await tallies[0].fold(deltas[:1])
     with pytest.raises(Conflict):
-        await tallies[1].take(waiting[1:])  # not even others: it did not see what the first did
+        await tallies[1].fold(deltas[1:])  # not even other deltas, because the count changed
     assert await counts.read(tables, LIST) == ListCounts(verified=3)
 
 

@@ -81,7 +81,7 @@ async def test_a_missing_folder_is_named(tmp_path: Path, clock: MovableClock) ->
 
 
 async def test_a_folder_is_refused(tmp_path: Path, clock: MovableClock) -> None:
-    assert "cannot be opened" in await refusal(tmp_path, clock)
+    assert "cannot be read or written" in await refusal(tmp_path, clock)
 
 
 async def test_a_file_that_another_program_keeps_locked_is_refused(

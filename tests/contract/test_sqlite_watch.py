@@ -43,7 +43,7 @@ def logs() -> Iterator[list[MutableMapping[str, Any]]]:
 @pytest_asyncio.fixture
 async def storage(file: Path, clock: MovableClock) -> AsyncIterator[SqliteStorage]:
     """With the row `kept`."""
-    opened = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=0)
+    opened = await SqliteStorage.open(file, clock, STORAGE_NAMES, check_every_s=0)
     await opened.tables.insert(TABLE, "p", "kept", {"n": 1})
     yield opened
     await opened.close()
@@ -109,7 +109,7 @@ async def test_every_commit_looks_whether_the_file_is_still_there(
     file: Path, clock: MovableClock
 ) -> None:
     """Also when reads looked a moment ago."""
-    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=3600)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, check_every_s=3600)
     await write(storage)
     replace_by_a_copy(file)
     with pytest.raises(StorageGone):

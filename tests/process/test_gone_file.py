@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest_asyncio
 
 from postroom.records import keys
-from postroom.storage.sqlite.file_watch import LOOK_EVERY_S
+from postroom.storage.sqlite.file_watch import CHECK_EVERY_S
 from postroom_bench.installation import LIST, Installation, Process, until
 
 SENTENCE = (
@@ -95,7 +95,7 @@ async def test_a_sign_up_into_a_deleted_database_is_refused_and_readiness_says_w
 
 
 async def test_every_role_notices_within_seconds_and_says_so_once(site: Site) -> None:
-    assert LOOK_EVERY_S <= 5
+    assert CHECK_EVERY_S <= 5
     backup = site.file.with_name("backup.db")
     backup.write_bytes(site.file.read_bytes())
     backup.replace(site.file)

@@ -17,7 +17,7 @@ PEOPLE = 10_000  # so many that a sender is not through with them before it was 
 
 
 def roles_awake(installation: Installation) -> int:
-    """Every role listens for wake-ups, a scheduler twice; one that ends in order stops listening."""
+    """Every role listens for wake-ups, a scheduler twice, until it ends."""
     wakeups = installation.folder / "data" / "bells"
     names = os.listdir(wakeups) if wakeups.is_dir() else []
     return len({name.partition("-")[0] for name in names})

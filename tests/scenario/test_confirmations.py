@@ -17,7 +17,7 @@ from postroom.domain.token import sign
 from postroom.flow import render, subscribe
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
-from postroom.records.single_mail_items import CLAIM_S, DELAY_S_MAX, TAKES_MAX
+from postroom.records.single_mail_items import CLAIM_S, CLAIMS_MAX, DELAY_S_MAX
 from tests.acting import acting
 from tests.clock import soon
 from tests.scenario.test_rate_limit import limit
@@ -328,7 +328,7 @@ async def test_an_item_that_ends_every_sender_is_given_up_and_told(
 ) -> None:
     await town.found_list()
     await sign_up(town, "ada")
-    await die_with(town, TAKES_MAX)
+    await die_with(town, CLAIMS_MAX)
     await town.open_sender()
     await town.quiet()
     assert not town.sink.mails
@@ -344,7 +344,7 @@ async def test_those_that_were_in_hand_with_it_are_mailed(town: Town) -> None:
     names = students(20)
     await town.found_list()
     await sign_up(town, *names)
-    await die_with(town, TAKES_MAX - 1)
+    await die_with(town, CLAIMS_MAX - 1)
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(names)

@@ -306,6 +306,6 @@ def test_what_is_kept_of_a_trace_is_bounded(town: Town) -> None:
 
 def test_the_row_of_the_longest_address_has_a_key_that_storage_takes(town: Town) -> None:
     consent = COMMAND_LINE.consent(Event.ADDED, town.clock.now())
-    row = consents.noted("x" * STORAGE_KEY_CHARS_MAX, consent)
+    row = consents.event_row("x" * STORAGE_KEY_CHARS_MAX, consent)
     assert len(row.key) <= KEY_CHARS_MAX
     assert re.fullmatch(r"consent:x+:\d{15}-[0-9a-f]+", row.key)

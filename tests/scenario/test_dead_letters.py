@@ -28,7 +28,7 @@ async def die_over_it(town: Town, life: int) -> None:
 
 
 async def reasons(town: Town) -> list[Reason]:
-    return [letter.reason for letter in await dead_letters.look(town.storage.queues)]
+    return [letter.reason for letter in await dead_letters.oldest(town.storage.queues)]
 
 
 async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -> None:
@@ -42,7 +42,7 @@ async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -
     assert message.books == Books(held=2, doubts=5)
     assert message.status is Status.COMPLETED
     assert not await town.is_archived(ref)
-    [letter] = await dead_letters.look(town.storage.queues)
+    [letter] = await dead_letters.oldest(town.storage.queues)
     assert (letter.reason, letter.ref) == (Reason.SENDERS_STOPPED, ref)
     assert await town.items() == 0
 
@@ -71,7 +71,7 @@ async def test_a_malformed_item_is_put_aside_and_the_others_go_on(town: Town, bo
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
-    [letter] = await dead_letters.look(town.storage.queues)
+    [letter] = await dead_letters.oldest(town.storage.queues)
     assert (letter.queue, letter.body, letter.reason) == (MAIL_QUEUE, body, Reason.MALFORMED)
     assert letter.at == town.clock.now()
     assert await town.items() == 0
@@ -82,7 +82,7 @@ async def test_a_malformed_sign_up_is_put_aside(town: Town) -> None:
     await town.storage.queues.put(SINGLE_MAIL_QUEUE, "nonsense")
     await town.open_sender()
     await town.quiet()
-    [letter] = await dead_letters.look(town.storage.queues)
+    [letter] = await dead_letters.oldest(town.storage.queues)
     assert (letter.queue, letter.reason) == (SINGLE_MAIL_QUEUE, Reason.MALFORMED)
     assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
@@ -178,7 +178,7 @@ async def test_an_item_too_long_for_a_letter_is_put_aside_as_well(town: Town) ->
     await town.storage.queues.put(MAIL_QUEUE, "\x01" * ITEM_BYTES_MAX)
     await town.open_sender()
     await town.quiet()
-    [letter] = await dead_letters.look(town.storage.queues)
+    [letter] = await dead_letters.oldest(town.storage.queues)
     assert letter.is_clipped
     assert not letter.can_be_put_back
     assert await town.items() == 0
@@ -190,7 +190,7 @@ async def test_only_those_held_are_said_to_be_on_hold(town: Town) -> None:
     await town.storage.queues.put(DEAD_LETTER_QUEUE, "somebody else's")
     await town.open_sender()
     await town.quiet()
-    groups = grouped(await dead_letters.look(town.storage.queues))
+    groups = grouped(await dead_letters.oldest(town.storage.queues))
     assert [group.reason for group in groups] == [Reason.MALFORMED, Reason.UNKNOWN]
     assert not any("on hold" in str(group.explanation) for group in groups)
     held = {reason for reason, text in EXPLANATIONS.items() if "on hold" in str(text)}

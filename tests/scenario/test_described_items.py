@@ -30,7 +30,7 @@ def described(ref: str, name: str) -> str:
 
 
 async def the_dead_letter(town: Town) -> tuple[str, Reason]:
-    [letter] = await dead_letters.look(town.storage.queues)
+    [letter] = await dead_letters.oldest(town.storage.queues)
     return letter.queue, letter.reason
 
 

@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def town(sink: Sink, file: Path, tmp_path: Path) -> AsyncIterator[Town]:
     clock = MovableClock()
-    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, look_every_s=0)
+    storage = await SqliteStorage.open(file, clock, STORAGE_NAMES, check_every_s=0)
     town = Town(storage, clock, sink, tmp_path)
     try:
         yield town

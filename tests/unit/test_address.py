@@ -19,7 +19,7 @@ from postroom.domain.address import (
     parse_address,
     parse_mailbox,
 )
-from postroom.storage.validation import check_key
+from postroom.storage.validation import check_keys
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_accepted_address_is_stable_and_storable(local: str, domain: str) -> 
     assert parse_address(address.typed) == address
     assert len(address.typed.encode()) <= 254
     assert len(address.storage_key) <= STORAGE_KEY_CHARS_MAX
-    check_key(address.storage_key)
+    check_keys(address.storage_key)
 
 
 _storable_locals = st.text("aZ~/#?ü✓0f-", min_size=1, max_size=8)

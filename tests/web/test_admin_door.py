@@ -183,7 +183,7 @@ async def test_a_link_that_is_over_makes_nobody(office: Office) -> None:
     token = await sign_in.invite(office.storage.tables, NEW, Role.OWNER, earlier)
     assert (await office.browser.get(f"/admin/welcome/{token}")).status_code == 404
     assert (await welcome(office, token, password=PASSWORD)).status_code == 404
-    assert not await users.is_anybody_there(office.storage.tables)
+    assert not await users.has_any(office.storage.tables)
 
 
 async def test_an_invitation_for_a_user_gives_a_new_password_and_ends_their_sessions(

@@ -125,7 +125,7 @@ async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
         await subscribers.join_together(tables, people, NOW)
     shelf = await subscribers.scan_people(tables, LIST, standing=SubscriberFilter.GONE, limit=50)
     assert (shelf.people, shelf.looked_at, shelf.next) == ([], 3000, "s02999@contoso.edu")
-    assert tables.rows <= subscribers.LOOKED_AT_MAX
+    assert tables.rows <= subscribers.ROWS_READ_MAX
     looks = 1
     while shelf.next:
         shelf = await subscribers.scan_people(
@@ -138,7 +138,7 @@ async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
 async def test_a_look_that_is_not_at_its_end_says_so(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(subscribers, "ROWS_READ_MAX", 2)
     monkeypatch.setattr(subscribers, "SCAN_ROWS_MAX", 2)
     for number in range(5):
         await join(editor, f"student{number}@contoso.edu")

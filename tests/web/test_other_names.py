@@ -30,7 +30,7 @@ async def test_the_first_account_is_made_by_whatever_name_the_machine_was_opened
         headers = opened_as(host, f"http://{host.lower()}")
         answer = await office.browser.post(f"/admin/welcome/{token}", data=fields, headers=headers)
         assert answer.status_code == 303
-        assert await users.is_anybody_there(office.storage.tables)
+        assert await users.has_any(office.storage.tables)
 
 
 @pytest.mark.parametrize(

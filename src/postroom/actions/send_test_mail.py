@@ -35,8 +35,8 @@ from postroom.records.dead_letters import bury
 from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
+    CLAIMS_MAX,
     FAULT_DELAY_S,
-    TAKES_MAX,
     complete,
     release,
     start_over,
@@ -68,7 +68,7 @@ async def mail_test(
     except BadItem:
         await bury(storage.queues, claim, Reason.MALFORMED, clock.now())
         return None
-    if claim.taken > TAKES_MAX:  # every sender that claimed it died
+    if claim.taken > CLAIMS_MAX:  # every sender that claimed it died
         await trials.note(storage.tables, item, TrialState.GIVEN_UP, "", clock.now())
         await bury(storage.queues, claim, Reason.TEST_NOT_SENT, clock.now())
         return None
@@ -86,7 +86,7 @@ async def mail_test(
         await start_over(storage.queues, [claim], late[0])
         return None
     [outcome] = await lane.send([mail], permit)
-    if state := state_after(outcome, is_last=claim.taken >= TAKES_MAX):
+    if state := state_after(outcome, is_last=claim.taken >= CLAIMS_MAX):
         await trials.note(storage.tables, item, state, outcome.words, clock.now())
     await _conclude(storage.queues, claim, outcome, clock)
     return outcome
@@ -98,7 +98,7 @@ async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock
             await complete(queues, claim)
         case Deferred(scope=Scope.PROVIDER) | Untried():
             await start_over(queues, [claim], FAULT_DELAY_S)
-        case Deferred() | Unknown() if claim.taken >= TAKES_MAX:
+        case Deferred() | Unknown() if claim.taken >= CLAIMS_MAX:
             await bury(queues, claim, Reason.TEST_NOT_SENT, clock.now())
         case Deferred() | Unknown():
             await release(queues, claim, retry_after_s(claim.taken, RULES))

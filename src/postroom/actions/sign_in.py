@@ -64,7 +64,7 @@ class Browser(msgspec.Struct, frozen=True):
 
 async def first_link(tables: Tables, now: datetime) -> str | None:
     """Return a token for the first user; None once there is one. Older tokens are void."""
-    if await users.is_anybody_there(tables):
+    if await users.has_any(tables):
         return None
     await users.withdraw_invitations(tables, "")
     return await _invite(tables, Invitation(role=Role.OWNER, until=now + FIRST_LINK_LASTS))
@@ -82,7 +82,7 @@ async def invite(tables: Tables, address: str, role: Role, now: datetime) -> str
 async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitation | None:
     """Return the invitation of a valid link; the first start's is void once there is a user."""
     invitation = await users.find_invitation(tables, token, now)
-    if invitation and not invitation.address and await users.is_anybody_there(tables):
+    if invitation and not invitation.address and await users.has_any(tables):
         return None
     return invitation
 
@@ -97,7 +97,7 @@ async def accept(
     parsed = parse_address(invitation.address or address)
     check_password(password, parsed.typed)
     hashed = await _hash(password)
-    if not invitation.address and await users.is_anybody_there(tables):
+    if not invitation.address and await users.has_any(tables):
         return None  # somebody else used a link of the first start meanwhile
     if not await users.use_invitation(tables, token):
         return None

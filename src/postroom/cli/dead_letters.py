@@ -35,7 +35,7 @@ def dead_letters_command(
     elif requeue:
         _requeue(as_json)
     else:
-        found = work(lambda parts: dead_letters.look(parts.storage.queues))
+        found = work(lambda parts: dead_letters.oldest(parts.storage.queues))
         lines = [line for letter in found for line in _lines(letter)]
         data = [_data(letter) for letter in found]
         show(data, as_json, *(lines or ["There are no dead letters."]))

@@ -141,7 +141,7 @@ def _check_free_space(folder: Path) -> Check:
 
 async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
     """Yield one check for each reason."""
-    groups = grouped(await dead_letters.look(parts.storage.queues))
+    groups = grouped(await dead_letters.oldest(parts.storage.queues))
     if not groups:
         yield Check(RIGHT, "dead letters", "there are none")
     for group in groups:

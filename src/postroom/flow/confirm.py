@@ -47,8 +47,8 @@ from postroom.records.dead_letters import bury
 from postroom.records.retry import retry_on_conflict
 from postroom.records.rows import Unreadable
 from postroom.records.single_mail_items import (
+    CLAIMS_MAX,
     FAULT_DELAY_S,
-    TAKES_MAX,
     complete,
     kept,
     release,
@@ -163,7 +163,7 @@ class Confirmer:
             await complete(queues, claim)
             return None
         request = _Request(claim, mailing_list, *found)
-        if request.claims_without_outcome >= TAKES_MAX:
+        if request.claims_without_outcome >= CLAIMS_MAX:
             await self._give_up(request, _SENDERS_STOPPED)
             return None
         return request

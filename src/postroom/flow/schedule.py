@@ -51,7 +51,7 @@ async def read_agenda(tables: Tables, now: datetime) -> Agenda:
             due.append(entry)
         else:
             later.append(entry.due_at.timestamp())
-    glanced = await messages.glance(tables, [entry.ref for entry in due])
+    glanced = await messages.find_live_together(tables, [entry.ref for entry in due])
     return Agenda(due, min(later, default=None), glanced)
 
 

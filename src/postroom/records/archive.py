@@ -14,11 +14,10 @@ import msgspec
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.records.batches import partition
 from postroom.records.deliveries import TO, of_row, to_row
-from postroom.records.rows import Unreadable, all_rows
+from postroom.records.rows import Unreadable, all_rows, delete_partition
 from postroom.storage.port import (
     Change,
     Conflict,
-    Delete,
     Insert,
     KeysWithin,
     Replace,
@@ -34,7 +33,7 @@ _STATE = {word: state for state, word in _WORD.items()}
 
 
 class ArchivedDelivery(msgspec.Struct, frozen=True):
-    """A finished delivery, with what is needed to try it again."""
+    """A finished delivery, with all that is needed to retry it."""
 
     delivery: Delivery
     ended: DeliveryEnd
@@ -47,7 +46,7 @@ async def write(
     deliveries: Mapping[int, Delivery],
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
-    """Write the outcomes at once, before the ledger: what a ledger says is always archived."""
+    """Write the outcomes in one batch, before the ledger, so that every final state is archived."""
     rows: list[Change] = [
         Upsert(TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived))
         for at, ended in ends.items()
@@ -62,9 +61,9 @@ async def write_settled(
     deliveries: Mapping[int, Delivery],
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
-    """As `write`, but raise Conflict if an outcome of this round was written meanwhile.
+    """Like `write`, but raise Conflict if an outcome of this round has been written meanwhile.
 
-    Two senders may settle the same batch with different knowledge: the rows of the first count.
+    Two senders may settle the same batch from different information; the first one wins.
     """
     where = partition(ledger.ref, ledger.batch)
     known = {row.key: row async for row in all_rows(tables, TABLE, KeysWithin(where))}
@@ -86,7 +85,7 @@ async def load(tables: Tables, ref: str, batch: int) -> AsyncIterator[ArchivedDe
 
 
 async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, DeliveryEnd]:
-    """Outcomes written since the batch was last revived, by position."""
+    """Return the outcomes written since the batch was last revived, by position."""
     return {
         archived.delivery.position: archived.ended
         async for archived in load(tables, ledger.ref, ledger.batch)
@@ -95,10 +94,7 @@ async def ends_of(tables: Tables, ledger: Ledger) -> dict[int, DeliveryEnd]:
 
 
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
-    where = partition(ref, batch)
-    keys = [row.key async for row in all_rows(tables, TABLE, KeysWithin(where))]
-    if keys:
-        await tables.batch(TABLE, where, [Delete(key) for key in keys])
+    await delete_partition(tables, TABLE, partition(ref, batch))
 
 
 @functools.lru_cache(maxsize=16)  # a whole slice ends at one time
@@ -107,7 +103,7 @@ def _iso(at: datetime) -> str:
 
 
 def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Value]:
-    # Attributes are kept only of deliveries that may be tried again.
+    # Attributes are stored only for deliveries that may be retried.
     row = to_row(delivery, with_attributes=ended.state is State.FAILED)
     row["Outcome"] = _WORD[ended.state]
     row["EmailSent"] = ended.state is State.SENT

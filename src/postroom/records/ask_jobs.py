@@ -1,12 +1,12 @@
-"""Runs that ask all of a list to confirm, as a row of the list's partition: deleted with the list.
+"""Jobs that ask everyone on a list to confirm, as a row of the list's partition.
 
-unconfirmed    the last run, or the current one
+unconfirmed    the current job, or the last one; deleted with the list
 """
 
 from __future__ import annotations
 
 from postroom.domain.ask_job import AskJob
-from postroom.records.rows import stored, to_properties
+from postroom.records.rows import find_row, to_properties, write_row
 from postroom.records.stored import Stored
 from postroom.storage.port import Tables
 
@@ -15,14 +15,9 @@ _KEY = "unconfirmed"  # sorts after the row of the list: no range of subscribers
 
 
 async def find(tables: Tables, list_name: str) -> Stored[AskJob] | None:
-    """The job and its row's etag."""
-    row = await tables.get(_TABLE, list_name, _KEY)
-    return stored(row, AskJob) if row else None
+    return await find_row(tables, _TABLE, list_name, _KEY, AskJob)
 
 
 async def put(tables: Tables, job: AskJob, etag: str | None) -> str:
-    """The new etag; Conflict if the row changed, or if it exists and no etag is given."""
-    properties = to_properties(job)
-    if etag is None:
-        return await tables.insert(_TABLE, job.list_name, _KEY, properties)
-    return await tables.replace(_TABLE, job.list_name, _KEY, properties, etag)
+    """Write the job; the new etag. Conflict if the row changed, or exists and `etag` is None."""
+    return await write_row(tables, _TABLE, job.list_name, _KEY, to_properties(job), etag)

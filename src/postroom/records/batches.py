@@ -23,9 +23,17 @@ import msgspec
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.domain.message import Message
 from postroom.records.deliveries import TO, of_row, to_row
-from postroom.records.rows import all_rows, from_properties, readable_rows, stored, to_properties
+from postroom.records.rows import (
+    all_rows,
+    delete_partition,
+    from_properties,
+    readable_rows,
+    stored,
+    to_properties,
+)
 from postroom.records.stored import Stored
 from postroom.storage.port import (
+    Batch,
     Change,
     Conflict,
     Delete,
@@ -55,40 +63,27 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header_of(message: Message, *, size: int, first: str, last: str) -> Header:
-    return Header(
-        size,
-        first,
-        last,
-        message.ref,
-        message.subject,
-        message.list_name,
-        message.sender,
-        message.due_at,
-    )
+    shared = (message.ref, message.subject, message.list_name, message.sender, message.due_at)
+    return Header(size, first, last, *shared)
 
 
 async def write_batches(
     tables: Tables, message: Message, batches: Sequence[Sequence[Delivery]]
 ) -> list[Header]:
-    """Write the next batches of a message: all rows of each or none, each after the one before it.
+    """Write the next batches of a message in order, all rows of each or none.
 
     Conflict if one of them exists.
     """
     headers = [
         header_of(message, size=len(each), first=each[0].key, last=each[-1].key) for each in batches
     ]
-    rows = [
-        (partition(message.ref, message.batches + number), _rows_of(header, deliveries))
-        for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True))
-    ]
+    rows: list[Batch] = []
+    for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True)):
+        inserts = [Insert(_HEADER, to_properties(header))]
+        inserts += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        rows.append((partition(message.ref, message.batches + number), inserts))
     await tables.batches(LIVE, rows)
     return headers
-
-
-def _rows_of(header: Header, deliveries: Sequence[Delivery]) -> list[Change]:
-    rows: list[Change] = [Insert(_HEADER, to_properties(header))]
-    rows += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
-    return rows
 
 
 async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:
@@ -97,9 +92,9 @@ async def find_header(tables: Tables, ref: str, batch: int) -> Header | None:
 
 
 async def find_batch_of(tables: Tables, message: Message, key: str) -> int | None:
-    """The batch with the delivery for an address key; None if it is in no batch that is counted.
+    """Find the batch with the delivery for an address key; None if no counted batch has one.
 
-    A binary search over headers: 14 reads for a million recipients.
+    This is a binary search over headers, 14 reads for a million recipients.
     """
     low = 0
     high = message.batches
@@ -111,20 +106,15 @@ async def find_batch_of(tables: Tables, message: Message, key: str) -> int | Non
         elif key < header.first:
             high = middle
         else:
-            return middle if await _has_delivery(tables, message.ref, middle, key) else None
+            for table in (LIVE, ARCHIVE):
+                if await tables.get(table, partition(message.ref, middle), TO + key):
+                    return middle
+            return None  # its range has the address, but no row has
     return None
 
 
-async def _has_delivery(tables: Tables, ref: str, batch: int, key: str) -> bool:
-    """Whether there is a row, live or archived, for exactly this address."""
-    for table in (LIVE, ARCHIVE):
-        if await tables.get(table, partition(ref, batch), TO + key):
-            return True
-    return False
-
-
 class BatchRows(msgspec.Struct, frozen=True):
-    """The partition of a batch. The header's etag guards the rows that were read with it."""
+    """The rows of a batch's partition; the header's etag guards all of them."""
 
     header: Header | None = None
     etag: str = ""
@@ -150,9 +140,9 @@ async def load_deliveries(tables: Tables, ref: str, batch: int) -> dict[int, Del
 async def restore_deliveries(
     tables: Tables, message: Message, ledger: Ledger, deliveries: Sequence[Delivery]
 ) -> None:
-    """Restore rows that were deleted when they were final.
+    """Restore rows that were deleted when they became final.
 
-    The header is written again with them, so that a sender that is late cannot delete them.
+    The header is written with them, so that a delayed sender cannot delete them again.
     """
     if deliveries:
         header = header_of(message, size=len(ledger.states), first=ledger.first, last=ledger.last)
@@ -162,9 +152,9 @@ async def restore_deliveries(
 
 
 async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRows) -> None:
-    """Delete them in one write, unless they were deleted or restored since they were read.
+    """Delete the deliveries in one write, unless they were deleted or restored meanwhile.
 
-    The header stays as long as the message: the number of a batch is never used again.
+    The header stays as long as the message, so that the number of a batch is never used again.
     """
     if rows.header and rows.deliveries:
         changes: list[Change] = [Delete(TO + one.key) for one in rows.deliveries.values()]
@@ -174,29 +164,20 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
 
 
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
-    """Delete what is left of an expired batch: its header, and rows that a dead sender left."""
-    where = partition(ref, batch)
-    keys = [row.key async for row in all_rows(tables, LIVE, KeysWithin(where))]
-    if keys:
-        await tables.batch(LIVE, where, [Delete(key) for key in keys])
+    """Delete the rest of an expired batch: its header, and any rows of a sender that died."""
+    await delete_partition(tables, LIVE, partition(ref, batch))
 
 
 async def insert_ledgers(tables: Tables, ledgers: Sequence[Ledger]) -> None:
-    """Insert the ledgers of one group in one write; those that exist already know more and stay."""
+    """Insert the ledgers of one group in one write; existing ones are newer and stay."""
     where = _group_partition(ledgers[0].ref, ledgers[0].batch // GROUP_BATCHES)
     rows = [Insert(_ledger_key(ledger.batch), to_properties(ledger)) for ledger in ledgers]
     try:
         await tables.batch(LIVE, where, rows)
     except Conflict:
         for row in rows:
-            await _insert_if_absent(tables, where, row)
-
-
-async def _insert_if_absent(tables: Tables, where: str, row: Insert) -> None:
-    try:
-        await tables.insert(LIVE, where, row.key, row.properties)
-    except Conflict:
-        return
+            with contextlib.suppress(Conflict):
+                await tables.insert(LIVE, where, row.key, row.properties)
 
 
 async def find_ledger(tables: Tables, ref: str, batch: int) -> Stored[Ledger] | None:
@@ -217,17 +198,14 @@ async def load_group(tables: Tables, ref: str, group: int) -> list[Stored[Ledger
 
 
 async def readable_ledgers(tables: Tables, ref: str, group: int) -> AsyncIterator[Stored[Ledger]]:
-    """As `load_group`, but without ledgers that cannot be read."""
+    """Like `load_group`, but skip ledgers that cannot be read."""
     where = KeysWithin(_group_partition(ref, group))
     async for ledger, row in readable_rows(tables, LIVE, where, Ledger):
         yield Stored(ledger, row.etag)
 
 
 async def delete_group(tables: Tables, ref: str, group: int) -> None:
-    where = _group_partition(ref, group)
-    keys = [row.key async for row in all_rows(tables, LIVE, KeysWithin(where))]
-    if keys:
-        await tables.batch(LIVE, where, [Delete(key) for key in keys])
+    await delete_partition(tables, LIVE, _group_partition(ref, group))
 
 
 def groups(batches: int) -> Iterable[int]:

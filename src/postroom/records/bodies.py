@@ -2,10 +2,10 @@
 
     <ref>.htm            <ref>.txt              as first written
     <ref>-<edition>.htm  <ref>-<edition>.txt    after an edit
-    <ref>.md             <ref>-<edition>.md     the Markdown that its HTML was made from, if any
+    <ref>.md             <ref>-<edition>.md     the Markdown source of the HTML, if any
 
-An edit writes new blobs beside the old ones, and the message's row says which edition counts: an
-edit that dies half-way, or comes too late, has changed nothing.
+An edit writes new blobs beside the old ones, and the message's row names the current edition, so
+an edit that dies half-way or comes too late changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ HTML, TEXT, MARKDOWN = "htm", "txt", "md"
 
 
 async def put(
-    blobs: Blobs,
-    message: Message,
-    html: str | None,
-    text: str | None,
-    markdown: str | None = None,
+    blobs: Blobs, message: Message, html: str | None, text: str | None, markdown: str | None = None
 ) -> None:
     for ending, body in ((HTML, html), (TEXT, text), (MARKDOWN, markdown)):
         if body is not None:
@@ -38,7 +34,7 @@ async def load(blobs: Blobs, message: Message) -> tuple[str | None, str | None]:
 
 
 async def load_markdown(blobs: Blobs, message: Message) -> str | None:
-    """The Markdown that a person wrote; nothing that is sent depends on it."""
+    """Load the Markdown that the HTML was made from; nothing that is sent depends on it."""
     content = await blobs.get(_name(message, MARKDOWN))
     return None if content is None else content.decode(errors="replace")
 
@@ -50,7 +46,7 @@ async def delete(blobs: Blobs, message: Message) -> None:
 
 
 async def delete_all(blobs: Blobs, ref: str) -> None:
-    """Delete all editions, also those of edits that died half-way; there are only a few."""
+    """Delete all editions, including those of edits that died half-way; there are only a few."""
     after: str | None = None
     while True:
         names, after = await blobs.list(ref, after=after)
@@ -63,9 +59,8 @@ async def delete_all(blobs: Blobs, ref: str) -> None:
 async def _load(blobs: Blobs, message: Message, ending: str) -> str:
     content = await blobs.get(_name(message, ending))
     if content is None:
-        raise NotFound(
-            _("The body {name} is missing from the storage.", name=_name(message, ending))
-        )
+        name = _name(message, ending)
+        raise NotFound(_("The body {name} is missing from the storage.", name=name))
     return content.decode(errors="replace")
 
 

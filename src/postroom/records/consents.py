@@ -2,10 +2,10 @@
 
 consent:<address key>:<falling time>-<nonce>    one event; never changed, deleted with its list
 
-The latest comes first: somebody may be asked again and again for years, and showing them must cost
-no more than a page. An event is written in the batch of the change it records, so that neither
-exists without the other. Nothing that sends emails reads these rows. An import writes none, because
-that would be one more row for each of a million people: the subscriber's own row has its source.
+The latest comes first, so that showing a long history costs no more than a page. An event is
+written in the batch of the change it records, so that neither exists without the other. Sending
+never reads these rows. An import writes none, to save a row for each of a million people; the
+subscriber's own row has its source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from postroom.domain.consent import ORDER, Consent, ConsentSource, Event, SourceKind
 from postroom.domain.subscriber import Subscriber
-from postroom.records.rows import first_rows, from_properties, to_properties
+from postroom.records.rows import find_row, first_rows, from_properties, to_properties
 from postroom.records.sortable_time import sortable_newest_first
 from postroom.storage.port import Insert, KeysWithin, Tables
 
@@ -35,12 +35,10 @@ class ConsentHistory(msgspec.Struct, frozen=True):
     has_older: bool  # there are more on record
 
 
-def noted(key: str, consent: Consent) -> Insert:
-    """The row of one event, for the batch of the change it records."""
-    nonce = secrets.token_hex(_NONCE_BYTES)
-    return Insert(
-        f"{_CONSENT}{key}:{sortable_newest_first(consent.at)}-{nonce}", to_properties(consent)
-    )
+def event_row(key: str, consent: Consent) -> Insert:
+    """Return the row of one event, for the batch of the change it records."""
+    unique = f"{sortable_newest_first(consent.at)}-{secrets.token_hex(_NONCE_BYTES)}"
+    return Insert(f"{_CONSENT}{key}:{unique}", to_properties(consent))
 
 
 async def note_for_all(
@@ -48,18 +46,17 @@ async def note_for_all(
 ) -> None:
     """Record an event that changes nothing else, for up to a hundred addresses."""
     if keys:
-        await tables.batch(_TABLE, list_name, [noted(key, consent) for key in keys])
+        await tables.batch(_TABLE, list_name, [event_row(key, consent) for key in keys])
 
 
 async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
-    """The history of one address on one list, subscribed or not."""
+    """Return the history of one address on one list, subscribed or not."""
     keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]
-    person = await tables.get(_TABLE, list_name, _EMAIL + key)
-    known = from_properties(person.properties, Subscriber) if person else None
-    if known and known.imported_at:
-        source = known.import_source or ConsentSource(SourceKind.IMPORT)
-        found.append(Consent(event=Event.IMPORTED, at=known.imported_at, source=source))
+    person = await find_row(tables, _TABLE, list_name, _EMAIL + key, Subscriber)
+    if person and person.value.imported_at:
+        source = person.value.import_source or ConsentSource(SourceKind.IMPORT)
+        found.append(Consent(event=Event.IMPORTED, at=person.value.imported_at, source=source))
     found.sort(key=lambda consent: (consent.at, ORDER[consent.event]))
     return ConsentHistory(found[-EVENTS_SHOWN_MAX:], has_older=len(found) > EVENTS_SHOWN_MAX)

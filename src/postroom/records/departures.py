@@ -1,4 +1,4 @@
-"""Departures since a message was queued, and whether its list still exists: one query a slice."""
+"""Departures since a message was queued, and whether its list still exists; one query a slice."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ LISTS_WATCHED_MAX = 100  # in memory; the departures of other lists are read aga
 
 
 class Departures:
-    """Departures from one list since a time; grows with departures, not with the list."""
+    """The departures from one list since a time; its size depends on them, not on the list."""
 
     def __init__(self, list_name: str, since: datetime) -> None:
         self._list_name = list_name
         self._since = since
-        self._look_from = since - FIRST_SKEW
-        self._who: set[tuple[str, str]] = set()  # (GUID, address key)
+        self._read_from = since - FIRST_SKEW
+        self._left: set[tuple[str, str]] = set()  # (GUID, address key)
 
     async def refresh(self, tables: Tables, now: datetime) -> MailingList | None:
-        """Read the departures since the last query; the list, or None if it was deleted."""
-        left = await subscribers.left_since(tables, self._list_name, self._look_from)
-        for left_at, who in left.departures:
-            self._who.add(who)
+        """Read the departures since the last query; return the list, or None if it was deleted."""
+        left = await subscribers.left_since(tables, self._list_name, self._read_from)
+        for left_at, guid_and_key in left.departures:
+            self._left.add(guid_and_key)
             at = min(left_at, now) - SKEW  # a clock that is ahead hides no departure
-            self._look_from = max(self._look_from, at)
+            self._read_from = max(self._read_from, at)
         return left.mailing_list
 
     def covers(self, since: datetime) -> bool:
         return since >= self._since
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return (delivery.guid, delivery.key) in self._who
+        return (delivery.guid, delivery.key) in self._left
 
 
 class DepartureCache:
@@ -50,7 +50,7 @@ class DepartureCache:
         self._known: dict[tuple[str, datetime], Departures] = {}
 
     def of(self, list_name: str, created_at: datetime, since: datetime) -> Departures:
-        """A list that was deleted and created again has a log of its own."""
+        """Return the departures since a time; a list that is created again has its own log."""
         the_list = (list_name, created_at)
         known = self._known.get(the_list)
         if known is None or not known.covers(since):

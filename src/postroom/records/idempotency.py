@@ -3,10 +3,10 @@
     service / idempotency-<key id>  / <sha256>                    the note
     service / idempotency-times     / <time>:<key id>:<sha256>    by age, for the sweep to find it
 
-The note is written before anything is created, and again, with the answer, after it. A call whose
-note only says that it began is running, or its process died: repeated late enough, it is taken
-over. The note keeps the time of the first attempt: what is created carries it, and by it a later
-attempt finds what an earlier one created.
+The note is written before anything is created, and again, with the answer, afterwards. A call
+whose note has no answer is running, or its process died; a repeated call takes it over after a
+while. Whatever is created carries the time of the first attempt, which the note keeps, so that a
+later attempt finds what an earlier one created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from postroom.records.rows import FORMAT_ONLY, from_properties, to_properties
+from postroom.records.rows import FORMAT_ONLY, find_row, to_properties, write_row
 from postroom.records.sortable_time import sortable
 from postroom.storage.port import Conflict, KeysWithin, Tables
 
@@ -45,7 +45,7 @@ class CallNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallBegun(msgspec.Struct, frozen=True):
-    """The call is ours; the etag guards the note against a process that takes over."""
+    """The call is ours; the etag guards the note if another process takes over."""
 
     key_id: str
     hashed: str
@@ -59,7 +59,7 @@ class CallBegun(msgspec.Struct, frozen=True):
 
     @property
     def is_again(self) -> bool:
-        """An earlier attempt began it, and may have done any part of it."""
+        """Whether an earlier attempt began it and may have done any part of it."""
         return self.note.begun_at < self.note.taken_at
 
 
@@ -82,18 +82,16 @@ async def begin(
     *,
     taken_for: timedelta = TAKEN_FOR,
 ) -> CallBegun | StoredAnswer | CallInProgress | KeyReused:
-    """Note that the call begins, or find what is known of it.
+    """Note that the call begins, or return what an earlier attempt noted.
 
     `taken_for` is how long a call of this kind may take before it can be taken over.
     """
     hashed = hashlib.sha256(key.encode()).hexdigest()
-    row = await tables.get(_TABLE, _partition(key_id), hashed)
-    fresh = CallNote(request=request, begun_at=now, taken_at=now)
-    if row is None:
-        return await _write(tables, key_id, hashed, fresh, None, now)
-    known = from_properties(row.properties, CallNote)
-    if known.begun_at + KEPT_FOR <= now:
-        return await _write(tables, key_id, hashed, fresh, row.etag, now)
+    found = await find_row(tables, _TABLE, _partition(key_id), hashed, CallNote)
+    if found is None or found.value.begun_at + KEPT_FOR <= now:
+        fresh = CallNote(request=request, begun_at=now, taken_at=now)
+        return await _write(tables, key_id, hashed, fresh, found.etag if found else None)
+    known = found.value
     if known.request != request:
         return KeyReused()
     if known.answer.status:
@@ -101,71 +99,61 @@ async def begin(
     if now < known.taken_at + taken_for:
         return CallInProgress(known.taken_at + taken_for - now)
     taken = msgspec.structs.replace(known, taken_at=now)
-    return await _write(tables, key_id, hashed, taken, row.etag, now)
+    return await _write(tables, key_id, hashed, taken, found.etag)
 
 
 async def _write(
-    tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None, now: datetime
+    tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None
 ) -> CallBegun | CallInProgress:
     """Write the entry by age first: a note that the sweep cannot find would stay for good."""
-    await tables.upsert(_TABLE, _BY_TIME, _time_key(note.begun_at, key_id, hashed), FORMAT_ONLY)
-    where, properties = _partition(key_id), to_properties(note)
+    key = f"{sortable(note.begun_at)}:{key_id}:{hashed}"
+    await tables.upsert(_TABLE, _BY_TIME, key, FORMAT_ONLY)
+    properties = to_properties(note)
     try:
-        if etag is None:
-            new_etag = await tables.insert(_TABLE, where, hashed, properties)
-        else:
-            new_etag = await tables.replace(_TABLE, where, hashed, properties, etag)
+        new = await write_row(tables, _TABLE, _partition(key_id), hashed, properties, etag)
     except Conflict:
         return CallInProgress(TAKEN_FOR)
-    return CallBegun(key_id, hashed, note, new_etag)
+    return CallBegun(key_id, hashed, note, new)
 
 
 async def finish(tables: Tables, begun: CallBegun, answer: StoredAnswer) -> None:
-    """Note the answer, unless another process took over, which notes the same."""
-    done = msgspec.structs.replace(begun.note, answer=answer)
-    with contextlib.suppress(Conflict):
-        where = _partition(begun.key_id)
-        await tables.replace(_TABLE, where, begun.hashed, to_properties(done), begun.etag)
+    """Note the answer, unless another process took over and notes the same one."""
+    await _replace(tables, begun, msgspec.structs.replace(begun.note, answer=answer))
 
 
 async def release(tables: Tables, begun: CallBegun) -> None:
-    """The call failed at an unknown point: a repeated call may take it over at once."""
-    over = msgspec.structs.replace(begun.note, taken_at=begun.note.begun_at - TAKEN_FOR)
+    """Let a repeated call take over at once, because this one failed at an unknown point."""
+    expired_at = begun.note.begun_at - TAKEN_FOR
+    await _replace(tables, begun, msgspec.structs.replace(begun.note, taken_at=expired_at))
+
+
+async def _replace(tables: Tables, begun: CallBegun, note: CallNote) -> None:
+    properties = to_properties(note)
     with contextlib.suppress(Conflict):
         where = _partition(begun.key_id)
-        await tables.replace(_TABLE, where, begun.hashed, to_properties(over), begun.etag)
+        await tables.replace(_TABLE, where, begun.hashed, properties, begun.etag)
 
 
 async def forget(tables: Tables, begun: CallBegun) -> None:
-    """Nothing was created: the key may be used again with a corrected request."""
+    """Delete the note of a call that created nothing: a corrected request may use the key again."""
     with contextlib.suppress(Conflict):
         await tables.delete(_TABLE, _partition(begun.key_id), begun.hashed, begun.etag)
 
 
 async def forget_old(tables: Tables, now: datetime) -> int:
-    """Delete expired notes, oldest first, at most FORGOTTEN_A_SWEEP; how many."""
+    """Delete expired notes, oldest first, at most FORGOTTEN_A_SWEEP; return how many."""
     before = now - KEPT_FOR
-    page = await tables.scan(
-        _TABLE, KeysWithin(_BY_TIME, stop=sortable(before)), limit=FORGOTTEN_A_SWEEP
-    )
+    keys = KeysWithin(_BY_TIME, stop=sortable(before))
+    page = await tables.scan(_TABLE, keys, limit=FORGOTTEN_A_SWEEP)
     for row in page.rows:
         _, key_id, hashed = row.key.split(":")
-        await _forget_one(tables, key_id, hashed, before)
+        note = await find_row(tables, _TABLE, _partition(key_id), hashed, CallNote)
+        if note and note.value.begun_at <= before:  # a key that was used again has a new entry
+            with contextlib.suppress(Conflict):
+                await tables.delete(_TABLE, _partition(key_id), hashed, note.etag)
         await tables.delete(_TABLE, _BY_TIME, row.key)
     return len(page.rows)
 
 
-async def _forget_one(tables: Tables, key_id: str, hashed: str, before: datetime) -> None:
-    """Delete a note, unless its key was used again since: that note has an entry of its own."""
-    row = await tables.get(_TABLE, _partition(key_id), hashed)
-    if row and from_properties(row.properties, CallNote).begun_at <= before:
-        with contextlib.suppress(Conflict):
-            await tables.delete(_TABLE, _partition(key_id), hashed, row.etag)
-
-
 def _partition(key_id: str) -> str:
     return f"idempotency-{key_id}"
-
-
-def _time_key(at: datetime, key_id: str, hashed: str) -> str:
-    return f"{sortable(at)}:{key_id}:{hashed}"

@@ -37,12 +37,12 @@ async def create(
     now: datetime,
     rights: tuple[Right, ...] = DEFAULT_RIGHTS,
 ) -> tuple[str, AccessKey]:
-    """The key, which cannot be shown again, and what is stored of it."""
-    key = new_key()
-    hashed = key_hash(key)
-    kept = AccessKey(id=key_id(hashed), name=name, lists=lists, rights=rights, created_at=now)
-    await tables.insert(_TABLE, _PARTITION, hashed, _properties(kept))
-    return key, kept
+    """Create a key; return its secret, which cannot be shown again, and what is stored of it."""
+    secret = new_key()
+    hashed = key_hash(secret)
+    key = AccessKey(id=key_id(hashed), name=name, lists=lists, rights=rights, created_at=now)
+    await tables.insert(_TABLE, _PARTITION, hashed, _properties(key))
+    return secret, key
 
 
 async def find(tables: Tables, key: str) -> AccessKey | None:
@@ -51,7 +51,7 @@ async def find(tables: Tables, key: str) -> AccessKey | None:
 
 
 async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
-    """All keys; rows that cannot be read are logged and skipped."""
+    """Yield all keys; rows that cannot be read are logged and skipped."""
     async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION)):
         try:
             yield _access_key(row)
@@ -72,7 +72,7 @@ async def revoke(tables: Tables, id_: str) -> AccessKey:
 
 
 async def note_use(tables: Tables, key: str, now: datetime) -> None:
-    """Note it at most once an hour. Guarded, so that a key revoked meanwhile stays revoked."""
+    """Note the use at most once an hour, guarded so that a key revoked meanwhile stays revoked."""
     row = await tables.get(_TABLE, _PARTITION, key_hash(key))
     if row is None:
         return
@@ -90,12 +90,12 @@ def _properties(key: AccessKey) -> dict[str, Value]:
 
 
 def _access_key(row: Row) -> AccessKey:
-    """A row without lists would be a key for all lists, so it is not read; the same with rights."""
+    """Refuse a row without lists, which would be a key for all lists; the same with rights."""
     flat = dict(row.properties)
     try:
         lists = str(flat.pop("Lists")).split()
         rights = tuple(map(Right, str(flat.pop("Rights")).split()))
     except (KeyError, ValueError) as error:
         raise Unreadable(f"The row of a key has no readable lists or rights: {error}.") from error
-    kept = from_properties(flat, AccessKey)
-    return msgspec.structs.replace(kept, lists=tuple(lists), rights=rights)
+    key = from_properties(flat, AccessKey)
+    return msgspec.structs.replace(key, lists=tuple(lists), rights=rights)

@@ -1,7 +1,7 @@
-"""Leases: named exclusive rights, each a guarded row with owner, fence and expiry.
+"""Leases: exclusive rights by name, each a guarded row with owner, fence and expiry.
 
-Built on tables alone, so they are the same on every engine. A holder that stalls past its expiry
-may wake up and write: the fence, and the etags of the rows it writes, make that harmless.
+They need only tables, so they are the same on every engine. A holder that stalls past its expiry
+may wake up and write; the fence, and the etags of the rows it writes, make that harmless.
 
 The expiry is wall-clock time, and clocks drift and are set. So nothing relies on it alone: a holder
 times its own lease with the monotonic clock (sending/lease.py), and a lease that was not renewed
@@ -18,7 +18,7 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.domain.trouble import Trouble
-from postroom.records.rows import from_properties, readable_rows, to_properties
+from postroom.records.rows import from_properties, readable_rows, to_properties, write_row
 from postroom.storage.port import Conflict, KeysWithin, Tables, Troubles, Unavailable
 
 SCHEDULER = "scheduler"  # the name of its lease
@@ -36,8 +36,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     fence: int  # grows by one with every change of the owner
     expires_at: datetime
     lasts_s: float = 0.0  # from its last renewal
-    troubles: Troubles = NO_TROUBLES  # its holder has with storage, shown to people
-    mail_trouble: Trouble | None = None  # what keeps a sender from sending, shown to people
+    troubles: Troubles = NO_TROUBLES  # of its holder with storage, shown on pages
+    mail_trouble: Trouble | None = None  # what keeps a sender from sending, shown on pages
     etag: str = ""  # of its row
 
     def is_held(self, now: datetime) -> bool:
@@ -58,7 +58,7 @@ async def hold(
     renewals: RenewalTracker | None = None,
     is_dead: Callable[[str], bool] = lambda owner: False,
 ) -> Lease | None:
-    """Take the lease or renew it; None if another owner has it, or took it at this moment.
+    """Claim the lease or renew it; None if another owner has it, or claims it at this moment.
 
     `kept` is what the last call returned: then the row need not be read again. `renewals`
     distinguishes a dead holder from one whose clock is ahead of ours; `is_dead` knows at once about
@@ -92,12 +92,9 @@ async def _read(tables: Tables, name: str) -> Lease | None:
 
 
 async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
-    properties = to_properties(lease)
-    if known is None:
-        etag = await tables.insert(_TABLE, _PARTITION, lease.name, properties)
-    else:
-        etag = await tables.replace(_TABLE, _PARTITION, lease.name, properties, known.etag)
-    return msgspec.structs.replace(lease, etag=etag)
+    etag = known.etag if known else None
+    new = await write_row(tables, _TABLE, _PARTITION, lease.name, to_properties(lease), etag)
+    return msgspec.structs.replace(lease, etag=new)
 
 
 async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
@@ -126,11 +123,9 @@ def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bo
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
-    """The leases of all roles that are running."""
-    found = [
-        lease async for lease, _ in readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
-    ]
-    return [lease for lease in found if lease.is_held(now)]
+    """Return the leases of all roles that are running."""
+    found = readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
+    return [lease async for lease, _ in found if lease.is_held(now)]
 
 
 def senders_among(held: Iterable[Lease]) -> int:
@@ -138,16 +133,12 @@ def senders_among(held: Iterable[Lease]) -> int:
 
 
 def mail_troubles_among(held: Iterable[Lease]) -> list[Trouble]:
-    """The troubles of running senders with the mail server, at most one of each sender."""
+    """Return what keeps running senders from sending, at most one trouble of each."""
     return [lease.mail_trouble for lease in held if lease.mail_trouble]
 
 
-async def living_senders(tables: Tables, now: datetime) -> int:
-    return senders_among(await living(tables, now))
-
-
 async def forget_long_expired(tables: Tables, now: datetime) -> None:
-    """Delete rows of senders that ended long ago: every start of a sender leaves one."""
+    """Delete the rows of senders that ended long ago, because every start adds one."""
     keys = KeysWithin(_PARTITION, _SENDER, _SENDERS_END)
     async for lease, row in readable_rows(tables, _TABLE, keys, Lease):
         if lease.expires_at + FORGOTTEN_AFTER < now:
@@ -155,7 +146,7 @@ async def forget_long_expired(tables: Tables, now: datetime) -> None:
 
 
 async def give_up(tables: Tables, lease: Lease) -> None:
-    """Let another process take it at once. The row stays, because it has the fence."""
+    """Let another process claim it at once. The row stays, because it has the fence."""
     known = await _read(tables, lease.name)
     if known is None or known.owner != lease.owner:
         return
@@ -180,10 +171,7 @@ class RenewalTracker:
         etag, since_s = self._seen.get(lease.name, ("", now_s))
         if etag != lease.etag:
             self._seen[lease.name] = (lease.etag, now_s)
-            self._forget_long_unseen(now_s)
+            oldest_s = now_s - LONGEST.total_seconds()
+            self._seen = {name: seen for name, seen in self._seen.items() if seen[1] >= oldest_s}
             return True
         return now_s < since_s + lease.lasts_s
-
-    def _forget_long_unseen(self, now_s: float) -> None:
-        oldest_s = now_s - LONGEST.total_seconds()
-        self._seen = {name: seen for name, seen in self._seen.items() if seen[1] >= oldest_s}

@@ -10,13 +10,7 @@ import structlog
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList, NoSuchList, folded_name
 from postroom.domain.texts import _
-from postroom.records.rows import (
-    FORMAT,
-    Unreadable,
-    all_rows,
-    stored,
-    to_properties,
-)
+from postroom.records.rows import FORMAT, Unreadable, all_rows, find_row, to_properties
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 
@@ -24,16 +18,16 @@ log = structlog.get_logger("records")
 TABLE = "mailinglist"
 KEY = "mailinglist"
 # A directory of the lists, so that showing them never reads their subscribers. List names have no
-# "-", so no list has this partition. The key of an entry is the name in lower case: the first who
-# inserts it decides how the name is spelt, until the list is deleted.
+# "-", so no list has this partition. The key of an entry is the name in lower case, so the first
+# spelling that is entered counts until the list is deleted.
 DIRECTORY = "-lists"
 
 
 async def create(tables: Tables, mailing_list: MailingList) -> None:
-    """Write the directory entry first: one without a list is skipped, a list without one is lost.
+    """Write the directory entry first: it is skipped without a list, but a list needs it.
 
-    If the process dies before the list's row, the entry stays. The same name may use it again, but
-    no other spelling, because that row may still be written.
+    If the process dies before it writes the list's row, the entry stays. The same name may use it
+    again, but no other spelling, because that row may still be written.
     """
     name = mailing_list.name
     await _enter(tables, name)
@@ -43,19 +37,18 @@ async def create(tables: Tables, mailing_list: MailingList) -> None:
         raise AlreadyThere(_("There is already a list {name}.", name=name)) from None
     if await _entry(tables, name) is None:  # deleted meanwhile, and perhaps created again
         await tables.delete(TABLE, name, KEY, etag)
-        raise _still_going(name)
+        raise _still_being_deleted(name)
 
 
 async def _enter(tables: Tables, name: str) -> None:
     """Enter the name; AlreadyThere if another spelling has it, or if it is being deleted."""
+    key = folded_name(name)
     with contextlib.suppress(Conflict):  # there is an entry, of a list or of a deletion
-        await tables.insert(
-            TABLE, DIRECTORY, folded_name(name), {"Format": FORMAT, "ListName": name}
-        )
+        await tables.insert(TABLE, DIRECTORY, key, {"Format": FORMAT, "ListName": name})
         return
-    entry = await tables.get(TABLE, DIRECTORY, folded_name(name))
+    entry = await tables.get(TABLE, DIRECTORY, key)
     if entry is None or "IsDeleting" in entry.properties:  # or just deleted
-        raise _still_going(name)
+        raise _still_being_deleted(name)
     if (other := _name_in(entry)) != name:
         raise AlreadyThere(
             _(
@@ -67,7 +60,7 @@ async def _enter(tables: Tables, name: str) -> None:
         )
 
 
-def _still_going(name: str) -> AlreadyThere:
+def _still_being_deleted(name: str) -> AlreadyThere:
     return AlreadyThere(
         _("The old list {name} is still being deleted. Try again in a minute.", name=name)
     )
@@ -83,13 +76,11 @@ async def find(tables: Tables, name: str) -> MailingList | None:
 
 
 async def find_with_etag(tables: Tables, name: str) -> Stored[MailingList] | None:
-    """The list and the etag of its row."""
-    row = await tables.get(TABLE, name, KEY)
-    return stored(row, MailingList) if row else None
+    return await find_row(tables, TABLE, name, KEY, MailingList)
 
 
 async def read(tables: Tables, name: str) -> MailingList:
-    return (await read_with_etag(tables, name))[0]
+    return (await read_with_etag(tables, name)).value
 
 
 async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
@@ -100,14 +91,14 @@ async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
 
 
 async def replace(tables: Tables, mailing_list: MailingList, etag: str) -> str:
-    """The new etag; Conflict if the list was changed or deleted meanwhile."""
+    """Replace the list; the new etag. Conflict if it was changed or deleted meanwhile."""
     return await tables.replace(TABLE, mailing_list.name, KEY, to_properties(mailing_list), etag)
 
 
 async def page(
     tables: Tables, *, limit: int, after: str = ""
 ) -> tuple[list[MailingList], str | None]:
-    """Lists by name, and the name the page ends with if there are more.
+    """Return lists by name, and the last name if there are more.
 
     A page may be short: lists that cannot be read are skipped.
     """
@@ -137,13 +128,13 @@ async def every_list(tables: Tables) -> AsyncIterator[MailingList]:
 
 
 async def every_name(tables: Tables) -> AsyncIterator[str]:
-    """The names of all lists, also of those whose rows are missing or cannot be read."""
+    """Yield the names of all lists, including those whose rows are missing or cannot be read."""
     async for row in all_rows(tables, TABLE, KeysWithin(DIRECTORY)):
         yield _name_in(row)
 
 
 async def start_deleting(tables: Tables, name: str) -> None:
-    """Delete the list's row, so that nobody joins and nobody is mailed; the sweep deletes the rest.
+    """Delete the list's row, so that nobody joins or is mailed; the sweep deletes the rest.
 
     Conflict if the list was deleted meanwhile, and perhaps another one created.
     """
@@ -167,7 +158,7 @@ async def is_being_deleted(tables: Tables, name: str) -> bool:
 
 
 async def forget(tables: Tables, name: str) -> None:
-    """Last step of a deletion, when no row of the list is left."""
+    """Finish a deletion, after the last row of the list is deleted."""
     entry = await _entry(tables, name)
     if entry and "IsDeleting" in entry.properties:
         with contextlib.suppress(Conflict):

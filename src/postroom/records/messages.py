@@ -2,17 +2,16 @@
 
     message / m-<ref>     / message         the message itself, until it is archived
     message / -messages   / <10^18 - ref>   directory of all messages, the newest first
-    message / yyyy-mm-dd  / message<ref>    due entry: only says where to look, the message decides
+    message / yyyy-mm-dd  / message<ref>    due entry: only points to the message, which decides
     messagearchive / m-<ref> / message      the message once every delivery has its outcome
     messagearchive / yyyy-mm-dd / message<ref>   when it was archived, so that it is found by age
 
-Dates sort apart from every other partition (m-, b, l), so that finding due messages is one cheap
-range query that never reads deliveries.
+Dates sort apart from every other partition (m-, b, l), so that due messages are found by one cheap
+range query that reads no deliveries.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
@@ -30,10 +29,11 @@ from postroom.records.rows import (
     OtherFormat,
     Unreadable,
     all_rows,
+    find_row,
     first_rows,
     from_properties,
+    readable,
     readable_rows,
-    stored,
     to_properties,
 )
 from postroom.records.stored import Stored
@@ -52,13 +52,13 @@ _REF = re.compile(r"[0-9]{1,18}")
 
 
 async def reserve(tables: Tables, message: Message) -> Stored[Message]:
-    """Insert a message under the next free ref: two of the same tick cannot collide."""
+    """Insert a message under the next free ref, so that two of the same tick cannot collide."""
     number = ticks(message.created_at)
     for tried in range(_REF_TRIES_MAX):
         candidate = msgspec.structs.replace(message, ref=f"{number + tried:018d}")
         if await tables.get(ARCHIVE, _partition(candidate.ref), _KEY):
             continue  # a clock was set back: the batches of the two would mix
-        # First, because an entry without a message is skipped, but a message without one is lost.
+        # The entry comes first: it is skipped without a message, but a message needs one.
         await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), FORMAT_ONLY)
         try:
             return Stored(candidate, await insert_live(tables, candidate))
@@ -84,16 +84,16 @@ async def reserve_as(tables: Tables, message: Message) -> Stored[Message]:
 async def newest(
     tables: Tables, *, limit: int, after: str | None = None
 ) -> tuple[list[Message], str | None]:
-    """A page of all messages, the newest first, and the ref it ends with if there are more."""
+    """Return a page of all messages, the newest first, and the last ref if there are more."""
     start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
-    rows, goes_on = await first_rows(tables, LIVE, KeysWithin(DIRECTORY, start), limit=limit)
+    rows, has_more = await first_rows(tables, LIVE, KeysWithin(DIRECTORY, start), limit=limit)
     refs = [_backwards(row.key) for row in rows]
     found = [await _find_readable(tables, ref) for ref in refs]
-    return [message for message in found if message], refs[-1] if goes_on else None
+    return [message for message in found if message], refs[-1] if has_more else None
 
 
 async def _find_readable(tables: Tables, ref: str) -> Message | None:
-    """None, and a log line, if its row cannot be read: pages show the others."""
+    """Return None, and log it, if the row cannot be read, so that pages show the others."""
     try:
         return await find(tables, ref)
     except Unreadable as error:
@@ -121,47 +121,38 @@ async def find(tables: Tables, ref: str) -> Message | None:
 
 
 async def find_with_etag(tables: Tables, ref: str) -> Stored[Message] | None:
-    """Live or archived. Live first: archiving writes the one row before it deletes the other."""
+    """Find it live, else archived: archiving writes the one row before it deletes the other."""
     return await find_live(tables, ref) or await find_archived(tables, ref)
 
 
 async def find_live(tables: Tables, ref: str) -> Stored[Message] | None:
-    row = await tables.get(LIVE, _partition(ref), _KEY)
-    return stored(row, Message) if row else None
+    return await find_row(tables, LIVE, _partition(ref), _KEY, Message)
 
 
-async def glance(tables: Tables, refs: Sequence[str]) -> dict[str, Stored[Message]]:
-    """Those of several live messages that one scan finds; use `find_live` for the others."""
+async def find_live_together(tables: Tables, refs: Sequence[str]) -> dict[str, Stored[Message]]:
+    """Find several live messages by one scan; use `find_live` for any that it misses."""
     refs = [ref for ref in refs if _REF.fullmatch(ref)]  # anything else may be no key
     if len(refs) < _TOGETHER_MIN:
         return {}
     keys = KeysAcross(_partition(min(refs)), f"{_partition(max(refs))} ")  # just after the last
     rows, _ = await first_rows(tables, LIVE, keys, limit=len(refs) * _TOGETHER_ROWS)
-    found: dict[str, Stored[Message]] = {}
-    for row in rows:
-        with contextlib.suppress(Unreadable):
-            message = from_properties(row.properties, Message)
-            found[message.ref] = Stored(message, row.etag)
-    return found
+    return {found.value.ref: found for found in readable(rows, Message)}
 
 
 async def find_archived(tables: Tables, ref: str) -> Stored[Message] | None:
-    row = await tables.get(ARCHIVE, _partition(ref), _KEY)
-    return stored(row, Message) if row else None
+    return await find_row(tables, ARCHIVE, _partition(ref), _KEY, Message)
 
 
 async def read(tables: Tables, ref: str) -> Message:
-    return (await read_with_etag(tables, ref))[0]
+    return (await read_with_etag(tables, ref)).value
 
 
 async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
     if not _REF.fullmatch(ref):
-        raise NotFound(
-            _(
-                "“{ref}” is not a message ref, which is a number such as 634852858215726983.",
-                ref=ref,
-            )
+        text = _(
+            "“{ref}” is not a message ref, which is a number such as 634852858215726983.", ref=ref
         )
+        raise NotFound(text)
     found = await find_with_etag(tables, ref)
     if found is None:
         raise NotFound(_("There is no message {ref}.", ref=ref))
@@ -169,7 +160,7 @@ async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
 
 
 async def replace(tables: Tables, message: Message, etag: str) -> str:
-    """The new etag; Conflict if the message changed meanwhile."""
+    """Replace the message; the new etag. Conflict if it changed meanwhile."""
     return await tables.replace(LIVE, _partition(message.ref), _KEY, to_properties(message), etag)
 
 
@@ -186,14 +177,14 @@ class DueEntry(msgspec.Struct, frozen=True):
 
     ref: str
     due_at: Annotated[datetime, msgspec.Meta(tz=True)]  # any other row is damaged
-    is_due: bool = False  # it was due when this was written: no clock is asked again
+    is_due: bool = False  # it was already due when this was written
     etag: str = ""
 
 
 async def put_due(tables: Tables, message: Message, now: datetime) -> None:
     """Write the due entry. A message that has begun, or is sent "now", is due at once.
 
-    For any other the scheduler's clock decides.
+    The scheduler's clock decides about all others.
     """
     assert message.due_at is not None
     late_s = (now - message.due_at).total_seconds()
@@ -203,14 +194,12 @@ async def put_due(tables: Tables, message: Message, now: datetime) -> None:
 
 
 async def find_due(tables: Tables, message: Message) -> DueEntry | None:
-    """The due entry of a message; None if there is none, or if it cannot be read."""
+    """Find the due entry of a message; None if there is none, or if it cannot be read."""
     if message.due_at is None:
         return None
     row = await tables.get(LIVE, _date(message.due_at), _KEY + message.ref)
-    with contextlib.suppress(Unreadable):
-        if row:
-            entry = from_properties(row.properties, DueEntry)
-            return msgspec.structs.replace(entry, etag=row.etag)
+    for entry, etag in readable([row] if row else [], DueEntry):
+        return msgspec.structs.replace(entry, etag=etag)
     return None
 
 
@@ -228,36 +217,30 @@ async def has_due(tables: Tables, message: Message) -> bool:
 
 async def note_due(tables: Tables, entry: DueEntry) -> None:
     """Mark it as due. Conflict if it was written again meanwhile."""
-    known = msgspec.structs.replace(entry, is_due=True)
-    await tables.replace(
-        LIVE, _date(entry.due_at), _KEY + entry.ref, to_properties(known), entry.etag
-    )
+    due = to_properties(msgspec.structs.replace(entry, is_due=True))
+    await tables.replace(LIVE, _date(entry.due_at), _KEY + entry.ref, due, entry.etag)
 
 
 async def due_entries(tables: Tables, now: datetime) -> AsyncIterator[DueEntry]:
-    """Entries up to the end of tomorrow, due or not, the oldest day first.
+    """Yield entries up to the end of tomorrow, due or not, the oldest day first.
 
-    Tomorrow's too: if the clock was set back over midnight, some of those messages are being sent.
+    If the clock was set back over midnight, some of tomorrow's messages are already being sent.
     """
     keys = KeysAcross("0", _date(now + timedelta(days=2)))
     async for entry, row in readable_rows(tables, LIVE, keys, DueEntry):
         yield msgspec.structs.replace(entry, etag=row.etag)
 
 
-async def with_a_time(
+async def scheduled_or_sending(
     tables: Tables, *, limit: int, besides: Collection[str] = ()
 ) -> list[Message]:
-    """Messages that are scheduled or being sent, the earliest day first, but for `besides`.
+    """Return messages that are scheduled or being sent, except `besides`, the earliest day first.
 
     At most `limit` entries are read.
     """
-    refs: list[str] = []
     rows, _ = await first_rows(tables, LIVE, KeysAcross("0", "a"), limit=limit)
-    for row in rows:
-        with contextlib.suppress(Unreadable):
-            refs.append(from_properties(row.properties, DueEntry).ref)
-    new = [ref for ref in dict.fromkeys(refs) if ref not in besides]
-    found = [await _find_readable(tables, ref) for ref in new]
+    refs = dict.fromkeys(entry.value.ref for entry in readable(rows, DueEntry))
+    found = [await _find_readable(tables, ref) for ref in refs if ref not in besides]
     return [message for message in found if message]
 
 
@@ -267,9 +250,9 @@ async def delete_due_entry(tables: Tables, entry: DueEntry) -> None:
 
 
 async def put_archived(tables: Tables, message: Message, now: datetime) -> None:
-    """Write the archived row, after its entry by date. Conflict if a later round is archived.
+    """Write the entry by date, then the archived row. Conflict if a later round is archived.
 
-    A scheduler that stalled here must not restore the books of before a retry.
+    So a scheduler that stalls here cannot restore the books from before a retry.
     """
     await put_archive_entry(tables, message.ref, now)
     found = await find_archived(tables, message.ref)
@@ -297,7 +280,7 @@ async def delete_archived(tables: Tables, ref: str) -> None:
 
 
 async def delete_archive_entry(tables: Tables, date: str, ref: str) -> None:
-    """Must come last: the entry is how the next sweep finds what is left of the message."""
+    """Delete the entry last, because the next sweep finds the rest of the message by it."""
     await tables.delete(ARCHIVE, date, _KEY + ref)
 
 
@@ -308,17 +291,13 @@ async def live_messages(tables: Tables) -> AsyncIterator[Message]:
 
 
 async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool]:
-    """The oldest messages that are not archived, drafts included, and whether there are more."""
-    rows, goes_on = await first_rows(tables, LIVE, KeysAcross("m-", "m."), limit=limit)
-    found: list[Message] = []
-    for row in rows:
-        with contextlib.suppress(Unreadable):
-            found.append(from_properties(row.properties, Message))
-    return found, goes_on
+    """Return the oldest messages that are not archived, with drafts, and whether more follow."""
+    rows, has_more = await first_rows(tables, LIVE, KeysAcross("m-", "m."), limit=limit)
+    return [found.value for found in readable(rows, Message)], has_more
 
 
 async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
-    """The new etag; Conflict if it was revived, or began to expire, meanwhile."""
+    """Replace the archived row; the new etag. Conflict if it was revived or expires meanwhile."""
     where = _partition(message.ref)
     return await tables.replace(ARCHIVE, where, _KEY, to_properties(message), etag)
 
@@ -329,7 +308,7 @@ def date_of(message: Message) -> str:
 
 
 def _backwards(ref: str) -> str:
-    """A number that falls as refs grow, from a ref or back to it."""
+    """Return a number that falls as refs grow, or the ref of such a number."""
     return f"{10**18 - int(ref):018d}"
 
 

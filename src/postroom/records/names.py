@@ -1,4 +1,4 @@
-"""The names of our tables, queues and blob container, as people see them in storage."""
+"""The names of our tables, queues and blob container, as they appear in storage."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TABLE, PARTITION = "outbox", "mails"
 _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 
 
-class KeptMail(msgspec.Struct, frozen=True):
+class StoredMail(msgspec.Struct, frozen=True):
     """The envelope of an email, and when it was stored."""
 
     key: str
@@ -31,15 +31,15 @@ class KeptMail(msgspec.Struct, frozen=True):
 
 async def newest(
     tables: Tables, *, limit: int, after: str | None = None
-) -> tuple[list[KeptMail], str | None]:
-    """A page of emails, the newest first, and the key it ends with if there are more."""
+) -> tuple[list[StoredMail], str | None]:
+    """Return a page of emails, the newest first, and the last key if there are more."""
     start = f"{_checked(after)} " if after else ""  # a space sorts before every other character
-    rows, goes_on = await first_rows(tables, TABLE, KeysWithin(PARTITION, start), limit=limit)
+    rows, has_more = await first_rows(tables, TABLE, KeysWithin(PARTITION, start), limit=limit)
     mails = [_of_row(row) for row in rows]
-    return mails, mails[-1].key if mails and goes_on else None
+    return mails, mails[-1].key if mails and has_more else None
 
 
-async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
+async def read(storage: Storage, key: str) -> tuple[StoredMail, bytes]:
     """An email and its source."""
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
@@ -49,17 +49,17 @@ async def read(storage: Storage, key: str) -> tuple[KeptMail, bytes]:
 
 
 async def count(tables: Tables, *, most: int) -> int:
-    """How many there are, counted up to `most` + 1."""
+    """Count the emails, up to `most` + 1."""
     rows, _more = await first_rows(tables, TABLE, KeysWithin(PARTITION), limit=most + 1)
     return len(rows)
 
 
 async def is_empty(tables: Tables) -> bool:
-    return not (await first_rows(tables, TABLE, KeysWithin(PARTITION), limit=1))[0]
+    return await count(tables, most=0) == 0
 
 
 async def delete_newest(storage: Storage, *, limit: int) -> int:
-    """Delete at most `limit`, each row first: an email without its source could not be shown."""
+    """Delete at most `limit` emails, each row first: a row without its blob cannot be shown."""
     rows, _more = await first_rows(storage.tables, TABLE, KeysWithin(PARTITION), limit=limit)
     for row in rows:
         await storage.tables.delete(TABLE, PARTITION, row.key)
@@ -77,9 +77,9 @@ def _blob(key: str) -> str:
     return f"outbox/{key}.eml"
 
 
-def _of_row(row: Row) -> KeptMail:
+def _of_row(row: Row) -> StoredMail:
     properties = row.properties
-    return KeptMail(
+    return StoredMail(
         row.key,
         str(properties["EnvelopeSender"]),
         str(properties["EnvelopeRecipient"]),

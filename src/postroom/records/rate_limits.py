@@ -1,8 +1,8 @@
 """Rate limits as rows: `service` / `limit` / `transport` or `domain:<domain>`.
 
-A row has the limit, which people set, and the shares of the senders that have emails for it. Both
-change under the row's etag, so that no change is lost. One scan reads all limits, one batch renews
-a sender's share in all of them.
+A row has the limit, which people set, and the shares of the senders that have emails for it. The
+row's etag guards both, so that no change is lost. One scan reads all limits, and one batch renews a
+sender's share in all of them.
 Dies half-way: a batch is all or nothing. The share of a dead sender stays until the others have
 seen it unchanged for a lease.
 """
@@ -17,8 +17,9 @@ import structlog
 from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, RateLimit, Share
 from postroom.domain.texts import _
-from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
-from postroom.storage.port import Conflict, KeysWithin, Replace, Row, Tables
+from postroom.records.retry import retry_on_conflict
+from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties, write_row
+from postroom.storage.port import KeysWithin, Replace, Row, Tables
 
 log = structlog.get_logger("limits")
 LIMITS_MAX = 50  # they are read together and renewed by one batch
@@ -48,41 +49,33 @@ async def all_limits(tables: Tables) -> dict[str, LimitRow]:
 
 def _limit_row(row: Row) -> LimitRow:
     try:
-        kept = from_properties(row.properties, LimitRow)
+        found = from_properties(row.properties, LimitRow)
     except Unreadable as error:
         log.error("row_unreadable", table=_TABLE, key=row.key, error=str(error)[:200])
-        kept = LimitRow(is_readable=False)
-    return msgspec.structs.replace(kept, etag=row.etag)
+        found = LimitRow(is_readable=False)
+    return msgspec.structs.replace(found, etag=row.etag)
 
 
 async def write_shares(tables: Tables, rows: Mapping[str, LimitRow]) -> None:
     """Write all or none; Conflict if any of the rows changed since it was read."""
-    changes = [Replace(_key(name), _properties(row), row.etag) for name, row in rows.items()]
+    changes = [Replace(_key(name), to_properties(row), row.etag) for name, row in rows.items()]
     await tables.batch(_TABLE, _PARTITION, changes)
 
 
 async def set_limit(tables: Tables, limit: RateLimit) -> None:
     """Set a limit; senders follow within seconds and divide it again."""
-    for _try in range(TRIES_MAX):
+
+    async def write() -> None:
         limits = await all_limits(tables)
         known = limits.get(limit.name)
         if known is None and len(limits) >= LIMITS_MAX:
             raise BadInput(_("There are {limit} limits already; clear one.", limit=LIMITS_MAX))
-        try:
-            await _write(tables, limit, known)
-        except Conflict:
-            continue  # a sender renewed its share meanwhile
-        return
-    raise Conflict("The limit changed every time it was to be written.")
+        shares = known.shares if known else {}
+        row = LimitRow(mails_per_s=limit.mails_per_s, connections=limit.connections, shares=shares)
+        etag = known.etag if known else None
+        await write_row(tables, _TABLE, _PARTITION, _key(limit.name), to_properties(row), etag)
 
-
-async def _write(tables: Tables, limit: RateLimit, known: LimitRow | None) -> None:
-    shares = known.shares if known else {}
-    row = LimitRow(mails_per_s=limit.mails_per_s, connections=limit.connections, shares=shares)
-    if known is None:
-        await tables.insert(_TABLE, _PARTITION, _key(limit.name), _properties(row))
-    else:
-        await tables.replace(_TABLE, _PARTITION, _key(limit.name), _properties(row), known.etag)
+    await retry_on_conflict(write, tries=TRIES_MAX)
 
 
 async def clear_limit(tables: Tables, name: str) -> bool:
@@ -94,7 +87,3 @@ async def clear_limit(tables: Tables, name: str) -> bool:
 
 def _key(name: str) -> str:
     return name if name == TRANSPORT else _DOMAIN + name
-
-
-def _properties(row: LimitRow) -> dict[str, str | int | float | bool]:
-    return to_properties(msgspec.structs.replace(row, etag=""))

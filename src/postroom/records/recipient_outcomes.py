@@ -46,34 +46,27 @@ class AudiencePosition(msgspec.Struct, frozen=True, order=True):
 async def page(
     tables: Tables, message: Message, only: State | None, *, limit: int, start: AudiencePosition
 ) -> tuple[list[RecipientOutcome], AudiencePosition | None]:
-    """Outcomes from a position on, and where the next page starts, if there is one.
+    """Return outcomes from a position on, and where the next page starts, if there is one.
 
-    What is read for a page is bounded, so that it may be short, even empty, and not be the last.
+    The rows read for a page are limited, so a page may be short, even empty, and not be the last.
     """
     found: list[RecipientOutcome] = []
-    looked = 0
+    batches_read = 0
     first = start.batch // GROUP_BATCHES
     for group in range(first, first + GROUPS_A_PAGE):
         for ledger, _ in await batches.load_group(tables, message.ref, group):
-            if not _is_wanted(ledger, only, message, start):
+            is_counted = start.batch <= ledger.batch < message.batches  # by the fan-out
+            if not is_counted or (only is not None and only not in ledger.states):
                 continue
             placed = [each for each in await _of_batch(tables, ledger, only) if each[0] >= start]
             room = limit - len(found)
-            found += [fate for _, fate in placed[:room]]
+            found += [outcome for _, outcome in placed[:room]]
             if len(placed) > room:
                 return found, placed[room][0]
-            looked += 1
-            if looked == BATCHES_A_PAGE:
+            batches_read += 1
+            if batches_read == BATCHES_A_PAGE:
                 return found, _within(message, ledger.batch + 1)
     return found, _within(message, (first + GROUPS_A_PAGE) * GROUP_BATCHES)
-
-
-def _is_wanted(
-    ledger: Ledger, only: State | None, message: Message, start: AudiencePosition
-) -> bool:
-    """Only batches that the fan-out has counted, as in the books."""
-    is_ahead = start.batch <= ledger.batch < message.batches
-    return is_ahead and (only is None or only in ledger.states)
 
 
 def _within(message: Message, batch: int) -> AudiencePosition | None:
@@ -83,17 +76,17 @@ def _within(message: Message, batch: int) -> AudiencePosition | None:
 async def all_outcomes(
     tables: Tables, message: Message, only: State | None = None
 ) -> AsyncIterator[RecipientOutcome]:
-    """The whole audience in order, or those in one state; one batch in memory at a time."""
+    """Yield the whole audience in order, or those in one state; one batch in memory at a time."""
     for group in batches.groups(message.batches):
         for ledger, _ in await batches.load_group(tables, message.ref, group):
-            for _, fate in await _of_batch(tables, ledger, only):
-                yield fate
+            for _, outcome in await _of_batch(tables, ledger, only):
+                yield outcome
 
 
 async def _of_batch(
     tables: Tables, ledger: Ledger, only: State | None
 ) -> list[tuple[AudiencePosition, RecipientOutcome]]:
-    """Delivery rows are read first, because they are deleted only after they are archived."""
+    """Read delivery rows first, because they are deleted only after they are archived."""
     if only is not None and only not in ledger.states:
         return []
     waiting: dict[int, Delivery] = {}
@@ -106,24 +99,23 @@ async def _of_batch(
     return [
         (
             AudiencePosition(ledger.batch, at),
-            _fate(ledger, at, State(letter), waiting.get(at), ends.get(at)),
+            _outcome(ledger, at, State(code), waiting.get(at), ends.get(at)),
         )
-        for at, letter in enumerate(ledger.states)
-        if only is None or letter == only
+        for at, code in enumerate(ledger.states)
+        if only is None or code == only
     ]
 
 
-def _fate(
+def _outcome(
     ledger: Ledger, at: int, state: State, waiting: Delivery | None, ended: ArchivedDelivery | None
 ) -> RecipientOutcome:
-    """An archived row with another state is of an earlier round: failed, then revived."""
+    """Ignore an archived row with another state: it is of an earlier round, before a retry."""
     delivery = ended.delivery if ended else waiting
     address = delivery.address if delivery else ""
     if ended and ended.ended.state is state:
         return RecipientOutcome(address, _WORD[state], ended.ended.ended_at, ended.ended.words)
     wait = ledger.deferred.get(at)
     if wait:
-        return RecipientOutcome(
-            address, _WORD[state], datetime.fromtimestamp(wait.retry_at, UTC), wait.words
-        )
+        retry_at = datetime.fromtimestamp(wait.retry_at, UTC)
+        return RecipientOutcome(address, _WORD[state], retry_at, wait.words)
     return RecipientOutcome(address, _WORD[state], None, "")

@@ -1,4 +1,4 @@
-"""One way to repeat a change that lost a race for its row."""
+"""Repeats a change that lost a race for its row."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ async def retry_on_conflict(
     also: type[Exception] = Conflict,
     at_last: Exception | None = None,
 ) -> T:
-    """Read, decide and write until there is no Conflict (and no `also`); else raise `at_last`.
+    """Repeat `change` while it raises Conflict (or `also`); at last raise `at_last`.
 
-    `change` reads the row itself, so that every try decides by what is stored then.
+    `change` reads the row itself, so that every try decides by what is stored at that time.
     """
     for _try in range(tries):
         try:

@@ -1,26 +1,36 @@
-"""Structs to properties and back, under the names that docs/tables.md lists.
+"""Convert structs to properties and back, under the names listed in docs/tables.md.
 
-A property has the name of the described system where it exists there, and else that of its field in
-PascalCase. Every row has the number of its format, except deliveries, which have that of their
-message.
+A property has the name it has in the described system, or else that of its field in PascalCase.
+Every row has a format number, except deliveries, which share that of their message.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import structlog
 
 from postroom.records.stored import Stored
-from postroom.storage.port import SCAN_ROWS_MAX, Keys, Properties, Row, StorageError, Tables, Value
+from postroom.storage.port import (
+    SCAN_ROWS_MAX,
+    Delete,
+    Keys,
+    KeysWithin,
+    Properties,
+    Row,
+    StorageError,
+    Tables,
+    Value,
+)
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers accept this format and the one before it
 _OLDEST = FORMAT - 1
-FORMAT_ONLY: Properties = {"Format": FORMAT}  # a row that says all in its key
+FORMAT_ONLY: Properties = {"Format": FORMAT}  # of a row whose key says everything
 
 DESCRIBED = {  # by field, in every kind of row
     "address": "EmailAddress",
@@ -30,7 +40,7 @@ DESCRIBED = {  # by field, in every kind of row
     "sender": "FromEmailAddress",
     "subject": "SubjectLine",
 }
-_OWN = {  # fields whose name says too little beside those of the described system
+_OWN = {  # fields whose own name would be unclear as a property
     "at": "Time",
     "first": "FirstAddressKey",
     "key": "AddressKey",
@@ -77,7 +87,11 @@ def _layout(kind: type[msgspec.Struct]) -> _Layout:
     names = {field: _property_name(kind, field) for field in hints if field != "etag"}
     fields = {name: field for field, name in names.items()}
     nested = (name for name, hint in hints.items() if any(map(_is_nested, (hint, *get_args(hint)))))
-    optional = (info.name for info in msgspec.structs.fields(kind) if _is_empty_by_default(info))
+    optional = (
+        info.name
+        for info in msgspec.structs.fields(kind)
+        if info.default_factory is dict or not (info.default is msgspec.NODEFAULT or info.default)
+    )
     return _Layout(names, fields, frozenset(nested), frozenset(optional))
 
 
@@ -89,10 +103,6 @@ def _property_name(kind: type[msgspec.Struct], field: str) -> str:
 def _is_nested(hint: Any) -> bool:
     is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
     return is_struct or get_origin(hint) is dict
-
-
-def _is_empty_by_default(info: msgspec.structs.FieldInfo) -> bool:
-    return info.default_factory is dict or not (info.default is msgspec.NODEFAULT or info.default)
 
 
 def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -133,6 +143,29 @@ def stored(row: Row, kind: type[StructT]) -> Stored[StructT]:
     return Stored(from_properties(row.properties, kind), row.etag)
 
 
+async def find_row(
+    tables: Tables, table: str, partition: str, key: str, kind: type[StructT]
+) -> Stored[StructT] | None:
+    row = await tables.get(table, partition, key)
+    return stored(row, kind) if row else None
+
+
+async def write_row(
+    tables: Tables, table: str, partition: str, key: str, properties: Properties, etag: str | None
+) -> str:
+    """Insert the row if `etag` is None, else replace it; the new etag, or Conflict."""
+    if etag is None:
+        return await tables.insert(table, partition, key, properties)
+    return await tables.replace(table, partition, key, properties, etag)
+
+
+async def delete_partition(tables: Tables, table: str, partition: str) -> None:
+    """Delete a partition of at most 100 rows in one write."""
+    keys = [row.key async for row in all_rows(tables, table, KeysWithin(partition))]
+    if keys:
+        await tables.batch(table, partition, [Delete(key) for key in keys])
+
+
 def check_format(properties: Properties) -> None:
     number = properties.get("Format", FORMAT)
     if not isinstance(number, int) or not _OLDEST <= number <= FORMAT:
@@ -145,12 +178,12 @@ def check_format(properties: Properties) -> None:
 async def first_rows(
     tables: Tables, table: str, keys: Keys, *, limit: int
 ) -> tuple[list[Row], bool]:
-    """The first rows of a range, at most `limit`, and whether more may follow."""
+    """Return the first rows of a range, at most `limit`, and whether more may follow."""
     rows: list[Row] = []
     after: str | None = None
     while len(rows) < limit:
-        wanted = min(limit - len(rows), SCAN_ROWS_MAX)
-        page = await tables.scan(table, keys, limit=wanted, after=after)
+        room = min(limit - len(rows), SCAN_ROWS_MAX)
+        page = await tables.scan(table, keys, limit=room, after=after)
         rows += page.rows
         after = page.next
         if after is None:
@@ -170,6 +203,15 @@ async def all_rows(
         if page.next is None:
             return
         after = page.next
+
+
+def readable(rows: Iterable[Row], kind: type[StructT]) -> list[Stored[StructT]]:
+    """Return the rows that can be read; the others are skipped."""
+    found: list[Stored[StructT]] = []
+    for row in rows:
+        with contextlib.suppress(Unreadable):
+            found.append(stored(row, kind))
+    return found
 
 
 async def readable_rows(

@@ -6,19 +6,18 @@ import contextlib
 
 from postroom.domain.token import new_secret
 from postroom.records.rows import FORMAT
-from postroom.storage.port import Conflict, Tables
+from postroom.storage.port import Conflict, Properties, Tables
 
 _TABLE, _PARTITION, _KEY = "service", "secret", "installation"
 
 
 async def installation_secret(tables: Tables) -> str:
-    """The secret that signs links and makes Message-IDs: the same for every role, and for good."""
+    """Return the secret behind links and Message-IDs: one for all roles, and it never changes."""
     row = await tables.get(_TABLE, _PARTITION, _KEY)
     if row is None:
         with contextlib.suppress(Conflict):  # another process was first
-            await tables.insert(
-                _TABLE, _PARTITION, _KEY, {"Format": FORMAT, "Secret": new_secret()}
-            )
+            new: Properties = {"Format": FORMAT, "Secret": new_secret()}
+            await tables.insert(_TABLE, _PARTITION, _KEY, new)
         row = await tables.get(_TABLE, _PARTITION, _KEY)
     assert row is not None
     return str(row.properties["Secret"])

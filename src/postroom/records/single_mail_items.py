@@ -1,4 +1,4 @@
-"""Items of the subscribe queue, each one email to one person: complete, release or put them again.
+"""Items of the single-mail queue, each one email to one person: complete, release or requeue them.
 
 Such an email needs no ledger: if a sender loses its claim while it sends, the email may be sent
 twice, with the same Message-ID.
@@ -15,7 +15,7 @@ from typing import TypeVar
 from postroom.clock import Clock
 from postroom.storage.port import Claim, ClaimLost, Queues, StorageError
 
-TAKES_MAX = 5  # without an outcome: the item may be what kills its senders
+CLAIMS_MAX = 5  # without an outcome: the item may be what kills its senders
 FAULT_DELAY_S = 10.0  # the provider is in trouble, or a rate limit is reached
 CLAIM_S = 120.0  # how long the item of a dead sender stays hidden
 # Every item becomes visible at least this often, so that a migration can copy it (migrate.py).
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 async def complete(queues: Queues, *claims: Claim) -> None:
-    """Complete the items; one that another sender claimed meanwhile is sent once more."""
+    """Complete the items; one that another sender claimed meanwhile is sent twice."""
     await _each(queues.complete, claims)
 
 
@@ -36,7 +36,7 @@ async def release(queues: Queues, claim: Claim, delay_s: float) -> None:
 
 
 async def start_over(queues: Queues, claims: Sequence[Claim], delay_s: float) -> None:
-    """Put the items again, so that no attempt counts. Dying in between leaves an item twice."""
+    """Put the items again, so that no attempt counts. A crash in between leaves an item twice."""
     if not claims:
         return
     held = await extended(queues, claims)  # items whose claims were lost must not be put again
@@ -46,7 +46,7 @@ async def start_over(queues: Queues, claims: Sequence[Claim], delay_s: float) ->
 
 
 async def extended(queues: Queues, claims: Sequence[Claim]) -> list[Claim]:
-    """The claims extended from now; without those that are lost."""
+    """Extend the claims from now; return them without those that are lost."""
     return await _each(partial(queues.extend, lease_s=CLAIM_S), claims)
 
 
@@ -54,7 +54,7 @@ async def extended(queues: Queues, claims: Sequence[Claim]) -> list[Claim]:
 async def kept(
     queues: Queues, clock: Clock, claims: Sequence[Claim]
 ) -> AsyncIterator[dict[str, Claim]]:
-    """The claims by item, extended while the block runs, because a server may answer late.
+    """Yield the claims by item, and extend them while the block runs, as a server may answer late.
 
     Read them after the block has ended.
     """
@@ -79,7 +79,10 @@ async def kept(
 
 async def together(calls: Sequence[Awaitable[T]]) -> list[T]:
     """Run the calls concurrently, so that an engine may commit them together; raise at the end."""
-    answers = await asyncio.gather(*calls, return_exceptions=True)
+    return _results(await asyncio.gather(*calls, return_exceptions=True))
+
+
+def _results(answers: Sequence[T | BaseException]) -> list[T]:
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
@@ -87,13 +90,6 @@ async def together(calls: Sequence[Awaitable[T]]) -> list[T]:
 
 
 async def _each(call: Callable[[Claim], Awaitable[T]], claims: Sequence[Claim]) -> list[T]:
-    """The answers, without those of lost claims."""
-    answers = await together([_unless_lost(call, claim) for claim in claims])
-    return [answer for found in answers for answer in found]
-
-
-async def _unless_lost(call: Callable[[Claim], Awaitable[T]], claim: Claim) -> list[T]:
-    try:
-        return [await call(claim)]
-    except ClaimLost:
-        return []
+    """Return the answers, without those of lost claims."""
+    answers = await asyncio.gather(*map(call, claims), return_exceptions=True)
+    return _results([each for each in answers if not isinstance(each, ClaimLost)])

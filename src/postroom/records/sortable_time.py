@@ -12,12 +12,12 @@ def sortable(at: datetime) -> str:
 
 
 def sortable_newest_first(at: datetime) -> str:
-    """Falls with time, so that the newest comes first: storage scans upwards only."""
+    """Return a number that falls with time, because storage only scans upwards."""
     return f"{_LAST - _milliseconds(at):015d}"
 
 
-def moment(text: str) -> datetime:
-    """The time of a `stamp`, to the millisecond."""
+def parse_sortable(text: str) -> datetime:
+    """Parse what `sortable` returned, to the millisecond."""
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 

@@ -3,14 +3,14 @@
 email:<address key>          the subscriber; the row stays, marked, when they unsubscribe
 guid:<guid>                  look-up row by GUID, written with the subscriber. It stays when they
                              unsubscribe, so that every link ever sent can be followed
-left:<time>:<address key>    a departure: by one range query a sender learns whom to skip
+left:<time>:<address key>    a departure; a sender finds all of them by one range query
 left:<time>:                 a message to the list began
 
 The `left:` rows are a log. Its writers make sure that no row has a much earlier time than the rows
 already there, however wrong the clock of their machine is. So a sender that has read the log up to
 some row only has to read again from shortly before it.
 
-Every change of a subscription is made here: the same batch carries the change of the counts
+Every change of a subscription is written here, and the same batch has the change of the counts
 (counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
 """
 
@@ -33,11 +33,11 @@ from postroom.records.rows import (
     Unreadable,
     all_rows,
     check_format,
+    find_row,
     from_properties,
-    stored,
     to_properties,
 )
-from postroom.records.sortable_time import moment, sortable
+from postroom.records.sortable_time import parse_sortable, sortable
 from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
@@ -46,6 +46,7 @@ from postroom.storage.port import (
     Delete,
     Insert,
     KeysWithin,
+    Properties,
     Replace,
     Row,
     Tables,
@@ -54,7 +55,7 @@ from postroom.storage.port import (
 )
 
 TABLE = "mailinglist"
-LOOKED_AT_MAX = 3000  # rows read for a page: some tens of milliseconds on any engine
+ROWS_READ_MAX = 3000  # rows read for a page: some tens of milliseconds on any engine
 _EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
 MOVES_MAX = 10  # changes of address over which a link is followed
 LOG_SKEW = timedelta(minutes=10)  # how far before the newest departure it knows a sender reads
@@ -64,7 +65,7 @@ _END = "~~~~"  # sorts after every key that follows a prefix
 
 
 def joining(subscriber: Subscriber) -> list[Change]:
-    """The rows of a new subscriber: part of a batch that also changes the counts.
+    """Return the rows of a new subscriber, for a batch that also changes the counts.
 
     People who are added as unsubscribed were never sent a link, so they need no look-up row.
     """
@@ -75,7 +76,7 @@ def joining(subscriber: Subscriber) -> list[Change]:
 
 
 async def join(tables: Tables, newcomer: Subscriber, consent: Consent | None = None) -> str:
-    """Add a subscriber; the etag. An import writes no consent event, but its source in the row."""
+    """Add a subscriber; the etag. An import writes no consent event: the row has its source."""
     changes = [*joining(newcomer), *_beside(None, newcomer, consent)]
     try:
         return (await tables.batch(TABLE, newcomer.list_name, changes))[0]
@@ -93,16 +94,15 @@ async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: da
 
 
 async def find(tables: Tables, list_name: str, key: str) -> Stored[Subscriber] | None:
-    """The subscriber with this address key, unsubscribed or not, and the row's etag."""
-    row = await tables.get(TABLE, list_name, _EMAIL + key)
-    return stored(row, Subscriber) if row else None
+    """Find the subscriber with this address key, unsubscribed or not."""
+    return await find_row(tables, TABLE, list_name, _EMAIL + key, Subscriber)
 
 
 async def find_list_of(tables: Tables, guid: str) -> str | None:
-    """The list on which somebody has, or had, this GUID.
+    """Find the list on which somebody has, or had, this GUID.
 
-    One read for every list: an index over all lists would be one more row for each subscriber,
-    and a transaction cannot span two partitions. Only items of other programs need it.
+    It takes one read for every list, but only items of other programs need it. An index over all
+    lists would be one more row for each subscriber, and no transaction spans two partitions.
     """
     async for name in lists.every_name(tables):
         if await tables.get(TABLE, name, _GUID + guid):
@@ -111,13 +111,13 @@ async def find_list_of(tables: Tables, guid: str) -> str | None:
 
 
 async def find_by_guid(tables: Tables, list_name: str, guid: str) -> Stored[Subscriber] | None:
-    """Only a current subscriber who has not unsubscribed and joined again since."""
+    """Find a current subscriber, unless they unsubscribed and joined again since."""
     there = (await find_linked(tables, list_name, guid)).there
     return there if there and there.value.guid == guid else None
 
 
 class LinkedSubscriber(msgspec.Struct, frozen=True):
-    """Whom a link that was once sent refers to now."""
+    """The person to whom a link that was once sent belongs now."""
 
     is_known: bool  # it was sent to a subscriber of this list
     there: Stored[Subscriber] | None = None  # the current one, under any GUID, and the etag
@@ -125,7 +125,7 @@ class LinkedSubscriber(msgspec.Struct, frozen=True):
 
 
 async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscriber:
-    """The subscriber with the address the link was sent to, or with the one they changed to."""
+    """Find the subscriber with the address the link was sent to, or the one they changed to."""
     pointer = await tables.get(TABLE, list_name, _GUID + guid)
     if pointer is None:
         return LinkedSubscriber(False)
@@ -143,30 +143,23 @@ async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscr
 
 
 async def replace(
-    tables: Tables,
-    before: Subscriber,
-    after: Subscriber,
-    etag: str,
-    consent: Consent | None = None,
+    tables: Tables, before: Subscriber, after: Subscriber, etag: str, consent: Consent | None = None
 ) -> None:
-    """Conflict if the subscriber changed meanwhile.
+    """Replace the subscriber. Conflict if they changed meanwhile.
 
     A change of `verified` comes with its event and with a new `since`.
     """
     await tables.batch(
         TABLE,
         after.list_name,
-        [
-            Replace(_EMAIL + after.key, to_properties(after), etag),
-            *_beside(before, after, consent),
-        ],
+        [Replace(_EMAIL + after.key, to_properties(after), etag), *_beside(before, after, consent)],
     )
 
 
 async def join_again(
     tables: Tables, before: Subscriber, newcomer: Subscriber, etag: str, consent: Consent
 ) -> Stored[Subscriber]:
-    """Add somebody who had unsubscribed, under a new GUID: as stored, and the new etag."""
+    """Re-add somebody who had unsubscribed, under a new GUID; return what is stored."""
     back = msgspec.structs.replace(
         newcomer, import_source=before.import_source, imported_at=before.imported_at
     )
@@ -187,17 +180,17 @@ class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
 
     before: Subscriber
     after: Subscriber
-    replaced: Stored[Subscriber] | None  # who had the new address before, and the etag
+    replaced: Stored[Subscriber] | None  # the row that the new address had before
     removed: Consent  # of the old address
     added: Consent  # of the new one
-    left_at: datetime  # the real time: senders read departures since a moment ago
+    left_at: datetime  # the real time: senders read departures since a parse_sortable ago
 
 
 async def move(tables: Tables, move: AddressChange, etag: str) -> str:
-    """The new row's etag. Conflict if a row changed, or the address was taken, meanwhile.
+    """Move to a new address; its row's etag. Conflict if a row or the address changed meanwhile.
 
-    The old row stays, removed, with a departure: it is no longer mailed, and no import re-adds it.
-    It names the new address, so that links in old emails still work.
+    The old row stays, removed and with a departure, so that it is no longer mailed and no import
+    re-adds it. It names the new address, so that links in old emails still work.
     """
     before = move.before
     after = move.after
@@ -231,10 +224,9 @@ async def leave(
     consent: Consent,
     left_at: datetime | None = None,
 ) -> None:
-    """Unsubscribe: mark and departure in one write. `left_at` is now, if the consent is older."""
-    now = consent.at
-    gone = _gone(subscriber, why, now)
-    left_at = await _end_of_log(tables, subscriber.list_name, left_at or now)
+    """Unsubscribe, with mark and departure in one write. `left_at` is now if `consent` is older."""
+    gone = _gone(subscriber, why, consent.at)
+    left_at = await _end_of_log(tables, subscriber.list_name, left_at or consent.at)
     await tables.batch(
         TABLE,
         subscriber.list_name,
@@ -250,10 +242,10 @@ async def leave(
 async def expire(
     tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.SignUpEntry, consent: Consent
 ) -> None:
-    """Forget a sign-up that was never confirmed. Conflict if the row changed meanwhile.
+    """Delete a sign-up that was never confirmed. Conflict if the row changed meanwhile.
 
-    People who had unsubscribed before are unsubscribed again: a stranger's sign-up must not
-    re-add them.
+    People who had unsubscribed before are unsubscribed again, because a stranger's sign-up must
+    not re-add them.
     """
     key = _EMAIL + subscriber.key
     why = subscriber.gone_before
@@ -265,48 +257,46 @@ async def expire(
             Replace(key, to_properties(gone), etag) if gone else Delete(key, etag),
             Delete(_GUID + subscriber.guid),
             Delete(entry.row_key),
-            *counts.change(subscriber, gone, consent.at),
-            consents.noted(subscriber.key, consent),
+            *counts.changes([(subscriber, gone)], consent.at),
+            consents.event_row(subscriber.key, consent),
         ],
     )
 
 
 async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> None:
-    """Mark where a message starts: every later departure comes after this row."""
-    await tables.upsert(TABLE, list_name, f"{_LEFT}{sortable(now)}:", _departed(""))
+    """Mark where a message starts, so that every later departure comes after this row."""
+    row: Properties = {"Format": FORMAT, "SubscriberGUID": ""}
+    await tables.upsert(TABLE, list_name, f"{_LEFT}{sortable(now)}:", row)
 
 
 async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime:
-    """The time for a new row: now, or the newest row's if the clock of this machine is behind."""
+    """Return the time for a new row: now, or that of the newest row if our clock is behind."""
     keys = KeysWithin(list_name, _LEFT + sortable(now), _LEFT + _END)
     newest = now
     async for row in all_rows(tables, TABLE, keys):
-        newest = max(newest, moment(row.key.split(":", 2)[1]))
+        newest = max(newest, parse_sortable(row.key.split(":", 2)[1]))
     return newest
 
 
 async def repeat_departure(tables: Tables, subscriber: Subscriber, left_at: datetime) -> None:
     """Log a departure again if newer rows arrived while it was being written.
 
-    A sender that has read those would not read as far back as the first row. If the process dies
-    before this is done, its caller got no answer, and trying again repeats it.
+    A sender that has read those does not read as far back as the first row. If the process dies
+    before this is done, its caller gets no answer, and trying again repeats it.
     """
     for _try in range(_LOG_TRIES_MAX):
         newest = await _end_of_log(tables, subscriber.list_name, left_at)
         if newest <= left_at + LOG_SKEW / 2:
             return
         left_at = newest
-        noted = _departure(subscriber, left_at)
-        await tables.upsert(TABLE, subscriber.list_name, noted.key, noted.properties)
+        row = _departure(subscriber, left_at)
+        await tables.upsert(TABLE, subscriber.list_name, row.key, row.properties)
     raise Conflict("the log of departures grows too fast")
 
 
 def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
-    return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", _departed(subscriber.guid))
-
-
-def _departed(guid: str) -> dict[str, Value]:
-    return {"Format": FORMAT, "SubscriberGUID": guid}
+    row: Properties = {"Format": FORMAT, "SubscriberGUID": subscriber.guid}
+    return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", row)
 
 
 def _gone(
@@ -329,16 +319,16 @@ def _gone(
 def _beside(
     before: Subscriber | None, after: Subscriber, consent: Consent | None
 ) -> Iterator[Change]:
-    """The other rows in the batch of a change."""
-    yield from counts.change(before, after, after.since)
+    """Yield the other rows in the batch of a change."""
+    yield from counts.changes([(before, after)], after.since)
     if consent:
-        yield consents.noted(after.key, consent)
+        yield consents.event_row(after.key, consent)
     if after.expires:
         yield sign_ups.entry(after)
 
 
 class Recipient(NamedTuple):
-    """What a delivery needs of a subscriber: read without the rest, because there are a million."""
+    """The part of a subscriber that a delivery needs, because there may be a million."""
 
     key: str
     address: str
@@ -349,7 +339,7 @@ class Recipient(NamedTuple):
 async def verified_after(
     tables: Tables, list_name: str, after_key: str, *, limit: int
 ) -> tuple[list[Recipient], bool]:
-    """The next verified subscribers in key order, and whether these were the last."""
+    """Return the next verified subscribers in key order, and whether these are the last."""
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
     keys = KeysWithin(list_name, start, _EMAIL + _END)
@@ -381,33 +371,37 @@ async def scan_people(
     after: str = "",
     limit: int,
 ) -> SubscriberPage:
-    """The next people with this key prefix and standing.
+    """Return the next people with this key prefix and status.
 
-    Reads at most LOOKED_AT_MAX rows, so that a rare standing in a long list costs no more than a
-    common one: a page may be short, even empty, and not be the last.
+    Reads at most ROWS_READ_MAX rows, so that a rare status in a long list costs no more than a
+    common one. A page may be short, even empty, and not be the last.
     """
     # The space sorts before every character of a key: strictly after `after`.
     start = f"{_EMAIL}{after} " if after else _EMAIL
     keys = KeysWithin(list_name, max(start, _EMAIL + prefix), _EMAIL + prefix + _END)
     people: list[Subscriber] = []
-    looked_at, last, next_ = 0, "", None
-    while looked_at < LOOKED_AT_MAX:
+    rows_read = 0
+    last = ""
+    next_: str | None = None
+    while rows_read < ROWS_READ_MAX:
         rows = limit - len(people) if standing is SubscriberFilter.ALL else SCAN_ROWS_MAX
         found = await tables.scan(TABLE, keys, limit=rows, after=next_)
         for row in found.rows:
-            looked_at, last = looked_at + 1, row.key.removeprefix(_EMAIL)
-            people += [subscriber_of(row)] if _stands(row, standing) else []
+            rows_read += 1
+            last = row.key.removeprefix(_EMAIL)
+            if _fits(row, standing):
+                people.append(from_properties(row.properties, Subscriber))
             if len(people) == limit:
                 is_end = found.next is None and row is found.rows[-1]
-                return SubscriberPage(people, looked_at, None if is_end else last)
+                return SubscriberPage(people, rows_read, None if is_end else last)
         next_ = found.next
         if next_ is None:
-            return SubscriberPage(people, looked_at, None)
-    return SubscriberPage(people, looked_at, last)
+            return SubscriberPage(people, rows_read, None)
+    return SubscriberPage(people, rows_read, last)
 
 
-def _stands(row: Row, standing: SubscriberFilter) -> bool:
-    """By the row as it is, because most rows that are read are not shown."""
+def _fits(row: Row, standing: SubscriberFilter) -> bool:
+    """Check the row as it is, because most rows that are read are not shown."""
     verified = bool(row.properties.get("Verified"))
     return standing.fits(verified=verified, is_gone="InactiveReason" in row.properties)
 
@@ -427,32 +421,28 @@ def _recipient_of(row: Row) -> Recipient:
         raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
 
 
-def subscriber_of(row: Row) -> Subscriber:
-    return from_properties(row.properties, Subscriber)
-
-
 async def everyone(
     tables: Tables, list_name: str, standing: SubscriberFilter = SubscriberFilter.ALL
 ) -> AsyncIterator[Subscriber]:
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
-        if _stands(row, standing):
-            yield subscriber_of(row)
+        if _fits(row, standing):
+            yield from_properties(row.properties, Subscriber)
 
 
 async def attributes_of_all(
     tables: Tables, list_name: str, standing: SubscriberFilter
 ) -> AsyncIterator[dict[str, str]]:
-    """The attributes alone: half the work of `everyone`."""
+    """Yield the attributes alone, which is half the work of `everyone`."""
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
-        if _stands(row, standing):
+        if _fits(row, standing):
             yield _attributes(str(row.properties.get("Attributes", "{}")))
 
 
 class DeparturesFound(msgspec.Struct, frozen=True):
     """Departures from a list, and the list itself (None: deleted).
 
-    By GUID and address key: people who joined again have another GUID, and people who moved to
-    another address with the same GUID have not left.
+    A departure names GUID and address key: people who joined again have another GUID, and people
+    who moved to another address with the same GUID have not left.
     """
 
     mailing_list: MailingList | None
@@ -460,7 +450,7 @@ class DeparturesFound(msgspec.Struct, frozen=True):
 
 
 async def left_since(tables: Tables, list_name: str, since: datetime) -> DeparturesFound:
-    """By one range query: the row of a list comes right after its departures."""
+    """Read them by one range query, because the row of a list comes right after its departures."""
     found: MailingList | None = None
     departures: list[tuple[datetime, tuple[str, str]]] = []
     keys = KeysWithin(list_name, _LEFT + sortable(since), lists.KEY + _END)
@@ -469,12 +459,14 @@ async def left_since(tables: Tables, list_name: str, since: datetime) -> Departu
             found = from_properties(row.properties, MailingList)
         else:
             at = row.key.split(":", 2)
-            departures.append((moment(at[1]), (str(row.properties["SubscriberGUID"]), at[2])))
+            departures.append(
+                (parse_sortable(at[1]), (str(row.properties["SubscriberGUID"]), at[2]))
+            )
     return DeparturesFound(found, departures)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
-    """Some rows of a list, of any kind, to delete them; empty if none is left."""
+    """Return some rows of a list, of any kind, to delete them; empty if there are no more."""
     after: str | None = None
     while True:
         page = await tables.scan(TABLE, KeysWithin(list_name), limit=limit, after=after)
@@ -484,7 +476,7 @@ async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Ro
 
 
 async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
-    """Delete rows as they were read: a new list of the same name keeps its own."""
+    """Delete rows as they were read, so that a new list of the same name keeps its own."""
     await tables.batch(TABLE, list_name, [Delete(row.key, row.etag) for row in rows])
 
 

@@ -2,11 +2,10 @@
 
 try-<hash>     until when the attempts of one caller are paid off
 
-Callers are hashed with a secret before they come here: no row contains an address.
-The sweep deletes rows whose time has passed.
+Callers are already hashed with a secret, so no row contains an address. The sweep deletes rows
+whose time has passed.
 
-Dies half-way: an attempt is counted before the password is checked, so a crash in between uses
-it up.
+Dies half-way: an attempt is counted before the password is checked, so a crash uses it up.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.throttle import NO_WAIT, Rate
-from postroom.records.rows import FORMAT, all_rows, check_format
+from postroom.records.rows import FORMAT, all_rows, check_format, write_row
 from postroom.storage.port import Conflict, KeysWithin, Properties, Tables
 
 CLOCKS_APART_MAX = timedelta(minutes=1)
@@ -29,33 +28,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 async def count_try(tables: Tables, caller: str, rate: Rate, now: datetime) -> timedelta:
     """Count the attempt and return no wait; or return how long to wait, without counting it.
 
-    Exact under concurrency: of two that read the same row one writes it, the other reads again. A
-    caller that loses this race every time is making very many attempts, and waits.
+    This is exact under concurrency: of two attempts that read the same row, one writes it and the
+    other reads again. A caller that loses every time is making very many attempts, and waits.
     """
     key = _TRY + caller
-    for _ in range(TRY_CONFLICTS_MAX):
+    for _try in range(TRY_CONFLICTS_MAX):
         row = await tables.get(_TABLE, _PARTITION, key)
         paid_off_at = now
         if row:
             check_format(row.properties)
-            paid_off_at = _EPOCH + timedelta(
-                microseconds=int(row.properties.get("UntilMicroseconds", 0))
-            )
+            until_us = int(row.properties.get("UntilMicroseconds", 0))
+            paid_off_at = _EPOCH + timedelta(microseconds=until_us)
         paid_off_at, wait = rate.count(paid_off_at, now)
         if wait > NO_WAIT:
             return wait
         properties: Properties = {"Format": FORMAT, "UntilMicroseconds": _microseconds(paid_off_at)}
         with contextlib.suppress(Conflict):
-            if row is None:
-                await tables.insert(_TABLE, _PARTITION, key, properties)
-            else:
-                await tables.replace(_TABLE, _PARTITION, key, properties, row.etag)
+            etag = row.etag if row else None
+            await write_row(tables, _TABLE, _PARTITION, key, properties, etag)
             return NO_WAIT
     return rate.interval
 
 
 async def forgive_tries(tables: Tables, caller: str) -> None:
-    """After the right password, counting starts again."""
+    """Start counting again after the right password."""
     await tables.delete(_TABLE, _PARTITION, _TRY + caller)
 
 

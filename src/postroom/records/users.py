@@ -17,7 +17,7 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
-from postroom.records.rows import first_rows, from_properties, readable_rows, stored, to_properties
+from postroom.records.rows import find_row, first_rows, readable_rows, to_properties
 from postroom.records.stored import Stored
 from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, Tables
 
@@ -27,11 +27,8 @@ _USER, _SESSION, _INVITATION = "user", "session", "invitation"
 
 
 def token_hash(token: str) -> str:
-    """The hash is looked up as a whole, so that timing reveals nothing about the token."""
+    """Hash a token; the hash is looked up as a whole, so that timing reveals nothing about it."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-# --- Users --------------------------------------------------------------------------------------
 
 
 async def add(tables: Tables, user: User) -> None:
@@ -42,8 +39,7 @@ async def add(tables: Tables, user: User) -> None:
 
 
 async def find(tables: Tables, key: str) -> Stored[User] | None:
-    row = await tables.get(_TABLE, _USER, key)
-    return stored(row, User) if row else None
+    return await find_row(tables, _TABLE, _USER, key, User)
 
 
 async def read(tables: Tables, key: str) -> Stored[User]:
@@ -61,11 +57,9 @@ async def replace(tables: Tables, user: User, etag: str) -> None:
 async def replace_beside(
     tables: Tables, user: User, etag: str, other: User, other_etag: str
 ) -> None:
-    """Only while the other user is unchanged: Conflict if either changed."""
-    rows: list[Change] = [
-        Replace(user.key, to_properties(user), etag),
-        Replace(other.key, to_properties(other), other_etag),
-    ]
+    """Replace a user while another one is unchanged: Conflict if either changed."""
+    pairs = ((user, etag), (other, other_etag))
+    rows = [Replace(each.key, to_properties(each), its_etag) for each, its_etag in pairs]
     await tables.batch(_TABLE, _USER, rows)
 
 
@@ -74,11 +68,8 @@ async def delete(tables: Tables, key: str, etag: str) -> None:
 
 
 async def delete_beside(tables: Tables, key: str, etag: str, other: User, other_etag: str) -> None:
-    """Only while the other user is unchanged: Conflict if either changed."""
-    rows: list[Change] = [
-        Delete(key, etag),
-        Replace(other.key, to_properties(other), other_etag),
-    ]
+    """Delete a user while another one is unchanged: Conflict if either changed."""
+    rows: list[Change] = [Delete(key, etag), Replace(other.key, to_properties(other), other_etag)]
     await tables.batch(_TABLE, _USER, rows)
 
 
@@ -92,12 +83,9 @@ async def users_with_etags(tables: Tables) -> AsyncIterator[Stored[User]]:
         yield Stored(user, row.etag)
 
 
-async def is_anybody_there(tables: Tables) -> bool:
+async def has_any(tables: Tables) -> bool:
     rows, _more = await first_rows(tables, _TABLE, KeysWithin(_USER), limit=1)
     return bool(rows)
-
-
-# --- Sessions -----------------------------------------------------------------------------------
 
 
 async def begin_session(tables: Tables, session: Session) -> None:
@@ -105,23 +93,23 @@ async def begin_session(tables: Tables, session: Session) -> None:
 
 
 async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User, Session] | None:
-    """The user with this token, if their session has not ended."""
-    row = await tables.get(_TABLE, _SESSION, token_hash(token))
-    if row is None:
+    """Find the user with this token, if their session has not ended."""
+    stored = await find_row(tables, _TABLE, _SESSION, token_hash(token), Session)
+    if stored is None:
         return None
-    session = from_properties(row.properties, Session)
+    session = stored.value
     found = await find(tables, session.user)
     if found is None or session.is_over(found.value, now):
         return None
     if now - session.seen_at > SEEN_NOTED_EVERY:
         seen = msgspec.structs.replace(session, seen_at=now)
         with contextlib.suppress(Conflict):  # ended, or noted by another request at this moment
-            await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), row.etag)
+            await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), stored.etag)
     return found.value, session
 
 
 async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session]:
-    """The browsers that are signed in, the latest first."""
+    """Return the sessions of a user, the latest first."""
     found = [
         session
         async for session, _ in readable_rows(tables, _TABLE, KeysWithin(_SESSION), Session)
@@ -135,7 +123,7 @@ async def end_session(tables: Tables, id_: str) -> None:
 
 
 async def forget_ended(tables: Tables, now: datetime) -> int:
-    """Delete sessions and invitations that are over; how many."""
+    """Delete sessions and invitations that have ended; return how many."""
     ended = 0
     async for session, row in readable_rows(tables, _TABLE, KeysWithin(_SESSION), Session):
         found = await find(tables, session.user)
@@ -149,21 +137,17 @@ async def forget_ended(tables: Tables, now: datetime) -> int:
     return ended
 
 
-# --- Invitations --------------------------------------------------------------------------------
-
-
 async def invite(tables: Tables, token: str, invitation: Invitation) -> None:
     await tables.insert(_TABLE, _INVITATION, token_hash(token), to_properties(invitation))
 
 
 async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitation | None:
-    row = await tables.get(_TABLE, _INVITATION, token_hash(token))
-    invitation = from_properties(row.properties, Invitation) if row else None
-    return invitation if invitation and now < invitation.until else None
+    found = await find_row(tables, _TABLE, _INVITATION, token_hash(token), Invitation)
+    return found.value if found and now < found.value.until else None
 
 
 async def use_invitation(tables: Tables, token: str) -> bool:
-    """True for one caller only, even if several try at once."""
+    """Use up the invitation; True for one caller only, even if several try at once."""
     row = await tables.get(_TABLE, _INVITATION, token_hash(token))
     if row is None:
         return False

@@ -1,7 +1,7 @@
-"""Any storage, with its calls counted by kind as Azure would bill them.
+"""Wraps a storage and counts its calls by kind, as Azure would bill them.
 
-Around other engines the counts show what the same work would cost on Azure. Requests that the
-Azure engine repeats are not counted.
+Around other engines the counts show what the same work would cost on Azure. Retries of the Azure
+engine are not counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The storage model that the other engines are compared with, and the disk of the simulation.
+"""Storage in memory: the model for the other engines, and the disk of the simulation.
 
 No call ever awaits, so each is atomic. Etags, ids and receipts come from counters, so the same
 calls always give the same answers.
@@ -15,28 +15,10 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.storage import port, validation
-from postroom.storage.port import (
-    Batch,
-    Change,
-    Claim,
-    ClaimLost,
-    Delete,
-    Insert,
-    Item,
-    Keys,
-    KeysWithin,
-    Page,
-    Properties,
-    Replace,
-    Row,
-    StorageNames,
-    Upsert,
-    Value,
-)
 from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
 
 # Values are stored as they come back from JSON: a copy, with enums as their plain values.
-_as_stored = msgspec.json.Decoder(dict[str, Value]).decode
+_as_stored = msgspec.json.Decoder(dict[str, port.Value]).decode
 _BEGINNING = "?"  # a continuation at the first row; no key contains a question mark
 
 
@@ -50,7 +32,7 @@ class MemoryStorage:
     def __init__(
         self,
         clock: Clock,
-        names: StorageNames,
+        names: port.StorageNames,
         *,
         page_rows: int | None = None,
         empty_first_page: bool = False,
@@ -67,10 +49,10 @@ class MemoryStorage:
 
 class _Table:
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], Row] = {}
+        self.rows: dict[tuple[str, str], port.Row] = {}
         self.order: list[tuple[str, str]] = []
 
-    def write(self, row: Row) -> None:
+    def write(self, row: port.Row) -> None:
         place = (row.partition, row.key)
         if place not in self.rows:
             insort(self.order, place)
@@ -80,19 +62,23 @@ class _Table:
         if self.rows.pop(place, None) is not None:
             del self.order[bisect_left(self.order, place)]
 
-    def range(self, keys: Keys, after: str | None) -> Iterator[Row]:
+    def range(self, keys: port.Keys, after: str | None) -> Iterator[port.Row]:
         """The rows of the range in order, starting after the row that `after` names."""
-        low = (keys.partition, keys.start) if isinstance(keys, KeysWithin) else (keys.start, "")
+        low = (
+            (keys.partition, keys.start) if isinstance(keys, port.KeysWithin) else (keys.start, "")
+        )
         first = bisect_left(self.order, low)
         if after is not None and after != _BEGINNING:
             first = max(first, bisect_right(self.order, validation.place_of(after, keys)))
         for place in islice(self.order, first, None):
-            if not _is_before_stop(keys, place):
+            if isinstance(keys, port.KeysWithin) and place[0] != keys.partition:
+                return
+            if keys.stop and place[isinstance(keys, port.KeysWithin)] >= keys.stop:
                 return
             yield self.rows[place]
 
 
-class MemoryTables:
+class MemoryTables(port.Tables):
     def __init__(
         self,
         names: Sequence[str],
@@ -104,60 +90,13 @@ class MemoryTables:
         self._page_rows = page_rows
         self._empty_first_page = empty_first_page
 
-    async def get(self, table: str, partition: str, key: str) -> Row | None:
+    async def get(self, table: str, partition: str, key: str) -> port.Row | None:
         validation.check_table(table, self._tables)
-        validation.check_row(partition, key)
+        validation.check_keys(partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return self._apply(table, partition, [Insert(key, properties)])[0]
-
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return self._apply(table, partition, [Upsert(key, properties)])[0]
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        return self._apply(table, partition, [Replace(key, properties, etag)])[0]
-
-    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        if etag is None and await self.get(table, partition, key) is None:
-            return
-        self._apply(table, partition, [Delete(key, etag)])
-
-    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        return self._apply(table, partition, changes)
-
-    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        for partition, changes in batches:
-            self._apply(table, partition, changes)
-
-    async def scan(
-        self,
-        table: str,
-        keys: Keys,
-        *,
-        where: Properties | None = None,
-        limit: int = port.SCAN_ROWS_MAX,
-        after: str | None = None,
-    ) -> Page:
-        validation.check_table(table, self._tables)
-        validation.check_scan(keys, limit)
-        wanted = _as_stored(validation.encode_properties(where or {}))
-        if after is None and self._empty_first_page:
-            return Page([], _BEGINNING)
-        rows: list[Row] = []
-        examined = ""
-        for seen, row in enumerate(self._tables[table].range(keys, after)):
-            if len(rows) == limit or seen == self._page_rows:
-                return Page(rows, examined)
-            examined = validation.continuation(row)
-            if validation.matches(row.properties, wanted):
-                rows.append(_copy(row))
-        return Page(rows, None)
-
-    def _apply(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+    async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         validation.check_table(table, self._tables)
         validation.check_changes(partition, changes)
         encoded = validation.encode_changes(changes)
@@ -165,18 +104,39 @@ class MemoryTables:
         for change in changes:
             row = stored.rows.get((partition, change.key))
             validation.check_expected(change, row.etag if row else None)
-        return [
-            self._write(stored, partition, change, properties)
-            for change, properties in zip(changes, encoded, strict=True)
-        ]
+        etags: list[str] = []
+        for change, properties in zip(changes, encoded, strict=True):
+            if isinstance(change, port.Delete):
+                stored.remove((partition, change.key))
+                etags.append("")
+            else:
+                etags.append(str(next(self._etags)))
+                stored.write(port.Row(partition, change.key, _as_stored(properties), etags[-1]))
+        return etags
 
-    def _write(self, stored: _Table, partition: str, change: Change, properties: bytes) -> str:
-        if isinstance(change, Delete):
-            stored.remove((partition, change.key))
-            return ""
-        etag = str(next(self._etags))
-        stored.write(Row(partition, change.key, _as_stored(properties), etag))
-        return etag
+    async def scan(
+        self,
+        table: str,
+        keys: port.Keys,
+        *,
+        where: port.Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> port.Page:
+        validation.check_table(table, self._tables)
+        validation.check_scan(keys, limit)
+        where = _as_stored(validation.encode_properties(where or {}))
+        if after is None and self._empty_first_page:
+            return port.Page([], _BEGINNING)
+        rows: list[port.Row] = []
+        examined = ""
+        for seen, row in enumerate(self._tables[table].range(keys, after)):
+            if len(rows) == limit or seen == self._page_rows:
+                return port.Page(rows, examined)
+            examined = validation.continuation(row)
+            if validation.matches(row.properties, where):
+                rows.append(_copy(row))
+        return port.Page(rows, None)
 
 
 class _Item(msgspec.Struct):
@@ -221,7 +181,7 @@ class MemoryQueues:
         for body in bodies:
             self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
 
-    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
+    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
         validation.check_queue(queue, self._queues)
         validation.check_items(limit)
         validation.check_lease(lease_s)
@@ -233,47 +193,47 @@ class MemoryQueues:
             claims.append(self._hide(queue, item_id, item, lease_s))
         return claims
 
-    async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
+    async def extend(self, claim: port.Claim, *, lease_s: float) -> port.Claim:
         validation.check_lease(lease_s)
-        item_id, item = self._take_back(claim)
+        item_id, item = self._remove_claimed(claim)
         return self._hide(claim.queue, item_id, item, lease_s)
 
-    async def complete(self, claim: Claim) -> None:
-        self._take_back(claim)
+    async def complete(self, claim: port.Claim) -> None:
+        self._remove_claimed(claim)
 
-    async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
+    async def release(self, claim: port.Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
-        item_id, item = self._take_back(claim)
+        item_id, item = self._remove_claimed(claim)
         self._hide(claim.queue, item_id, item, delay_s)
 
     async def length(self, queue: str) -> int:
         validation.check_queue(queue, self._queues)
         return len(self._queues[queue].items)
 
-    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
+    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
         validation.check_queue(queue, self._queues)
         validation.check_items(limit)
         stored = self._queues[queue]
         visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
-        return [Item(item.body, item.taken) for item in visible]
+        return [port.Item(item.body, item.taken) for item in visible]
 
     def _from_now(self, seconds: float) -> int:
         now_us, self._time = queue_time(self._time, read_clocks(self._clock, ""))
         return now_us + round(seconds * SECOND_US)
 
-    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> Claim:
+    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> port.Claim:
         """Put the item back under a new receipt, invisible for `seconds`."""
         item.visible_at_us = self._from_now(seconds)
         item.receipt = next(self._receipts)
         self._queues[queue].add(item_id, item)
-        return Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
+        return port.Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
-    def _take_back(self, claim: Claim) -> tuple[int, _Item]:
+    def _remove_claimed(self, claim: port.Claim) -> tuple[int, _Item]:
         validation.check_queue(claim.queue, self._queues)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))
         if item is None or str(item.receipt) != claim.receipt:
-            raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
+            raise port.ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
         return int(claim.item), stored.remove(int(claim.item))
 
 
@@ -306,12 +266,5 @@ class MemoryBlobs:
         return page, page[-1] if len(found) > len(page) else None
 
 
-def _copy(row: Row) -> Row:
-    return Row(row.partition, row.key, dict(row.properties), row.etag)
-
-
-def _is_before_stop(keys: Keys, place: tuple[str, str]) -> bool:
-    partition, key = place
-    if isinstance(keys, KeysWithin):
-        return partition == keys.partition and (not keys.stop or key < keys.stop)
-    return not keys.stop or partition < keys.stop
+def _copy(row: port.Row) -> port.Row:
+    return port.Row(row.partition, row.key, dict(row.properties), row.etag)

@@ -1,7 +1,8 @@
 """The storage port: tables, queues and blobs, shaped by the strictest engine (Azure Storage).
 
-What holds on every engine is written here and proved by tests/contract. Nothing may rely on a
-transaction across partitions, tables, or table and queue: order and idempotence carry the promises.
+Everything stated here holds on every engine, and tests/contract proves it. Nothing may rely on a
+transaction across partitions, tables, or a table and a queue; the order of writes and idempotence
+keep the promises instead.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-# The limits of Azure Storage. Every engine enforces them (limits.py), so that moving to Azure
-# never fails on data that another engine accepted.
+# The limits of Azure Storage. Every engine enforces them (validation.py), so that moving
+# to Azure never fails on data that another engine accepted.
 BATCH_CHANGES_MAX = 100
 CLAIM_ITEMS_MAX = 32
 KEY_CHARS_MAX = 512
@@ -32,7 +33,7 @@ Properties = Mapping[str, Value]
 
 
 class StorageNames(msgspec.Struct, frozen=True):
-    """What the application calls its tables, queues and container; an engine has no others."""
+    """The names of all tables and queues and of the blob container."""
 
     tables: tuple[str, ...]
     queues: tuple[str, ...]
@@ -44,7 +45,7 @@ class StorageError(Exception):
 
 
 class Conflict(StorageError):
-    """The row already exists, is absent, or has another version than expected; nothing changed."""
+    """The row exists, is absent or has changed, unexpectedly; nothing was written."""
 
 
 class ClaimLost(StorageError):
@@ -56,14 +57,14 @@ class Unavailable(StorageError):
 
 
 class StorageGone(Unavailable):
-    """The storage that was opened is no longer there, and only a person can help.
+    """The storage that was opened no longer exists; only an administrator can fix this.
 
     Data that was being written may still exist somewhere, but no process will find it.
     """
 
 
 class StorageFull(StorageError):
-    """There is no space left; nothing changed, and only a person can help."""
+    """There is no space left, and nothing was written; only an administrator can fix this."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -115,7 +116,7 @@ class KeysWithin(msgspec.Struct, frozen=True):
 
 
 class KeysAcross(msgspec.Struct, frozen=True):
-    """All rows of the partitions from `start` (inclusive) to `stop` (exclusive; "": to the end)."""
+    """Rows of all partitions from `start` (inclusive) to `stop` (exclusive; "": to the end)."""
 
     start: str = ""
     stop: str = ""
@@ -132,33 +133,39 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Tables(Protocol):
+    """Tables of rows. Engines inherit the changes of one row, which are batches of one."""
+
     async def get(self, table: str, partition: str, key: str) -> Row | None: ...
 
     async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        """The new etag; Conflict if the row exists."""
-        ...
+        """Insert the row and return its etag; Conflict if it exists."""
+        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
 
     async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        """The new etag."""
-        ...
+        """Write the row, whether or not it exists, and return its new etag."""
+        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
 
     async def replace(
         self, table: str, partition: str, key: str, properties: Properties, etag: str
     ) -> str:
-        """The new etag; Conflict unless the row exists with the etag given."""
-        ...
+        """Replace the row and return its new etag; Conflict unless it exists with `etag`."""
+        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
 
     async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        """With an etag, Conflict unless it matches; without, an absent row is fine."""
-        ...
+        """Delete the row. With an etag, Conflict unless it matches; without, it may be absent."""
+        try:
+            await self.batch(table, partition, [Delete(key, etag)])
+        except Conflict:
+            if etag is not None:
+                raise
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        """Apply 1 to 100 changes, each key once, all or nothing; the new etags ("" if deleted)."""
-        ...
+        """Apply 1 to 100 changes, each key once, all or nothing; return etags ("" if deleted)."""
 
     async def batches(self, table: str, batches: Sequence[Batch]) -> None:
         """Apply batches in order; an error or a crash skips that batch and all after it."""
-        ...
+        for partition, changes in batches:
+            await self.batch(table, partition, changes)
 
     async def scan(
         self,
@@ -169,8 +176,7 @@ class Tables(Protocol):
         limit: int = SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> Page:
-        """At most `limit` rows that match all of `where`; `after` is the last page's `next`."""
-        ...
+        """Return up to `limit` rows that match all of `where`; `after` is the last `next`."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -191,49 +197,39 @@ class Claim(msgspec.Struct, frozen=True):
 class Queues(Protocol):
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
         """Put one item per body, in order; a crash half-way may leave some out."""
-        ...
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         """Claim at most `limit` (≤ 32) visible items, roughly the oldest first."""
-        ...
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         """Renew the lease from now; only the claim that comes back is valid afterwards."""
-        ...
 
     async def complete(self, claim: Claim) -> None:
         """Delete the item; ClaimLost if the claim is stale."""
-        ...
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         """Make the item visible again after the delay; the claim is stale afterwards."""
-        ...
 
     async def length(self, queue: str) -> int:
         """The number of items, including claimed and delayed ones; approximate on Azure."""
-        ...
 
     async def peek(self, queue: str, *, limit: int = 32) -> list[Item]:
         """Items that could be claimed now; nothing is claimed."""
-        ...
 
 
 class Blobs(Protocol):
     async def put(self, name: str, content: bytes) -> None:
         """Write the whole blob or nothing, replacing an existing one."""
-        ...
 
     async def get(self, name: str) -> bytes | None: ...
 
     async def delete(self, name: str) -> None:
         """An absent blob is fine."""
-        ...
 
     async def list(
         self, prefix: str = "", *, after: str | None = None
     ) -> tuple[list[str], str | None]:
         """A page of names in order, and the `after` of the next page (None at the end)."""
-        ...
 
 
 class Troubles(msgspec.Struct, frozen=True):

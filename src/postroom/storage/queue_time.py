@@ -1,4 +1,4 @@
-"""The clock of the queues: it follows the wall clock but never goes back.
+"""The clock of the queues, which follows the wall clock but never goes back.
 
 An item hidden for a minute must reappear after a minute, even if the wall clock is set back by
 hours in between. So the time of a queue is the monotonic clock plus an offset, and only a wall
@@ -40,7 +40,7 @@ def read_clocks(clock: Clock, boot: str) -> Clocks:
 
 
 def queue_time(stored: QueueTime | None, clocks: Clocks) -> tuple[int, QueueTime]:
-    """The time now, and what to store; equal to `stored` if nothing needs to change."""
+    """Return the time now, and what to store, which equals `stored` if nothing changes."""
     offset_us = clocks.wall_us - clocks.monotonic_us
     if stored is None:
         return clocks.wall_us, QueueTime(clocks.boot, offset_us, clocks.wall_us)

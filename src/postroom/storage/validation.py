@@ -1,7 +1,7 @@
 """Checks that are the same on every engine.
 
-An engine checks its arguments first; limits raise ValueError. All engines enforce the same ones, so
-that data accepted by one can be moved to any other.
+An engine first checks its arguments, and exceeded limits raise ValueError. All engines have the
+same limits, so that data accepted by one can be moved to any other.
 """
 
 from __future__ import annotations
@@ -13,37 +13,13 @@ from functools import lru_cache
 
 import msgspec
 
-from postroom.storage.port import (
-    BATCH_BYTES_MAX,
-    BATCH_CHANGES_MAX,
-    BLOB_BYTES_MAX,
-    CLAIM_ITEMS_MAX,
-    ITEM_BYTES_MAX,
-    ITEM_DELAY_S_MAX,
-    KEY_CHARS_MAX,
-    PROPERTIES_MAX,
-    PROPERTY_CHARS_MAX,
-    PROPERTY_INT_MAX,
-    ROW_BYTES_MAX,
-    SCAN_ROWS_MAX,
-    Change,
-    Conflict,
-    Delete,
-    Insert,
-    Keys,
-    KeysWithin,
-    Properties,
-    Replace,
-    Row,
-    Upsert,
-    Value,
-)
+from postroom.storage import port
 
 _KEY = re.compile(r"""[ -"$-.0->@-\[\]-~]{0,512}""")  # printable ASCII without # / ? \
 _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _PROPERTY_NAMES_TAKEN = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _BLOB_NAME = re.compile(r"[ -\[\]-~]{0,1023}[ -\-0-\[\]-~]")  # ends in neither dot nor slash
-_KEYS_BYTES_MAX = 2 * 2 * KEY_CHARS_MAX  # both keys of a row, as UTF-16
+_KEYS_BYTES_MAX = 2 * 2 * port.KEY_CHARS_MAX  # both keys of a row, as UTF-16
 _CHANGE_BYTES = 1024  # what a change takes in a batch request besides its properties
 
 
@@ -52,43 +28,37 @@ def check_table(table: str, tables: Container[str]) -> None:
         raise ValueError(f"not a table: {table!r}")
 
 
-def check_row(partition: str, key: str) -> None:
-    check_key(partition)
-    check_key(key)
-
-
-def check_key(key: str) -> None:
+def check_keys(*keys: str) -> None:
     """Keys are at most 512 characters of printable ASCII without / \\ # ?, as Azure requires."""
-    if not _KEY.fullmatch(key):
-        raise ValueError(f"not a storage key: {key!r}")
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"not a storage key: {key!r}")
 
 
-def check_changes(partition: str, changes: Sequence[Change]) -> None:
+def check_changes(partition: str, changes: Sequence[port.Change]) -> None:
     """A batch has 1 to 100 changes in one partition, each key once."""
-    if not 1 <= len(changes) <= BATCH_CHANGES_MAX:
-        raise ValueError(f"a batch has 1 to {BATCH_CHANGES_MAX} changes, not {len(changes)}")
+    if not 1 <= len(changes) <= port.BATCH_CHANGES_MAX:
+        raise ValueError(f"a batch has 1 to {port.BATCH_CHANGES_MAX} changes, not {len(changes)}")
     if len({change.key for change in changes}) != len(changes):
         raise ValueError("a batch names each key once")
-    check_key(partition)
-    for change in changes:
-        check_key(change.key)
+    check_keys(partition, *(change.key for change in changes))
 
 
-def check_expected(change: Change, etag: str | None) -> None:
+def check_expected(change: port.Change, etag: str | None) -> None:
     """Conflict unless the row has the etag that the change expects; None: there is no row."""
     match change:
-        case Upsert():
+        case port.Upsert():
             return
-        case Insert():
+        case port.Insert():
             is_expected = etag is None
-        case Replace() | Delete():
+        case port.Replace() | port.Delete():
             is_expected = etag is not None and change.etag in (None, etag)
     if not is_expected:
-        raise Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
+        raise port.Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
 
 
-def matches(properties: Properties, where: Properties) -> bool:
-    """Compares types as well: True is not 1, and 1 is not 1.0."""
+def matches(properties: port.Properties, where: port.Properties) -> bool:
+    """Compare values and their types, so that True is not 1, and 1 is not 1.0."""
     return all(
         name in properties
         and properties[name] == value
@@ -98,20 +68,20 @@ def matches(properties: Properties, where: Properties) -> bool:
     )
 
 
-def encode_changes(changes: Sequence[Change]) -> list[bytes]:
-    """The properties of each change as JSON (empty for a deletion), 4 MiB in total at most."""
+def encode_changes(changes: Sequence[port.Change]) -> list[bytes]:
+    """Encode the properties of each change as JSON (empty for a deletion), 4 MiB at most."""
     encoded = [
-        b"" if isinstance(change, Delete) else encode_properties(change.properties)
+        b"" if isinstance(change, port.Delete) else encode_properties(change.properties)
         for change in changes
     ]
     total = sum(map(len, encoded)) + _CHANGE_BYTES * len(encoded)
-    if total > BATCH_BYTES_MAX:
-        raise ValueError(f"a batch has at most {BATCH_BYTES_MAX} bytes, not {total}")
+    if total > port.BATCH_BYTES_MAX:
+        raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {total}")
     return encoded
 
 
-def encode_properties(properties: Properties) -> bytes:
-    """The properties as JSON; ValueError for a value that some engine cannot store exactly.
+def encode_properties(properties: port.Properties) -> bytes:
+    """Encode properties as JSON; ValueError for a value that some engine cannot store exactly.
 
     A StrEnum or IntEnum is stored as its plain value.
     """
@@ -123,7 +93,7 @@ def encode_properties(properties: Properties) -> bytes:
         encoded = _encode(properties)
     except UnicodeEncodeError as error:
         raise ValueError("a property has an unpaired surrogate and is not valid text") from error
-    if len(encoded) > PROPERTY_CHARS_MAX:  # JSON is never shorter than the text in it
+    if len(encoded) > port.PROPERTY_CHARS_MAX:  # JSON is never shorter than the text in it
         _check_sizes(properties)
     return encoded
 
@@ -133,43 +103,42 @@ _encode = msgspec.json.Encoder().encode
 
 @lru_cache(maxsize=1024)
 def _check_names(names: tuple[str, ...]) -> None:
-    if len(names) > PROPERTIES_MAX:
-        raise ValueError(f"a row has at most {PROPERTIES_MAX} properties, not {len(names)}")
+    if len(names) > port.PROPERTIES_MAX:
+        raise ValueError(f"a row has at most {port.PROPERTIES_MAX} properties, not {len(names)}")
     for name in names:
         if not _PROPERTY_NAME.fullmatch(name) or name in _PROPERTY_NAMES_TAKEN:
             raise ValueError(f"not a property name: {name!r}")
 
 
-def _check_value(value: Value) -> None:
-    if type(value) is int and 0 <= value <= PROPERTY_INT_MAX:
+def _check_value(value: port.Value) -> None:
+    if type(value) is int and 0 <= value <= port.PROPERTY_INT_MAX:
         return  # the common case
     if not isinstance(value, str | int | float):
         raise ValueError(f"a property is a str, int, float or bool, not {type(value).__name__}")
-    if isinstance(value, int) and not -PROPERTY_INT_MAX - 1 <= value <= PROPERTY_INT_MAX:
+    if isinstance(value, int) and not -port.PROPERTY_INT_MAX - 1 <= value <= port.PROPERTY_INT_MAX:
         raise ValueError("an int property does not fit in 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a float property is not a finite number")
 
 
-def _check_sizes(properties: Properties) -> None:
+def _check_sizes(properties: port.Properties) -> None:
     """Sizes as Azure counts them: UTF-16 for text, and a few bytes for every property."""
     total = 4 + _KEYS_BYTES_MAX
     for name, value in properties.items():
         size = len(value.encode("utf-16-le")) if isinstance(value, str) else 8
-        if size > 2 * PROPERTY_CHARS_MAX:
-            raise ValueError(f"property {name} has more than {PROPERTY_CHARS_MAX} characters")
+        if size > 2 * port.PROPERTY_CHARS_MAX:
+            raise ValueError(f"property {name} has more than {port.PROPERTY_CHARS_MAX} characters")
         total += 8 + 2 * len(name) + 4 + size
-    if total > ROW_BYTES_MAX:
-        raise ValueError(f"a row has at most {ROW_BYTES_MAX} bytes, not {total}")
+    if total > port.ROW_BYTES_MAX:
+        raise ValueError(f"a row has at most {port.ROW_BYTES_MAX} bytes, not {total}")
 
 
-def check_scan(keys: Keys, limit: int) -> None:
-    if not 1 <= limit <= SCAN_ROWS_MAX:
-        raise ValueError(f"a scan returns 1 to {SCAN_ROWS_MAX} rows, not {limit}")
-    if isinstance(keys, KeysWithin):
-        check_key(keys.partition)
-    check_key(keys.start)
-    check_key(keys.stop)
+def check_scan(keys: port.Keys, limit: int) -> None:
+    if not 1 <= limit <= port.SCAN_ROWS_MAX:
+        raise ValueError(f"a scan returns 1 to {port.SCAN_ROWS_MAX} rows, not {limit}")
+    if isinstance(keys, port.KeysWithin):
+        check_keys(keys.partition)
+    check_keys(keys.start, keys.stop)
 
 
 def check_queue(queue: str, queues: Container[str]) -> None:
@@ -182,42 +151,42 @@ def check_item(body: str) -> None:
         size = len(body.encode())
     except UnicodeEncodeError as error:
         raise ValueError("an item has an unpaired surrogate and is not valid text") from error
-    if size > ITEM_BYTES_MAX:
-        raise ValueError(f"an item has at most {ITEM_BYTES_MAX} bytes, not {size}")
+    if size > port.ITEM_BYTES_MAX:
+        raise ValueError(f"an item has at most {port.ITEM_BYTES_MAX} bytes, not {size}")
 
 
 def check_items(limit: int) -> None:
-    if not 1 <= limit <= CLAIM_ITEMS_MAX:
-        raise ValueError(f"a call returns 1 to {CLAIM_ITEMS_MAX} items, not {limit}")
+    if not 1 <= limit <= port.CLAIM_ITEMS_MAX:
+        raise ValueError(f"a call returns 1 to {port.CLAIM_ITEMS_MAX} items, not {limit}")
 
 
 def check_delay(delay_s: float) -> None:
-    if not 0 <= delay_s <= ITEM_DELAY_S_MAX:
-        raise ValueError(f"a delay is 0 to {ITEM_DELAY_S_MAX:.0f} seconds, not {delay_s}")
+    if not 0 <= delay_s <= port.ITEM_DELAY_S_MAX:
+        raise ValueError(f"a delay is 0 to {port.ITEM_DELAY_S_MAX:.0f} seconds, not {delay_s}")
 
 
 def check_lease(lease_s: float) -> None:
-    if not 0 < lease_s <= ITEM_DELAY_S_MAX:
-        raise ValueError(f"a lease is more than 0 and at most {ITEM_DELAY_S_MAX:.0f} seconds")
+    if not 0 < lease_s <= port.ITEM_DELAY_S_MAX:
+        raise ValueError(f"a lease is more than 0 and at most {port.ITEM_DELAY_S_MAX:.0f} seconds")
 
 
 def check_blob(name: str, content: bytes = b"") -> None:
     """Names are printable ASCII without a backslash and do not end in a dot or a slash."""
     if not _BLOB_NAME.fullmatch(name):
         raise ValueError(f"not a blob name: {name!r}")
-    if len(content) > BLOB_BYTES_MAX:
-        raise ValueError(f"a blob has at most {BLOB_BYTES_MAX} bytes, not {len(content)}")
+    if len(content) > port.BLOB_BYTES_MAX:
+        raise ValueError(f"a blob has at most {port.BLOB_BYTES_MAX} bytes, not {len(content)}")
 
 
-def continuation(row: Row) -> str:
-    """The continuation of a scan after this row, for engines without one of their own."""
+def continuation(row: port.Row) -> str:
+    """Return the continuation of a scan after this row, for engines without one of their own."""
     return f"{row.partition}/{row.key}"
 
 
-def place_of(after: str, keys: Keys) -> tuple[str, str]:
-    """The partition and key in a continuation; a browser may have changed it."""
+def place_of(after: str, keys: port.Keys) -> tuple[str, str]:
+    """Return partition and key of a continuation; a browser may have changed it."""
     partition, slash, key = after.partition("/")
-    if not slash or (isinstance(keys, KeysWithin) and partition != keys.partition):
+    if not slash or (isinstance(keys, port.KeysWithin) and partition != keys.partition):
         raise ValueError("not a continuation of this scan")
-    check_row(partition, key)
+    check_keys(partition, key)
     return partition, key

@@ -1,4 +1,4 @@
-"""Any transport, with a function called for the outcomes of every slice; it feeds the metrics."""
+"""Wraps a transport and calls a function with the outcomes of every slice, for the metrics."""
 
 from __future__ import annotations
 

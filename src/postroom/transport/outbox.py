@@ -1,4 +1,4 @@
-"""The outbox: mails are kept in storage and read in the browser. For trying things out.
+"""The test mailbox: emails are stored instead of sent, and read in the browser.
 
 outbox / mails / <time>-<hash>    the envelope, newest first; the content is a blob of that name
 """
@@ -25,26 +25,28 @@ class OutboxLane:
         self._clock = clock
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
-        return [await self._keep(mail, watch) for mail in mails]
-
-    async def _keep(self, mail: Mail, watch: HandOverWatch) -> Outcome:
-        if not watch.may_hand_over():
-            return Untried("stopping")
-        watch.handing_over([mail.position])
-        outcome = await self._store(mail)
-        watch.answered(mail.position, outcome)
-        return outcome
+        outcomes: list[Outcome] = []
+        for mail in mails:
+            if not watch.may_hand_over():
+                outcomes.append(Untried("stopping"))
+                continue
+            watch.handing_over([mail.position])
+            outcomes.append(await self._store(mail))
+            watch.answered(mail.position, outcomes[-1])
+        return outcomes
 
     async def _store(self, mail: Mail) -> Outcome:
-        """Write the content first: a row without its blob would be a mail that cannot be read."""
+        """Write the content first, because a row without its blob cannot be shown."""
         content = mail.source(eight_bit=True)
-        name = f"{self._stamp()}-{hashlib.sha256(content).hexdigest()[:16]}"
+        now = self._clock.now()
+        falling = 10**13 - int(now.timestamp() * 1000)  # so that the newest is the first row
+        name = f"{falling:013d}-{hashlib.sha256(content).hexdigest()[:16]}"
         row: dict[str, Value] = {
             "Format": 1,
             "EnvelopeSender": mail.sender,
             "EnvelopeRecipient": mail.recipient,
             "Bytes": len(content),
-            "Time": self._clock.now().isoformat(),
+            "Time": now.isoformat(),
         }
         try:
             await self._storage.blobs.put(f"outbox/{name}.eml", content)
@@ -57,10 +59,6 @@ class OutboxLane:
 
     async def close(self) -> None:
         return
-
-    def _stamp(self) -> str:
-        """Counts down, so that the newest mail is the first row."""
-        return f"{10**13 - int(self._clock.now().timestamp() * 1000):013d}"
 
 
 class OutboxTransport:

@@ -1,4 +1,4 @@
-"""The transport port: a lane takes a slice of mails and returns one outcome for each."""
+"""The transport port: a lane sends a slice of mails and returns one outcome for each."""
 
 from __future__ import annotations
 
@@ -17,50 +17,41 @@ class Mail(Protocol):
     @property
     def position(self) -> int:
         """Its position in the batch, as the watch and the ledger number it."""
-        ...
 
     @property
     def sender(self) -> str:
         """The envelope sender."""
-        ...
 
     @property
     def recipient(self) -> str:
         """Envelope recipient, in the spelling the subscriber typed."""
-        ...
 
     @property
     def needs_utf8(self) -> bool:
         """Has a non-ASCII local part: needs a server that offers SMTPUTF8 (RFC 6531)."""
-        ...
 
     def source(self, *, eight_bit: bool) -> bytes:
         """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
-        ...
 
 
 class HandOverRecord(Protocol):
-    """Records what happens to a slice while it goes out: the ack journal."""
+    """Records what happens to a slice while it is sent; the ack journal is one."""
 
     def handing_over(self, positions: Sequence[int]) -> None:
         """Called just before the content of these mails is written to the connection."""
-        ...
 
     def returned(self, positions: Sequence[int]) -> None:
-        """Called when the server said that it has not taken these; they may be sent again."""
-        ...
+        """Called when the server has not accepted these; they may be sent again."""
 
     def answered(self, position: int, outcome: Outcome) -> None:
         """Called as soon as the outcome of one mail is known."""
-        ...
 
 
 class HandOverWatch(HandOverRecord, Protocol):
-    """Follows a slice while it goes out: the permission to send, and the ack journal."""
+    """Follows a slice while it is sent: the permission to send, and the ack journal."""
 
     def may_hand_over(self) -> bool:
         """Asked before every hand-over; once it is False, the rest of the slice is Untried."""
-        ...
 
 
 class GuardedWatch:
@@ -89,7 +80,7 @@ class Permit:
         return
 
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:
-        """By place, how long mails have to wait that should not wait in a lane."""
+        """Return by position how long to delay mails that should not wait in a lane."""
         return {}
 
 
@@ -98,12 +89,10 @@ class Lane(Protocol):
 
     @property
     def id(self) -> int:
-        """Tells the lanes of a process apart; a lane that wraps another one has the same id."""
-        ...
+        """Identifies the lane in its process; a lane that wraps another one has the same id."""
 
     async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
         """One outcome per mail, in order. Never raises for what a server says or does."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -111,6 +100,5 @@ class Lane(Protocol):
 class Transport(Protocol):
     def lane(self) -> Lane:
         """A new lane; it connects when it is first used."""
-        ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which storage account to use: the URLs of its three services, and our credentials.
+"""The storage account to use: the URLs of its three services, and our credentials.
 
 This module opens nothing and imports nothing of Azure, so any command can check settings with it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
 EMULATOR = "emulator"
@@ -38,6 +38,7 @@ class Account:
     blob_url: str
     queue_url: str
     table_url: str
+    _: KW_ONLY
     key: str = field(default="", repr=False)
     signature: str = field(default="", repr=False)  # a shared access signature, as a query string
     is_emulator: bool = False  # it differs from the service in a few details
@@ -71,8 +72,8 @@ def _emulator(options: str) -> Account:
         if service not in ports or not port.isdigit() or not 0 < int(port) < 65536:
             raise BadAccount("the emulator's options are its ports: ?blob=…&queue=…&table=…")
         ports[service] = int(port)
-    urls = {each: f"http://127.0.0.1:{ports[each]}/{EMULATOR_NAME}" for each in _SERVICES}
-    return _account(EMULATOR_NAME, urls, key=_EMULATOR_KEY, is_emulator=True)
+    urls = [f"http://127.0.0.1:{ports[each]}/{EMULATOR_NAME}" for each in _SERVICES]
+    return Account(EMULATOR_NAME, *urls, key=_EMULATOR_KEY, is_emulator=True)
 
 
 def _by_url(address: str) -> Account:
@@ -81,11 +82,13 @@ def _by_url(address: str) -> Account:
     if parts.scheme != "https" or found is None or parts.path.strip("/") or parts.query:
         raise BadAccount("the account's URL must be like https://ACCOUNT.table.core.windows.net")
     name, zone, _, suffix = found.groups()
-    return _account(name, {each: f"https://{name}{zone}.{each}.{suffix}" for each in _SERVICES})
+    urls = [f"https://{name}{zone}.{each}.{suffix}" for each in _SERVICES]
+    return Account(name, *urls)
 
 
 def _by_connection_string(address: str) -> Account:
-    fields = _fields(address)
+    pairs = [part.partition("=") for part in address.strip().split(";") if part.strip()]
+    fields = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if fields.get("usedevelopmentstorage", "").lower() == "true":
         return _emulator("")
     name = fields.get("accountname", "")
@@ -98,14 +101,8 @@ def _by_connection_string(address: str) -> Account:
         urls[each] = urls[each] or f"{protocol}://{name}.{each}.{suffix}"
     signature = fields.get("sharedaccesssignature", "").removeprefix("?")
     key = "" if signature else _checked_key(fields.get("accountkey", ""))
-    account = _account(name, urls, key=key, is_emulator=name == EMULATOR_NAME)
-    return replace(account, signature=signature)
-
-
-def _fields(text: str) -> dict[str, str]:
-    """The fields of a connection string by lower-case name; values may contain "="."""
-    pairs = [part.partition("=") for part in text.strip().split(";") if part.strip()]
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+    is_emulator = name == EMULATOR_NAME
+    return Account(name, *urls.values(), key=key, signature=signature, is_emulator=is_emulator)
 
 
 def _checked_key(key: str) -> str:
@@ -115,9 +112,3 @@ def _checked_key(key: str) -> str:
     except binascii.Error:
         pass
     raise BadAccount("the connection string has neither an AccountKey nor a SharedAccessSignature")
-
-
-def _account(
-    name: str, urls: dict[str, str], *, key: str = "", is_emulator: bool = False
-) -> Account:
-    return Account(name, urls["blob"], urls["queue"], urls["table"], key, "", is_emulator)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -54,9 +55,8 @@ class AzureBlobs:
     async def put(self, name: str, content: bytes) -> None:
         validation.check_blob(name, content)
         copy = bytes(content)
-        await self._answer(
-            self._caller.write(lambda: self._client.upload_blob(name, copy, overwrite=True))
-        )
+        upload = partial(self._client.upload_blob, name, copy, overwrite=True)
+        await self._answer(self._caller.write(upload))
 
     async def get(self, name: str) -> bytes | None:
         validation.check_blob(name)
@@ -64,17 +64,11 @@ class AzureBlobs:
         async def download() -> bytes:
             return await (await self._client.download_blob(name)).readall()
 
-        try:
-            return await self._answer(self._caller.read(download))
-        except _Absent:
-            return None
+        return await self._answer(self._caller.read(download))
 
     async def delete(self, name: str) -> None:
         validation.check_blob(name)
-        try:
-            await self._answer(self._caller.write(lambda: self._client.delete_blob(name)))
-        except _Absent:
-            return
+        await self._answer(self._caller.write(lambda: self._client.delete_blob(name)))
 
     async def list(
         self, prefix: str = "", *, after: str | None = None
@@ -86,19 +80,13 @@ class AzureBlobs:
             names = [name async for name in await anext(pages)]
             return names, getattr(pages, "continuation_token", None) or None
 
-        return await self._answer(self._caller.read(page))
+        return await self._answer(self._caller.read(page)) or ([], None)
 
-    async def _answer(self, call: Awaitable[T]) -> T:
-        """The answer of the call; _Absent if there is no such blob."""
+    async def _answer(self, call: Awaitable[T]) -> T | None:
+        """Return the answer of the call; None if there is no such blob."""
         try:
             return await call
-        except ResourceNotFoundError as error:
-            if code_of(error) == "BlobNotFound":
-                raise _Absent from error
-            raise unexpected(error) from error
         except HttpResponseError as error:
+            if isinstance(error, ResourceNotFoundError) and code_of(error) == "BlobNotFound":
+                return None
             raise unexpected(error) from error
-
-
-class _Absent(Exception):
-    """There is no blob of that name."""

@@ -1,8 +1,8 @@
 """Rows in the format of Azure Tables: entities, entity-group batches, filters, continuations.
 
-All functions are pure. Keys go into request bodies and query strings only, never into the path of
-a request: there the service decodes them twice, which would change a key with a percent sign. The
-port's keys (limits.py) need no escaping of our own, so their order is preserved.
+All functions are pure. Keys go into request bodies and query strings, never into the path of a
+request, because the service decodes that twice, which would change a key with a percent sign. The
+port's keys (validation.py) need no escaping of our own, so their order is preserved.
 """
 
 from __future__ import annotations
@@ -14,21 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from postroom.storage.port import (
-    BATCH_BYTES_MAX,
-    Change,
-    Conflict,
-    Delete,
-    Insert,
-    Keys,
-    KeysWithin,
-    Properties,
-    Replace,
-    Row,
-    Unavailable,
-    Upsert,
-    Value,
-)
+from postroom.storage import port
 
 MINIMAL = "application/json;odata=minimalmetadata"
 _TYPE = "@odata.type"
@@ -50,18 +36,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Answer(msgspec.Struct):
-    value: list[dict[str, Value]]
+    value: list[dict[str, port.Value]]
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-# --- Entities ---------------------------------------------------------------------------------
-
-
-def as_entity(partition: str, key: str, properties: Properties) -> bytes:
-    """The row as JSON. An int is an Int64, which is sent as text; a float is always a Double."""
-    entity: dict[str, Value] = {"PartitionKey": partition, "RowKey": key}
+def as_entity(partition: str, key: str, properties: port.Properties) -> bytes:
+    """Encode a row as JSON. An int is an Int64, which is sent as text; a float is a Double."""
+    entity: dict[str, port.Value] = {"PartitionKey": partition, "RowKey": key}
     for name, value in properties.items():
         if isinstance(value, str | bool):
             entity[name] = value
@@ -74,14 +57,14 @@ def as_entity(partition: str, key: str, properties: Properties) -> bytes:
     return _encode(entity)
 
 
-def rows_in(answer: bytes) -> list[Row]:
+def rows_in(answer: bytes) -> list[port.Row]:
     try:
         return [_as_row(entity) for entity in _decode_answer(answer).value]
     except msgspec.MsgspecError as error:
-        raise Unavailable("Azure Storage: the answer is not a page of rows.") from error
+        raise port.Unavailable("Azure Storage: the answer is not a page of rows.") from error
 
 
-def _as_row(entity: dict[str, Value]) -> Row:
+def _as_row(entity: dict[str, port.Value]) -> port.Row:
     pop = entity.pop
     etag = str(pop("odata.etag"))
     partition = str(pop("PartitionKey"))
@@ -94,14 +77,11 @@ def _as_row(entity: dict[str, Value]) -> Row:
             entity[name] = int(entity[name])
         elif kind == "Edm.Double":
             entity[name] = float(entity[name])
-    return Row(partition, key, entity, etag)
+    return port.Row(partition, key, entity, etag)
 
 
-# --- Batches ----------------------------------------------------------------------------------
-
-
-def as_batch(table_url: str, partition: str, changes: Sequence[Change]) -> tuple[str, bytes]:
-    """The content type and body of an entity-group transaction."""
+def as_batch(table_url: str, partition: str, changes: Sequence[port.Change]) -> tuple[str, bytes]:
+    """Return the content type and body of an entity-group transaction."""
     boundary = secrets.token_hex(8)
     opening = (
         f"--changeset_{boundary}\r\nContent-Type: application/http\r\n"
@@ -118,8 +98,8 @@ def as_batch(table_url: str, partition: str, changes: Sequence[Change]) -> tuple
     body = b"".join(parts)
     for raw, spelt in _LINE_ENDS:
         body = body.replace(raw, spelt)
-    if len(body) > BATCH_BYTES_MAX:
-        raise ValueError(f"a batch has at most {BATCH_BYTES_MAX} bytes, not {len(body)}")
+    if len(body) > port.BATCH_BYTES_MAX:
+        raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {len(body)}")
     return f"multipart/mixed; boundary=batch_{boundary}", body
 
 
@@ -129,89 +109,87 @@ _HEADERS = (
 )
 
 
-def _operation(table_url: str, place: str, partition: str, change: Change) -> tuple[bytes, bytes]:
+def _operation(
+    table_url: str, place: str, partition: str, change: port.Change
+) -> tuple[bytes, bytes]:
     match change:
-        case Insert():
+        case port.Insert():
             head = f"POST {table_url}{_HEADERS}\r\n"
-        case Upsert():
+        case port.Upsert():
             head = f"PUT {place}{_quoted(change.key)}'){_HEADERS}\r\n"
-        case Replace():
+        case port.Replace():
             head = f"PUT {place}{_quoted(change.key)}'){_HEADERS}If-Match: {change.etag}\r\n\r\n"
-        case Delete():
+        case port.Delete():
             etag = change.etag or "*"
             head = f"DELETE {place}{_quoted(change.key)}'){_HEADERS}If-Match: {etag}\r\n\r\n"
             return head.encode(), b""
     return head.encode(), as_entity(partition, change.key, change.properties)
 
 
-def check_etags(changes: Sequence[Change]) -> None:
-    """Conflict for a text that is no etag: no row has that version, and the service rejects it."""
+def check_etags(changes: Sequence[port.Change]) -> None:
+    """Conflict for a text that is no etag: no row has it, and the service would reject it."""
     for change in changes:
-        etag = change.etag if isinstance(change, Replace | Delete) else None
+        etag = change.etag if isinstance(change, port.Replace | port.Delete) else None
         if etag is not None and not _ETAG.fullmatch(etag):
-            raise Conflict("no row has such an etag")
+            raise port.Conflict("no row has such an etag")
 
 
-def check_keys_for_emulator(changes: Sequence[Change]) -> None:
-    """Azurite takes an apostrophe and a comma for the end of the partition key.
+def check_keys_for_emulator(changes: Sequence[port.Change]) -> None:
+    """ValueError for a key with an apostrophe and a comma, which Azurite cannot parse.
 
     It would silently write to another row; the service itself is not affected.
     """
     for change in changes:
-        if not isinstance(change, Insert) and "'," in f"'{change.key}":
+        if not isinstance(change, port.Insert) and "'," in f"'{change.key}":
             raise ValueError(f"Azurite cannot change a row with this key: {change.key!r}")
 
 
 def parts_of(answer: bytes) -> list[tuple[int, bytes]]:
-    """Status and text of every part of the answer to a batch; a failed batch has one part."""
+    """Split the answer to a batch into status and text of each part; a failed batch has one."""
     parts = answer.split(b"HTTP/1.1 ")[1:]  # no key contains a slash
     return [(int(part[:3]), part) for part in parts]
 
 
-def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[Change]) -> list[str]:
-    """The new etags, "" for a deletion."""
+def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[port.Change]) -> list[str]:
+    """Return the new etags, "" for a deletion."""
     found = [_PART_ETAG.search(part) for _, part in parts]
     if len(found) != len(changes):
-        raise Unavailable("Azure Storage: a batch was only partly answered; it may have been done.")
+        raise port.Unavailable(
+            "Azure Storage: a batch was only partly answered; it may have been done."
+        )
     return [
-        "" if isinstance(change, Delete) or etag is None else etag[1].decode()
+        "" if isinstance(change, port.Delete) or etag is None else etag[1].decode()
         for etag, change in zip(found, changes, strict=True)
     ]
 
 
 def code_in(answer: bytes) -> str:
-    """The service's error code, such as `EntityAlreadyExists`."""
+    """Return the service's error code, such as `EntityAlreadyExists`."""
     found = _CODE.search(answer)
     return (found[1] or found[2]).decode() if found else ""
 
 
-# --- Scans ------------------------------------------------------------------------------------
-
-
-def filter_of(keys: Keys, where: Properties, *, is_emulator: bool = False) -> str:
-    """The conditions that the service can check; `limits.matches` checks the others."""
-    if isinstance(keys, KeysWithin):
-        terms = [f"PartitionKey eq {_literal(keys.partition)}", *_bounds("RowKey", keys)]
-    else:
-        terms = _bounds("PartitionKey", keys)
+def filter_of(keys: port.Keys, where: port.Properties, *, is_emulator: bool = False) -> str:
+    """Return the conditions that the service can check; `validation.matches` checks the others."""
+    name = "RowKey" if isinstance(keys, port.KeysWithin) else "PartitionKey"
+    terms = [f"{name} ge {literal(keys.start)}"] if keys.start else []
+    terms += [f"{name} lt {literal(keys.stop)}"] if keys.stop else []
+    if isinstance(keys, port.KeysWithin):
+        terms.insert(0, f"PartitionKey eq {literal(keys.partition)}")
     served = [(name, value) for name, value in where.items() if _is_served(value, is_emulator)]
-    terms += [f"{name} eq {_literal(value)}" for name, value in served[:_CONDITIONS_SERVED_MAX]]
+    terms += [f"{name} eq {literal(value)}" for name, value in served[:_CONDITIONS_SERVED_MAX]]
     return " and ".join(terms)
 
 
-def filter_of_row(partition: str, key: str) -> str:
-    return f"PartitionKey eq {_literal(partition)} and RowKey eq {_literal(key)}"
-
-
 def mark_of(next_partition: str | None, next_key: str | None) -> str | None:
-    """The `next` of a page, made from the continuation headers; None at the end."""
+    """Return the `next` of a page from the continuation headers; None at the end."""
     if next_partition is None and next_key is None:
         return None
     return f"{next_partition or ''}~{next_key or ''}"
 
 
 def place_of(after: str) -> dict[str, str]:
-    """The query options of a continuation; if a browser changed it, the filter still holds."""
+    """Return the options of a continuation; if a browser changed it, the filter still holds."""
     found = _MARK.fullmatch(after)
     if not found or after == "~":
         raise ValueError("not a continuation of this scan")
@@ -223,13 +201,7 @@ def as_query(options: dict[str, str]) -> str:
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
 
 
-def _bounds(name: str, keys: Keys) -> list[str]:
-    start = [f"{name} ge {_literal(keys.start)}"] if keys.start else []
-    stop = [f"{name} lt {_literal(keys.stop)}"] if keys.stop else []
-    return start + stop
-
-
-def _is_served(value: Value, is_emulator: bool) -> bool:
+def _is_served(value: port.Value, is_emulator: bool) -> bool:
     """Floats have many notations, and a URL allows neither long texts nor control characters."""
     if isinstance(value, str):
         return len(value) <= _TEXT_SERVED_CHARS_MAX and not _CONTROL.search(value)
@@ -238,7 +210,8 @@ def _is_served(value: Value, is_emulator: bool) -> bool:
     return not isinstance(value, float)
 
 
-def _literal(value: Value) -> str:
+def literal(value: port.Value) -> str:
+    """Write a value as it appears in a filter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -247,5 +220,5 @@ def _literal(value: Value) -> str:
 
 
 def _quoted(key: str) -> str:
-    """A key inside the URL of one part of a batch."""
+    """Quote a key for the URL of one part of a batch."""
     return key.translate(_IN_URL)

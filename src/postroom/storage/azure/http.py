@@ -50,7 +50,6 @@ class HttpResponse(msgspec.Struct, frozen=True):
 class Signer(Protocol):
     async def sign(self, resource: str, now: str) -> dict[str, str]:
         """The authentication headers for a resource (its path, as sent) at this time."""
-        ...
 
 
 class SharedKey:
@@ -66,7 +65,7 @@ class SharedKey:
 
 
 class SharedAccess:
-    """A shared access signature is part of the query and needs no headers."""
+    """A shared access signature, which is part of the query and needs no headers."""
 
     async def sign(self, resource: str, now: str) -> dict[str, str]:
         return {}
@@ -85,23 +84,20 @@ class Identity:
         async with self._renewing:
             soon = (self._clock.now() + TOKEN_RENEWED_BEFORE).timestamp()
             if self._token.expires_on <= soon:
-                self._token = await self._renewed()
+                try:
+                    self._token = await self._credential.get_token(SCOPE)
+                except AzureError as error:
+                    raise Unavailable(f"This machine has no Azure identity: {error}") from error
         return {"Authorization": f"Bearer {self._token.token}"}
-
-    async def _renewed(self) -> AccessToken:
-        try:
-            return await self._credential.get_token(SCOPE)
-        except AzureError as error:
-            raise Unavailable(f"This machine has no Azure identity: {error}") from error
 
 
 def open_session(account: Account) -> aiohttp.ClientSession:
-    """The connection pool that all three services share."""
+    """Open the connection pool that all three services share."""
     idle_s = IDLE_CONNECTION_EMULATOR_S if account.is_emulator else IDLE_CONNECTION_S
     connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=idle_s)
     return aiohttp.ClientSession(
         connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None),  # Patience limits every attempt
+        timeout=aiohttp.ClientTimeout(total=None),  # RetryPolicy limits every attempt
         middlewares=(send_once,),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=True,
@@ -123,7 +119,10 @@ class HttpClient:
     async def send(
         self, method: str, path: str, query: str = "", *, body: bytes = b"", kind: str = ""
     ) -> HttpResponse:
-        """Send one request once; NotDone, InDoubt or Unavailable if there is no usable answer."""
+        """Send one request once; raise if there is no usable answer.
+
+        RequestNotApplied, RequestInDoubt or Unavailable say whether it may have taken effect.
+        """
         query = "&".join(filter(None, (query, self._signature)))
         url = URL(f"{self.url}{path}{'?' if query else ''}{query}", encoded=True)
         now = format_datetime(self._clock.now(), usegmt=True)
@@ -139,15 +138,12 @@ class HttpClient:
         data = body if len(body) <= BODY_BYTES_AT_ONCE else io.BytesIO(body)
         try:
             async with self._session.request(method, url, data=data, headers=headers) as response:
-                return _checked(response, await response.read())
+                content = await response.read()
         except aiohttp.ClientError as error:
             raise as_trouble(error) from None  # it may contain the URL with the signature
-
-
-def _checked(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:
-    code = code_in(body) if response.status >= 400 else ""
-    check_answer(response.status, code, response.headers.get("Retry-After"))
-    next_partition, next_key = (
-        response.headers.get(f"x-ms-continuation-Next{name}") for name in ("PartitionKey", "RowKey")
-    )
-    return HttpResponse(response.status, code, body, next_partition, next_key)
+        found = response.headers
+        code = code_in(content) if response.status >= 400 else ""
+        check_answer(response.status, code, found.get("Retry-After"))
+        next_partition = found.get("x-ms-continuation-NextPartitionKey")
+        next_key = found.get("x-ms-continuation-NextRowKey")
+        return HttpResponse(response.status, code, content, next_partition, next_key)

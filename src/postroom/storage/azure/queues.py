@@ -60,7 +60,8 @@ class AzureQueues:
             time_to_live=NEVER_EXPIRES,
         )
         for body in bodies:
-            await self._write(partial(send, _as_text(body)))
+            text = base64.b64encode(body.encode()).decode()  # XML allows no control characters
+            await self._write(partial(send, text))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         """If the answer is lost, items were claimed for nothing and reappear after their lease."""
@@ -105,7 +106,7 @@ class AzureQueues:
         return [Item(_as_body(each.content), int(each.dequeue_count or 0)) for each in found]
 
     async def _hide(self, claim: Claim, seconds: int) -> str:
-        """Hide the item for `seconds`; returns the new receipt."""
+        """Hide the item for `seconds`, and return its new receipt."""
         validation.check_queue(claim.queue, self._clients)
         client = self._clients[claim.queue]
         hidden = await self._write(
@@ -137,11 +138,6 @@ def _as_claim(queue: str, message: QueueMessage) -> Claim:
 def _whole_seconds(seconds: float) -> int:
     """The service counts whole seconds, so round up."""
     return math.ceil(seconds)
-
-
-def _as_text(body: str) -> str:
-    """As base64: an item may be any text, but XML allows no control characters."""
-    return base64.b64encode(body.encode()).decode()
 
 
 def _as_body(text: str | None) -> str:

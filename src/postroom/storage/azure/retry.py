@@ -1,4 +1,4 @@
-"""Retries of calls to Azure, and which calls are never retried.
+"""Retries of calls to Azure; some calls are never retried.
 
 A request that was refused before anything was done (throttled, not even connected) is always
 retried. A request in doubt (connection lost, no answer in time, internal error) is retried only if
@@ -64,21 +64,21 @@ class RetryPolicy:
         self._chance = chance or random.Random()
 
     async def call(self, attempt: Callable[[], Awaitable[T]], *, reads: bool) -> T:
-        """Retry `attempt` while it raises NotDone (or, for reads, InDoubt); at last Unavailable."""
+        """Retry `attempt` while it was not applied or, for reads, is in doubt; then Unavailable."""
         until_s = self._clock.monotonic() + self._timeout_s
-        for turn in range(TRIES_MAX):
+        for tried in range(TRIES_MAX):
             left_s = until_s - self._clock.monotonic()
             try:
-                async with asyncio.timeout(left_s / READ_TRIES if reads and not turn else left_s):
+                async with asyncio.timeout(left_s / READ_TRIES if reads and not tried else left_s):
                     return await attempt()
             except RequestNotApplied as trouble:
                 self._note(refused=self.troubles.refused + 1)
                 why = str(trouble)
-                pause_s = max(self._pause_s(turn), trouble.pause_s)
+                pause_s = max(self._pause_s(tried), trouble.pause_s)
             except (RequestInDoubt, TimeoutError) as trouble:
                 self._note(in_doubt=self.troubles.in_doubt + 1)
                 why = str(trouble) or "no answer in time"
-                pause_s = self._pause_s(turn)
+                pause_s = self._pause_s(tried)
                 if not reads:
                     raise Unavailable(f"Azure Storage: {why}; it may have been done.") from trouble
             log.info("azure_again", why=why, pause_s=round(pause_s, 3))
@@ -91,9 +91,9 @@ class RetryPolicy:
         now_s = self._clock.now().timestamp()
         self.troubles = msgspec.structs.replace(self.troubles, last_at=now_s, **counts)
 
-    def _pause_s(self, turn: int) -> float:
+    def _pause_s(self, tried: int) -> float:
         """Doubles each time, with jitter so that callers do not retry together."""
-        longest = min(PAUSE_LONGEST_S, PAUSE_FIRST_S * 2**turn)
+        longest = min(PAUSE_LONGEST_S, PAUSE_FIRST_S * 2**tried)
         return self._chance.uniform(longest / 2, longest)
 
 
@@ -109,7 +109,7 @@ def check_answer(status: int, code: str, retry_after: str | None = None) -> None
 
 
 def as_trouble(error: BaseException) -> RequestNotApplied | RequestInDoubt:
-    """Whether an error of the HTTP client means that the request was not sent, or is in doubt."""
+    """Classify an error of the HTTP client: the request was not sent, or it is in doubt."""
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return RequestNotApplied("cannot be reached")
     return RequestInDoubt("the connection was lost")

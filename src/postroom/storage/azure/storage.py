@@ -1,7 +1,7 @@
 """The distributed engine: Azure Tables, Queues and Blobs of one storage account.
 
-Calls that break a limit of the service are rejected before they are sent (limits.py). Requests that
-the service refuses because it is busy are retried until the timeout (azure_patience.py).
+Calls that break a limit of the service are rejected before they are sent (validation.py). Requests
+that the service refuses because it is busy are retried until the timeout (retry.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from postroom.storage.azure.http import (
 from postroom.storage.azure.queues import AzureQueues
 from postroom.storage.azure.retry import TIMEOUT_S, RetryPolicy
 from postroom.storage.azure.sdk import SdkCaller, client_options, credential_of
-from postroom.storage.azure.tables import AzureTables, TableMissing
+from postroom.storage.azure.tables import AzureTables
 
 
 class AzureStorage:
@@ -48,9 +48,9 @@ class AzureStorage:
         options = client_options(session)
         credential = credential_of(account, identity)
         caller = SdkCaller(retry_policy)
-        line = HttpClient(account, session, _signer(account, identity, clock), clock)
+        client = HttpClient(account, session, _signer(account, identity, clock), clock)
         container = prefix + names.container
-        self.tables = AzureTables(line, retry_policy, names.tables, prefix)
+        self.tables = AzureTables(client, retry_policy, names.tables, prefix)
         self.queues = AzureQueues(account, credential, caller, names.queues, prefix, options)
         self.blobs = AzureBlobs(account, credential, caller, container, page_names, options)
         self._retry_policy = retry_policy
@@ -77,7 +77,9 @@ class AzureStorage:
         """
         async with AsyncExitStack() as stack:
             if identity is None and not account.key and not account.signature:
-                identity = await stack.enter_async_context(_identity_of_this_machine())
+                from azure.identity.aio import DefaultAzureCredential  # slow, and rarely needed
+
+                identity = await stack.enter_async_context(DefaultAzureCredential())
             session = await stack.enter_async_context(open_session(account))
             storage = cls(
                 account,
@@ -89,7 +91,10 @@ class AzureStorage:
                 page_names=page_names,
                 identity=identity,
             )
-            await (storage._create_missing() if create else storage._check_exists())
+            if create:
+                await storage._create_missing()
+            else:
+                await storage.tables.check_exists()
             storage._opened = stack.pop_all()
         return storage
 
@@ -99,15 +104,6 @@ class AzureStorage:
 
     async def close(self) -> None:
         await self._opened.aclose()
-
-    async def _check_exists(self) -> None:
-        try:
-            await self.tables.check_exists()
-        except TableMissing:
-            raise port.Unavailable(
-                "There is no Postroom storage in this account, or not with this prefix. "
-                "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
-            ) from None
 
     async def _create_missing(self) -> None:
         try:
@@ -124,10 +120,3 @@ def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Cloc
     if account.signature or identity is None:
         return SharedAccess()
     return Identity(identity, clock)
-
-
-def _identity_of_this_machine() -> AsyncTokenCredential:
-    """A managed identity, or credentials from the environment or a developer's login."""
-    from azure.identity.aio import DefaultAzureCredential
-
-    return DefaultAzureCredential()

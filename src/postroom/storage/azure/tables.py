@@ -11,128 +11,100 @@ from postroom.storage import port, validation
 from postroom.storage.azure import entities
 from postroom.storage.azure.http import HttpClient, HttpResponse
 from postroom.storage.azure.retry import RetryPolicy, check_answer
-from postroom.storage.port import (
-    Batch,
-    Change,
-    Conflict,
-    Delete,
-    Insert,
-    Keys,
-    Page,
-    Properties,
-    Replace,
-    Row,
-    Unavailable,
-    Upsert,
-)
 
 POINT_PAGES_MAX = 10  # the service may send empty pages before the one with the row
 _AS_EXPECTED = frozenset({201, 202, 204})
 _CONFLICTS = frozenset({"EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"})
 
 
-class TableMissing(Unavailable):
+class TableMissing(port.Unavailable):
     """The tables were not created yet, or one was deleted."""
 
 
-class AzureTables:
+class AzureTables(port.Tables):
     def __init__(
-        self, line: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
+        self, client: HttpClient, retry_policy: RetryPolicy, names: Sequence[str], prefix: str
     ) -> None:
-        self._line = line
+        self._client = client
         self._retry_policy = retry_policy
         self._names = names
         self._prefix = prefix
 
     async def check_exists(self) -> None:
-        """TableMissing if the tables were not created yet."""
-        await self._query(self._names[0], {"$top": "1"})
+        """Unavailable, with what to do, if the tables were not created yet."""
+        try:
+            await self._query(self._names[0], {"$top": "1"})
+        except TableMissing:
+            raise port.Unavailable(
+                "There is no Postroom storage in this account, or not with this prefix. "
+                "Set POSTROOM_STORAGE and POSTROOM_AZURE_PREFIX."
+            ) from None
 
     async def create_missing(self) -> None:
         for table in self._names:
             body = msgspec.json.encode({"TableName": self._prefix + table})
-            send = partial(self._line.send, "POST", "/Tables", body=body)
+            send = partial(self._client.send, "POST", "/Tables", body=body)
             answer = await self._retry_policy.call(send, reads=True)  # safe to retry, like a read
             if answer.status not in _AS_EXPECTED and answer.code != "TableAlreadyExists":
                 raise _unexpected(answer.status, answer.code)
 
-    async def get(self, table: str, partition: str, key: str) -> Row | None:
+    async def get(self, table: str, partition: str, key: str) -> port.Row | None:
         validation.check_table(table, self._names)
-        validation.check_row(partition, key)
-        options = {"$filter": entities.filter_of_row(partition, key), "$top": "1"}
+        validation.check_keys(partition, key)
+        row_keys = entities.literal(partition), entities.literal(key)
+        options = {"$filter": "PartitionKey eq {} and RowKey eq {}".format(*row_keys), "$top": "1"}
         for _ in range(POINT_PAGES_MAX):
             rows, after = await self._query(table, options)
             if rows or after is None:
                 return rows[0] if rows else None
             options |= entities.place_of(after)
-        raise Unavailable("Azure Storage: only empty pages instead of a row.")
+        raise port.Unavailable("Azure Storage: only empty pages instead of a row.")
 
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
-
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
-
-    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        try:
-            await self.batch(table, partition, [Delete(key, etag)])
-        except Conflict:
-            if etag is not None:
-                raise
-
-    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+    async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         validation.check_table(table, self._names)
         validation.check_changes(partition, changes)
         validation.encode_changes(changes)
-        if self._line.is_emulator:
+        if self._client.is_emulator:
             entities.check_keys_for_emulator(changes)
         entities.check_etags(changes)
-        url = f"{self._line.url}/{self._prefix}{table}"
+        url = f"{self._client.url}/{self._prefix}{table}"
         kind, body = entities.as_batch(url, partition, changes)
 
         async def attempt() -> list[tuple[int, bytes]]:
-            answer = await self._line.send("POST", "/$batch", body=body, kind=kind)
-            return _parts(answer)
+            return _parts(await self._client.send("POST", "/$batch", body=body, kind=kind))
 
         parts = await self._retry_policy.call(attempt, reads=False)
         return entities.etags_in(parts, changes)
 
-    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        for partition, changes in batches:
-            await self.batch(table, partition, changes)
-
     async def scan(
         self,
         table: str,
-        keys: Keys,
+        keys: port.Keys,
         *,
-        where: Properties | None = None,
+        where: port.Properties | None = None,
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
-    ) -> Page:
+    ) -> port.Page:
         validation.check_table(table, self._names)
         validation.check_scan(keys, limit)
-        wanted = where or {}
-        validation.encode_properties(wanted)
+        where = where or {}
+        validation.encode_properties(where)
         options = {} if after is None else entities.place_of(after)
         options["$top"] = str(limit)
-        if bounds := entities.filter_of(keys, wanted, is_emulator=self._line.is_emulator):
-            options["$filter"] = bounds
-        rows, behind = await self._query(table, options)
-        if wanted:
-            rows = [row for row in rows if validation.matches(row.properties, wanted)]
-        return Page(rows, behind)
+        if condition := entities.filter_of(keys, where, is_emulator=self._client.is_emulator):
+            options["$filter"] = condition
+        rows, next_ = await self._query(table, options)
+        if where:
+            rows = [row for row in rows if validation.matches(row.properties, where)]
+        return port.Page(rows, next_)
 
-    async def _query(self, table: str, options: dict[str, str]) -> tuple[list[Row], str | None]:
+    async def _query(
+        self, table: str, options: dict[str, str]
+    ) -> tuple[list[port.Row], str | None]:
         path = f"/{self._prefix}{table}()"
         query = entities.as_query(options)
         answer = await self._retry_policy.call(
-            lambda: self._line.send("GET", path, query), reads=True
+            lambda: self._client.send("GET", path, query), reads=True
         )
         if answer.status != 200:
             raise _unexpected(answer.status, answer.code)
@@ -141,7 +113,7 @@ class AzureTables:
 
 
 def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
-    """The answers to the changes of a batch; raises if one of them failed."""
+    """Return the answers to the changes of a batch; raise if one of them failed."""
     if answer.status not in _AS_EXPECTED:
         raise _unexpected(answer.status, answer.code)
     parts = entities.parts_of(answer.body)
@@ -151,12 +123,12 @@ def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
         code = entities.code_in(part)
         check_answer(status, code)
         if code in _CONFLICTS:
-            raise Conflict("a row is not as expected")
+            raise port.Conflict("a row is not as expected")
         raise _unexpected(status, code)
     return parts
 
 
-def _unexpected(status: int, code: str) -> Unavailable:
+def _unexpected(status: int, code: str) -> port.Unavailable:
     if code == "TableNotFound":
         return TableMissing("Azure Storage: a table is missing; a restart creates it again.")
-    return Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")
+    return port.Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")

@@ -1,4 +1,4 @@
-"""The SQLite file: its schema, how it is opened, and what its errors mean for people."""
+"""The SQLite file: its schema, how it is opened, and its errors in plain words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from postroom.storage import port
-from postroom.storage.port import StorageError, StorageFull, Unavailable
+from postroom.storage.port import StorageFull, Unavailable
 
 PRIVATE = 0o600  # it holds addresses, password hashes and the installation secret
 SCHEMA_VERSION = 1  # in PRAGMA user_version
@@ -53,26 +53,23 @@ _OUTAGES = (
 )
 
 
-def as_storage_error(error: apsw.Error) -> Exception:
-    """The port's error for this one; a bug of ours, such as wrong SQL, is returned as it is."""
+def as_storage_error(error: apsw.Error, file: Path | str = "The database file") -> Exception:
+    """Return the port's error for this one; a bug of ours, such as wrong SQL, stays as it is."""
     if isinstance(error, apsw.FullError):
-        return StorageFull("The disk is full, or the file has reached its quota.")
+        return StorageFull(f"{file} cannot grow: the disk is full, or its quota is used up.")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable("Another process kept the database file locked for too long.")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Unavailable(f"The database file is damaged; restore it from a backup ({error}).")
+        return Unavailable(f"{file} is locked by another program for too long; stop that program.")
+    if isinstance(error, apsw.CorruptError):
+        return Unavailable(f"{file} is damaged; restore it from a backup ({error}).")
+    if isinstance(error, apsw.NotADBError):
+        return Unavailable(f"{file} is not a database; restore it, or choose another file.")
     if isinstance(error, _OUTAGES):
-        return Unavailable(f"The database file cannot be used at the moment ({error}).")
+        return Unavailable(f"{file} cannot be read or written ({error}).")
     return error
 
 
 def open_file(
-    path: Path,
-    tables: Sequence[str],
-    *,
-    busy_timeout_s: float,
-    pages_max: int | None,
-    create: bool,
+    path: Path, tables: Sequence[str], busy_timeout_s: float, pages_max: int | None, create: bool
 ) -> apsw.Connection:
     """Open the file for writing, creating missing tables; Unavailable if it is not ours."""
     if not path.parent.is_dir():
@@ -92,7 +89,7 @@ def open_file(
             connection.close()
             raise
     except _OUTAGES as error:
-        raise _refusal(path, error) from error
+        raise as_storage_error(error, path) from error
     return connection
 
 
@@ -188,15 +185,3 @@ def _create_missing(connection: apsw.Connection, path: Path, tables: Sequence[st
 def _table_names(connection: apsw.Connection) -> set[str]:
     found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     return {str(name) for (name,) in found}
-
-
-def _refusal(path: Path, error: apsw.Error) -> StorageError:
-    if isinstance(error, apsw.NotADBError):
-        return Unavailable(f"{path} is not a database; choose another file or move it away.")
-    if isinstance(error, apsw.CorruptError):
-        return Unavailable(f"{path} is damaged; restore it from a backup ({error}).")
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable(f"{path} is locked by another program; stop that program first.")
-    if isinstance(error, apsw.FullError):
-        return StorageFull(f"The disk is full: {path} cannot be opened.")
-    return Unavailable(f"{path} cannot be opened for reading and writing ({error}).")

@@ -1,4 +1,4 @@
-"""Checks that the files SQLite has open are still the ones at their paths.
+"""Checks that the files SQLite has open are still at their paths.
 
 A database file that was deleted or replaced stays open and accepts writes that no process will ever
 find. So every commit is checked before it is acknowledged, and reads are checked now and then. The
@@ -18,7 +18,7 @@ import structlog
 from postroom.storage.port import StorageGone
 
 log = structlog.get_logger("storage.sqlite")
-LOOK_EVERY_S = 1.0  # a check takes as long as a small read
+CHECK_EVERY_S = 1.0  # a check takes as long as a small read
 
 Identity = tuple[int, int] | None  # None: there is no such file
 
@@ -26,7 +26,7 @@ Identity = tuple[int, int] | None  # None: there is no such file
 class FileWatch:
     """The database file and the two files of its log, as they were when opened."""
 
-    def __init__(self, path: Path, *, every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, path: Path, *, every_s: float = CHECK_EVERY_S) -> None:
         self._path = str(path.absolute())
         self._names = (self._path, f"{self._path}-wal", f"{self._path}-shm")
         self._opened = [(name, _identity(name)) for name in self._names]
@@ -38,11 +38,21 @@ class FileWatch:
     def check(self) -> None:
         """StorageGone if a file is not the one that was opened."""
         for name, opened in self._opened:
-            if opened is None or _identity(name) != opened:
-                self._log_change(is_gone=True, name=name)
-                raise StorageGone(self._sentence(name))
+            if opened is not None and _identity(name) == opened:
+                continue
+            if not self.is_gone:  # log the change, not every refused call
+                log.error("database_file_gone", file=name)
+            self.is_gone = True
+            remedy = "put it back, start again"
+            if name != self._path:
+                remedy = "start them again: an orderly stop keeps everything"
+            raise StorageGone(
+                f"The database file {name} was deleted or replaced while Postroom was running. "
+                f"Stop all roles, {remedy}."
+            )
         if self.is_gone:
-            self._log_change(is_gone=False, name=self._path)
+            log.warning("database_file_back", file=self._path)
+        self.is_gone = False
 
     def check_now_and_then(self) -> None:
         """For reads; while a file is missing, at every read."""
@@ -63,23 +73,6 @@ class FileWatch:
     def has_foreign_log(self) -> bool:
         """Whether the log beside the file belongs to other processes and must not be deleted."""
         return any(_identity(name) not in (None, opened) for name, opened in self._opened[1:])
-
-    def _log_change(self, *, is_gone: bool, name: str) -> None:
-        """Log only when the state changes, not at every refused call."""
-        if is_gone and not self.is_gone:
-            log.error("database_file_gone", file=name)
-        elif self.is_gone and not is_gone:
-            log.warning("database_file_back", file=name)
-        self.is_gone = is_gone
-
-    def _sentence(self, name: str) -> str:
-        mend = "put it back, start again"
-        if name != self._path:
-            mend = "start them again: an orderly stop keeps everything"
-        return (
-            f"The database file {name} was deleted or replaced while Postroom was running. "
-            f"Stop all roles, {mend}."
-        )
 
 
 def _identity(name: str) -> Identity:

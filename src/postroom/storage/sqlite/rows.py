@@ -46,10 +46,6 @@ def read_row(table: str, partition: str, key: str, connection: apsw.Connection) 
     return Row(partition, key, _decode_properties(properties), str(etag))
 
 
-def delete_row(table: str, partition: str, key: str, connection: apsw.Connection) -> None:
-    connection.execute(f"DELETE FROM {table} WHERE partition = ? AND key = ?", (partition, key))
-
-
 def apply_changes(
     table: str,
     partition: str,
@@ -118,28 +114,18 @@ def read_page(
     behind: tuple[str, str] | None,
     connection: apsw.Connection,
 ) -> Page:
-    """A page, shorter than `limit` if its rows are too large for one result."""
+    """Read a page, shorter than `limit` if its rows are too large for one result."""
+    span, values = _span(keys, behind)
+    in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
     try:
         if where:
-            return _read_matching(table, keys, where, limit, behind, connection)
-        return _read_all(table, keys, limit, behind, connection)
+            return _read_matching(in_order, values, where, limit, connection)
+        found = connection.execute(
+            f"SELECT {_AS_JSON} FROM (SELECT * {in_order} LIMIT :rows)",
+            values | {"rows": limit + 1},
+        ).get
     except apsw.TooBigError:
         return read_page(table, keys, where, limit // 2, behind, connection)
-
-
-def _read_all(
-    table: str,
-    keys: Keys,
-    limit: int,
-    behind: tuple[str, str] | None,
-    connection: apsw.Connection,
-) -> Page:
-    span, values = _span(keys, behind)
-    found = connection.execute(
-        f"SELECT {_AS_JSON} FROM (SELECT * FROM {table} WHERE {span} "
-        "ORDER BY partition, key LIMIT :rows)",
-        values | {"rows": limit + 1},
-    ).get
     rows = _decode_rows(found or "[]")
     if len(rows) <= limit:
         return Page(rows, None)
@@ -147,23 +133,20 @@ def _read_all(
 
 
 def _read_matching(
-    table: str,
-    keys: Keys,
+    in_order: str,
+    values: dict[str, str | int],
     where: Properties,
     limit: int,
-    behind: tuple[str, str] | None,
     connection: apsw.Connection,
 ) -> Page:
     """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
-    span, values = _span(keys, behind)
     tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
-    wanted = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
-    in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
+    conditions = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
     with connection:  # both statements must see the same rows
         found = connection.execute(
             f"SELECT {_AS_JSON} FROM (SELECT * FROM "
             f"(SELECT * {in_order} LIMIT {SCAN_EXAMINED_MAX}) WHERE {tests} LIMIT :rows)",
-            values | wanted | {"rows": limit},
+            values | conditions | {"rows": limit},
         ).get
         rows = _decode_rows(found or "[]")
         if len(rows) == limit:
@@ -175,19 +158,21 @@ def _read_matching(
 
 
 def _span(keys: Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:
-    """The condition on partition and key, and its parameters.
+    """Return the condition on partition and key, and its parameters.
 
     It has one lower bound, the higher of the two: given both, SQLite may seek to the lower one.
     """
     if isinstance(keys, KeysWithin):
-        low, stop = (keys.partition, keys.start), " AND key < :stop"
+        low = (keys.partition, keys.start)
+        stop = " AND key < :stop"
         span = "partition = :partition AND key {} :key"
     else:
-        low, stop = (keys.start, ""), " AND partition < :stop"
+        low = (keys.start, "")
+        stop = " AND partition < :stop"
         span = "(partition, key) {} (:partition, :key)"
-    if behind is not None and behind >= low:
-        low, span = behind, span.format(">")
-    else:
-        span = span.format(">=")
+    is_behind = behind is not None and behind >= low
+    if behind is not None:
+        low = max(low, behind)
+    span = span.format(">" if is_behind else ">=")
     values: dict[str, str | int] = {"partition": low[0], "key": low[1], "stop": keys.stop}
     return span + (stop if keys.stop else ""), values

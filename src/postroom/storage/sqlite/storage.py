@@ -26,20 +26,17 @@ from postroom.storage.port import (
     Claim,
     ClaimLost,
     Delete,
-    Insert,
     Item,
     Keys,
     Page,
     Properties,
-    Replace,
     Row,
     StorageNames,
-    Upsert,
 )
 from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
-from postroom.storage.sqlite.file_watch import LOOK_EVERY_S, FileWatch
-from postroom.storage.sqlite.rows import apply_changes, delete_row, read_page, read_row
+from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
+from postroom.storage.sqlite.rows import apply_changes, read_page, read_row
 from postroom.storage.sqlite.writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
@@ -77,23 +74,18 @@ class SqliteStorage:
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         pages_max: int | None = None,
         create: bool = True,
-        look_every_s: float = LOOK_EVERY_S,
+        check_every_s: float = CHECK_EVERY_S,
     ) -> SqliteStorage:
         """Open the file; Unavailable, with a reason, if it is missing or not ours.
 
         `create` creates a missing file, readable only by its owner. `pages_max` limits the size
-        of the file, in pages of 4 KiB. Reads check every `look_every_s` that the file still exists.
+        of the file, in pages of 4 KiB. Reads check every `check_every_s` that the file exists.
         """
         connection = await asyncio.to_thread(
-            open_file,
-            path,
-            names.tables,
-            busy_timeout_s=busy_timeout_s,
-            pages_max=pages_max,
-            create=create,
+            open_file, path, names.tables, busy_timeout_s, pages_max, create
         )
         try:
-            watch = FileWatch(path, every_s=look_every_s)
+            watch = FileWatch(path, every_s=check_every_s)
             reader = Reader(path, busy_timeout_s, watch)
         except BaseException:
             connection.close()
@@ -149,7 +141,7 @@ class Reader:
         self._watch.check_now_and_then()
 
 
-class SqliteTables:
+class SqliteTables(port.Tables):
     def __init__(self, writer: GroupWriter, reader: Reader, names: Sequence[str]) -> None:
         self._writer = writer
         self._reader = reader
@@ -157,27 +149,8 @@ class SqliteTables:
 
     async def get(self, table: str, partition: str, key: str) -> Row | None:
         validation.check_table(table, self._names)
-        validation.check_row(partition, key)
+        validation.check_keys(partition, key)
         return await self._reader.on_loop(partial(read_row, table, partition, key))
-
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Insert(key, properties)]))[0]
-
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
-        return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
-
-    async def delete(self, table: str, partition: str, key: str, etag: str | None = None) -> None:
-        if etag is not None:
-            await self.batch(table, partition, [Delete(key, etag)])
-            return
-        validation.check_table(table, self._names)
-        validation.check_row(partition, key)
-        await self._writer.submit(partial(delete_row, table, partition, key))
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         etag = _new_number()
@@ -241,9 +214,18 @@ class SqliteQueues:
         validation.check_delay(delay_s)
         for body in bodies:
             validation.check_item(body)
-        if bodies:
-            clocks = self._clocks()
-            await self._writer.submit(partial(_put, queue, clocks, delay_s, bodies))
+        if not bodies:
+            return
+        clocks = self._clocks()
+
+        def insert(connection: apsw.Connection) -> None:
+            visible_at = _queue_now(clocks, connection) + round(delay_s * SECOND_US)
+            connection.executemany(
+                "INSERT INTO item (queue, visible_at, receipt, taken, body) VALUES (?, ?, 0, 0, ?)",
+                [(queue, visible_at, body) for body in bodies],
+            )
+
+        await self._writer.submit(insert)
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         validation.check_queue(queue, self._names)
@@ -252,8 +234,7 @@ class SqliteQueues:
         # An idle service polls all the time: do not take the write lock of the file for nothing.
         if not await self.peek(queue, limit=1):
             return []
-        clocks = self._clocks()
-        return await self._writer.submit(partial(_claim, queue, clocks, limit, lease_s))
+        return await self._writer.submit(partial(_claim, queue, self._clocks(), limit, lease_s))
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         validation.check_lease(lease_s)
@@ -262,7 +243,15 @@ class SqliteQueues:
 
     async def complete(self, claim: Claim) -> None:
         validation.check_queue(claim.queue, self._names)
-        await self._writer.submit(partial(_complete, claim))
+
+        def delete(connection: apsw.Connection) -> None:
+            connection.execute(
+                "DELETE FROM item WHERE id = ? AND receipt = ? AND queue = ?",
+                (int(claim.item), int(claim.receipt), claim.queue),
+            )
+            _check_held(claim, connection)
+
+        await self._writer.submit(delete)
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
@@ -270,22 +259,40 @@ class SqliteQueues:
 
     async def length(self, queue: str) -> int:
         validation.check_queue(queue, self._names)
-        return await self._reader.in_thread(partial(_length, queue))
+        count = "SELECT count(*) FROM item WHERE queue = ?"
+        return await self._reader.in_thread(lambda each: int(each.execute(count, (queue,)).get))
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
         validation.check_queue(queue, self._names)
         validation.check_items(limit)
-        return await self._reader.on_loop(partial(_peek, queue, self._clocks(), limit))
+        clocks = self._clocks()
+
+        def read(connection: apsw.Connection) -> list[Item]:
+            visible_at, _ = queue_time(_stored_time(connection), clocks)
+            found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
+            return [Item(body, taken) for body, taken in found]
+
+        return await self._reader.on_loop(read)
 
     def _clocks(self) -> Clocks:
         return read_clocks(self._clock, self._boot)
 
     async def _hide(self, claim: Claim, hidden_s: float) -> int:
-        """Hide the item for `hidden_s` under a new receipt."""
+        """Hide the item for `hidden_s`, and return its new receipt."""
         validation.check_queue(claim.queue, self._names)
         receipt = _new_number()
         clocks = self._clocks()
-        await self._writer.submit(partial(_hide, claim, clocks, hidden_s, receipt))
+
+        def update(connection: apsw.Connection) -> None:
+            hidden_until = _queue_now(clocks, connection) + round(hidden_s * SECOND_US)
+            connection.execute(
+                "UPDATE item SET visible_at = ?, receipt = ? "
+                "WHERE id = ? AND receipt = ? AND queue = ?",
+                (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
+            )
+            _check_held(claim, connection)
+
+        await self._writer.submit(update)
         return receipt
 
 
@@ -296,26 +303,39 @@ class SqliteBlobs:
 
     async def put(self, name: str, content: bytes) -> None:
         validation.check_blob(name, content)
-        await self._writer.submit(partial(_put_blob, name, bytes(content)))
+        values = (name, bytes(content))
+        write = "REPLACE INTO blob (name, content) VALUES (?, ?)"
+        await self._writer.submit(lambda connection: connection.execute(write, values))
 
     async def get(self, name: str) -> bytes | None:
         validation.check_blob(name)
-        return await self._reader.in_thread(partial(_get_blob, name))
+        read = "SELECT content FROM blob WHERE name = ?"
+        return await self._reader.in_thread(lambda each: each.execute(read, (name,)).get)
 
     async def delete(self, name: str) -> None:
         validation.check_blob(name)
-        await self._writer.submit(partial(_delete_blob, name))
+        delete = "DELETE FROM blob WHERE name = ?"
+        await self._writer.submit(lambda connection: connection.execute(delete, (name,)))
 
     async def list(
         self, prefix: str = "", *, after: str | None = None
     ) -> tuple[builtins.list[str], str | None]:
-        names = await self._reader.in_thread(partial(_blob_names, prefix, after))
+        def read(connection: apsw.Connection) -> builtins.list[str]:
+            found = connection.execute(
+                "SELECT name FROM blob WHERE name >= ? AND name < ? AND name > ? "
+                "ORDER BY name LIMIT ?",
+                # No name has a character that sorts after "~". The extra name shows if more follow.
+                (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),
+            )
+            return [str(name) for (name,) in found]
+
+        names = await self._reader.in_thread(read)
         page = names[: port.BLOB_NAMES_MAX]
         return page, page[-1] if len(names) > len(page) else None
 
 
 def _new_number() -> int:
-    """A unique etag or receipt.
+    """Return a unique etag or receipt.
 
     A counter would cost a write, and a seeded generator could repeat itself in another process.
     """
@@ -328,26 +348,12 @@ def _stored_time(connection: apsw.Connection) -> QueueTime | None:
 
 
 def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
-    """The time of the queues, stored if it changed; for a transaction that writes."""
+    """Return the time of the queues and store it if it changed; for a transaction that writes."""
     stored = _stored_time(connection)
-    now_us, wanted = queue_time(stored, clocks)
-    if wanted != stored:
-        connection.execute("REPLACE INTO queue_time VALUES (1, ?, ?, ?)", wanted)
+    now_us, new = queue_time(stored, clocks)
+    if new != stored:
+        connection.execute("REPLACE INTO queue_time VALUES (1, ?, ?, ?)", new)
     return now_us
-
-
-def _from_now(seconds: float, clocks: Clocks, connection: apsw.Connection) -> int:
-    return _queue_now(clocks, connection) + round(seconds * SECOND_US)
-
-
-def _put(
-    queue: str, clocks: Clocks, delay_s: float, bodies: Sequence[str], connection: apsw.Connection
-) -> None:
-    visible_at = _from_now(delay_s, clocks, connection)
-    connection.executemany(
-        "INSERT INTO item (queue, visible_at, receipt, taken, body) VALUES (?, ?, 0, 0, ?)",
-        [(queue, visible_at, body) for body in bodies],
-    )
 
 
 def _claim(
@@ -367,59 +373,6 @@ def _claim(
     return claims
 
 
-def _hide(
-    claim: Claim, clocks: Clocks, hidden_s: float, receipt: int, connection: apsw.Connection
-) -> None:
-    hidden_until = _from_now(hidden_s, clocks, connection)
-    connection.execute(
-        "UPDATE item SET visible_at = ?, receipt = ? WHERE id = ? AND receipt = ? AND queue = ?",
-        (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
-    )
-    _check_held(claim, connection)
-
-
-def _complete(claim: Claim, connection: apsw.Connection) -> None:
-    connection.execute(
-        "DELETE FROM item WHERE id = ? AND receipt = ? AND queue = ?",
-        (int(claim.item), int(claim.receipt), claim.queue),
-    )
-    _check_held(claim, connection)
-
-
 def _check_held(claim: Claim, connection: apsw.Connection) -> None:
     if connection.changes() == 0:
         raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
-
-
-def _length(queue: str, connection: apsw.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM item WHERE queue = ?", (queue,)).get)
-
-
-def _peek(queue: str, clocks: Clocks, limit: int, connection: apsw.Connection) -> list[Item]:
-    visible_at, _ = queue_time(_stored_time(connection), clocks)
-    found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
-    return [Item(body, taken) for body, taken in found]
-
-
-def _put_blob(name: str, content: bytes, connection: apsw.Connection) -> None:
-    connection.execute("REPLACE INTO blob (name, content) VALUES (?, ?)", (name, content))
-
-
-def _get_blob(name: str, connection: apsw.Connection) -> bytes | None:
-    content: bytes | None = connection.execute(
-        "SELECT content FROM blob WHERE name = ?", (name,)
-    ).get
-    return content
-
-
-def _delete_blob(name: str, connection: apsw.Connection) -> None:
-    connection.execute("DELETE FROM blob WHERE name = ?", (name,))
-
-
-def _blob_names(prefix: str, after: str | None, connection: apsw.Connection) -> list[str]:
-    """At most one more than a page. No name has a character that sorts after "~"."""
-    found = connection.execute(
-        "SELECT name FROM blob WHERE name >= ?1 AND name < ?2 AND name > ?3 ORDER BY name LIMIT ?4",
-        (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),
-    )
-    return [str(name) for (name,) in found]

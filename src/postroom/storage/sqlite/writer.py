@@ -56,7 +56,7 @@ class GroupWriter:
         self._thread.start()
 
     def submit(self, work: Work[T]) -> asyncio.Future[T]:
-        """The result of the work, once it is on the disk together with its group."""
+        """Return the result of the work once it is on the disk together with its group."""
         if self._is_stopping:
             raise Unavailable("The storage is closed.")
         outcome: asyncio.Future[T] = self._loop.create_future()
@@ -73,13 +73,17 @@ class GroupWriter:
     def _run(self) -> None:
         while group := self._next_group():
             outcomes = self._commit(group)
-            self._deliver(group, outcomes)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is waiting
+                self._loop.call_soon_threadsafe(_settle, group, outcomes)
             if not self._watch.is_gone:
                 self._checkpoint_if_long()
-        self._close_file()
+        # The last process to close the file moves the log into it and deletes the log.
+        if self._watch.has_foreign_log():
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._connection.close()
 
     def _next_group(self) -> list[_Call]:
-        """All waiting calls, at least one; none when it is time to stop."""
+        """Wait for calls and return all that are waiting; none when it is time to stop."""
         group: list[_Call] = []
         call = self._waiting.get()
         while call is not None:
@@ -95,7 +99,7 @@ class GroupWriter:
         return group
 
     def _commit(self, group: list[_Call]) -> list[object]:
-        """The value of each call, or the exception to raise.
+        """Commit the group; return the value of each call, or the exception to raise.
 
         The file is checked after the commit: only what a restart will find is acknowledged.
         """
@@ -129,16 +133,6 @@ class GroupWriter:
         if self._connection.in_transaction:
             with contextlib.suppress(apsw.Error):  # the callers get the first error
                 self._connection.execute("ROLLBACK")
-
-    def _close_file(self) -> None:
-        """Close the file; the last process to do so moves the log into it and deletes the log."""
-        if self._watch.has_foreign_log():
-            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        self._connection.close()
-
-    def _deliver(self, group: list[_Call], outcomes: list[object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is waiting
-            self._loop.call_soon_threadsafe(_settle, group, outcomes)
 
     def _note_log_pages(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
         self._log_pages = pages

@@ -83,13 +83,15 @@ class SmtpConfig:
 
 
 def parse_smtp_url(url: str) -> SmtpConfig:
-    """Parse an smtp:// address; the text of a ValueError says what is wrong.
+    """Parse an smtp:// address; a ValueError says what is wrong.
 
     Without `tls=`, port 465 means implicit TLS, this machine means none, and any other host
     requires STARTTLS: mail leaves the machine unencrypted only with an explicit `tls=none`.
     """
     parts = _split(url)
-    options = _options(parts.query)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not options.keys() <= URL_OPTIONS:
+        raise ValueError("The only options of the SMTP address are tls, ehlo and ca_file.")
     host = parts.hostname or ""
     tls = _tls(options.get("tls"), host, parts.port)
     fallback = SUBMISSIONS_PORT if tls is Tls.IMPLICIT else SUBMISSION_PORT
@@ -119,7 +121,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(url: str) -> SplitResult:
-    # No error repeats any of the address: it may contain a part of the password.
+    # No error repeats any part of the address, because it may contain a password.
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
@@ -136,13 +138,6 @@ def _split(url: str) -> SplitResult:
             " / ? # as %2F %3F %23."
         )
     return parts
-
-
-def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    if not options.keys() <= URL_OPTIONS:
-        raise ValueError("The only options of the SMTP address are tls, ehlo and ca_file.")
-    return options
 
 
 def _tls(choice: str | None, host: str, port: int | None) -> Tls:

@@ -26,7 +26,7 @@ class ServerExtensions:
 
 
 def parse_offers(lines: Sequence[str]) -> ServerExtensions:
-    """The extensions in an EHLO reply; its first line is the server's name."""
+    """Parse the extensions in an EHLO reply, whose first line is the server's name."""
     offered = {words[0].upper(): words[1:] for line in lines[1:] if (words := line.split())}
     mechanisms = set(offered.get("AUTH", ()))
     for keyword in offered:
@@ -54,7 +54,7 @@ class Envelope(NamedTuple):
 
 
 def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
-    """The mail in a form that this server accepts, or why it cannot be sent through it."""
+    """Return the mail in a form that this server accepts, or why it cannot be sent through it."""
     sender = mail.sender
     recipient = mail.recipient
     if not recipient or not _is_safe(recipient):
@@ -81,16 +81,15 @@ def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
 
 
 def _is_safe(address: str) -> bool:
-    """Whether the address can end neither the command nor the path inside it.
+    """Return whether the address can end neither the command nor the path inside it.
 
     Line ends, control characters and all spaces but the ordinary one are not printable.
     """
-    spoils = " " in address or "<" in address or ">" in address
-    return address.isprintable() and not spoils
+    return address.isprintable() and not (" " in address or "<" in address or ">" in address)
 
 
 def dotted(source: bytes) -> tuple[bytes, bytes]:
-    """The content as DATA sends it, with dots doubled at line starts, and its terminator."""
+    """Return the content as DATA sends it, with dots doubled at line starts, and its terminator."""
     if b"\r\n." in source:
         source = source.replace(b"\r\n.", b"\r\n..")
     if source.startswith(b"."):

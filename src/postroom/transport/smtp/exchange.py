@@ -1,19 +1,19 @@
-"""One slice over one connection: what to write when, and what each reply decides.
+"""One slice over one connection: what to write when, and what each reply means.
 
-There are three forms of the same dialogue, by what the server offers:
+There are three forms of the same dialogue, depending on what the server offers:
 
-    BdatExchange    CHUNKING and PIPELINING: whole mails, several unanswered at a time
-    DataExchange    PIPELINING: the content of one mail together with the commands of the next
-    TurnExchange    neither: command by command
+    BdatExchange        CHUNKING and PIPELINING: whole mails, several unanswered at a time
+    DataExchange        PIPELINING: the content of one mail together with the commands of the next
+    StepwiseExchange    neither: command by command
 
 The connection calls `begin` once, `replied` for every reply, `caught_up` when it has no more
 replies, and `lost` when it broke. Nothing here waits.
 
 When the connection ends, a mail that was handed over and not answered is in doubt, with one
-exception: a server that answers 421 says that it is closing the channel (RFC 5321 3.8), so it has
-not processed what was pipelined after that command, and those mails are sent again. We write
-nothing more and wait for the close. If the server then says that it accepted a content after all,
-it contradicts itself, like one that refuses a mail and then accepts it: that mail is in doubt.
+exception: a server that answers 421 is closing the channel (RFC 5321 3.8), so it has not processed
+what was pipelined after that command, and those mails are sent again. We write nothing more and
+wait for the close. If the server then accepts a content after all, or accepts a mail that it has
+refused, it contradicts itself, and that mail is in doubt.
 """
 
 from __future__ import annotations
@@ -44,21 +44,18 @@ class SmtpLine(Protocol):
     @property
     def writable(self) -> bool:
         """Whether to write more: the buffer has room, and the server has not closed."""
-        ...
 
     def write(self, data: bytes) -> None: ...
 
     def hang_up(self, words: str) -> None:
         """Close the connection now; `lost` is called before this returns."""
-        ...
 
     def expect_close(self, words: str) -> None:
         """The server is about to close; `lost` is called when it has, or after a short wait."""
-        ...
 
 
 class Exchange(ABC):
-    """What the three forms share: taking mails, settling them, and detecting the end."""
+    """The common part of the three forms: choosing mails, settling them, detecting the end."""
 
     def __init__(
         self, slice_: Slice, offers: ServerExtensions, timeouts: Timeouts, room: int
@@ -89,7 +86,7 @@ class Exchange(ABC):
         """Handle one complete reply."""
 
     def skim(self, buffer: bytearray, start: int, end: int) -> int:
-        """Handle complete replies of a known form at once; returns where the others begin."""
+        """Handle complete replies of a known form at once; return where the others begin."""
         return start
 
     @abstractmethod
@@ -121,7 +118,7 @@ class Exchange(ABC):
         """How many mails this exchange has finished."""
 
     def _take(self) -> tuple[int, Envelope] | None:
-        """The next mail that this server can accept; mails that it cannot are settled."""
+        """Return the next mail that this server can accept; settle those that it cannot."""
         slice_ = self._slice
         while slice_.waiting and not slice_.stopped and self.taken < self._room:
             index = slice_.waiting.popleft()
@@ -175,7 +172,7 @@ class BdatExchange(Exchange):
         self._refill_at = window // 2  # few writes, and the connection stays busy
         self._in_flight: deque[int] = deque()
         self._step = 0  # of the first mail in flight
-        self._heard = b""  # its replies, until `_usual` is known
+        self._replies = b""  # to its commands; if all were accepted, they become `_usual`
         self._usual = b""  # the server's usual replies to accepted RSET, MAIL and RCPT
         self._closed_on: int | None = None  # the mail whose command was answered with 421
         self._untaken: list[int] = []  # refused after a 421
@@ -219,10 +216,12 @@ class BdatExchange(Exchange):
         if self.is_closing:
             self._replied_after_421(step, code, text)
         elif step == self.CONTENT:
-            self._learn_usual()
+            if self._replies.count(b"\n") == self.CONTENT:
+                self._usual = self._replies
+            self._replies = b""
             self._content_answered(code, text)
         elif code == 250:
-            self._heard += text + b"\n"
+            self._replies += text + b"\n"
         elif code == CLOSING or (code >= 400 and step > 0):  # a refused RSET decides nothing
             self._answer(self._in_flight[0], code, text, self.STAGES[step])
 
@@ -238,11 +237,6 @@ class BdatExchange(Exchange):
                 self._slice.doubt(index, f"accepted after a 421: {words_of(text)}")
             else:
                 self._untaken.append(index)
-
-    def _learn_usual(self) -> None:
-        if self._heard.count(b"\n") == self.CONTENT:
-            self._usual = self._heard
-        self._heard = b""
 
     def caught_up(self) -> None:
         if len(self._in_flight) <= self._refill_at:
@@ -261,7 +255,7 @@ class BdatExchange(Exchange):
         self.done = not self._in_flight
 
     def _next_block(self) -> tuple[list[bytes], list[int]]:
-        """As many mails as the window and the write limit allow."""
+        """Return as many mails as the window and the write limit allow."""
         block: list[bytes] = []
         positions: list[int] = []
         size = 0
@@ -337,9 +331,12 @@ class DataExchange(Exchange):
         elif due is ReplyDue.DATA:
             self._data_answered(code, text)
         elif due is ReplyDue.CONTENT:
-            self._content_answered(code, text)
+            assert self._handed_over is not None
+            index, self._handed_over = self._handed_over, None
+            self._answer(index, code, text, Stage.CONTENT)
         elif due is ReplyDue.LONE_DOT:
-            self._lone_dot_answered(code, text)
+            if code == CLOSING:
+                self._await_close(text)
         else:
             self._command_answered(due, code, text)
 
@@ -351,13 +348,12 @@ class DataExchange(Exchange):
         """Open the next mail, or finish."""
         if self.done or self.is_closing:
             return
-        commands = self._open_next()
-        if commands:
+        if commands := self._open_next():
             self._line.write(commands)
         self.done = not self._due
 
     def _open_next(self) -> bytes:
-        """The commands of the next mail; empty if there is none."""
+        """Open the next mail and return its commands; empty if there is none."""
         taken = self._take()
         if taken is None:
             return b""
@@ -373,7 +369,7 @@ class DataExchange(Exchange):
         return RSET + commands if rset else commands
 
     def _sent_along(self) -> bytes:
-        """What is written after a content, without waiting for its answer."""
+        """Return what is written after a content, without waiting for its answer."""
         return self._open_next()
 
     def _command_answered(self, due: ReplyDue, code: int, text: Text) -> None:
@@ -395,39 +391,25 @@ class DataExchange(Exchange):
             self._due.append(ReplyDue.LONE_DOT)
             self._line.write(b".\r\n" + self._sent_along())
         elif self._slice.may_hand_over():
-            self._hand_over(index)
+            content, end = dotted(self._envelope.source)
+            self._handed_over = index
+            self._due.append(ReplyDue.CONTENT)
+            data = b"".join((content, end, self._sent_along()))
+            self._slice.watch.handing_over((self._slice.mails[index].position,))
+            self._line.write(data)
         else:
             # After 354 we can only send content or disconnect: a dot would send an empty mail.
             self._slice.waiting.appendleft(index)
             self._line.hang_up("stopped before the hand-over")
-
-    def _hand_over(self, index: int) -> None:
-        content, end = dotted(self._envelope.source)
-        self._handed_over = index
-        self._due.append(ReplyDue.CONTENT)
-        data = b"".join((content, end, self._sent_along()))
-        self._slice.watch.handing_over((self._slice.mails[index].position,))
-        self._line.write(data)
-
-    def _content_answered(self, code: int, text: Text) -> None:
-        index, self._handed_over = self._handed_over, None
-        assert index is not None
-        self._answer(index, code, text, Stage.CONTENT)
-
-    def _lone_dot_answered(self, code: int, text: Text) -> None:
-        if code == CLOSING:
-            self._await_close(text)
 
     def _opened_mail(self) -> int:
         assert self._opened is not None
         return self._opened
 
     def _give_up(self, words: str) -> None:
-        self._due.clear()
         if self._handed_over is not None:
             self._slice.doubt(self._handed_over, words)
-        if self._opened is not None:
-            self._slice.put_back(self._opened, words)
+        self._put_back(words)
 
     def _put_back(self, words: str) -> None:
         self._due.clear()
@@ -456,11 +438,10 @@ class StepwiseExchange(DataExchange):
             self._opened = None  # refused; caught_up opens the next one
             self.transaction_open = due is ReplyDue.RCPT
             return
-        following = ReplyDue(due + 1)
-        self._due.append(following)
-        self._line.write(self._command(following))
-
-    def _command(self, due: ReplyDue) -> bytes:
-        if due is ReplyDue.DATA:
-            return DATA
-        return self._envelope.mail if due is ReplyDue.MAIL else self._envelope.rcpt
+        self._due.append(ReplyDue(due + 1))
+        commands = {
+            ReplyDue.RSET: self._envelope.mail,
+            ReplyDue.MAIL: self._envelope.rcpt,
+            ReplyDue.RCPT: DATA,
+        }
+        self._line.write(commands[due])

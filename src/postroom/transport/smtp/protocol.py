@@ -54,7 +54,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     def __init__(self, timeouts: Timeouts) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeouts = timeouts
-        self._transport: asyncio.Transport
+        self.transport: asyncio.Transport
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -76,19 +76,15 @@ class SmtpProtocol(asyncio.BufferedProtocol):
 
     # Used by a session.
 
-    @property
-    def transport(self) -> asyncio.Transport:
-        return self._transport
-
     async def command(self, line: bytes, timeout_s: float) -> Reply:
         """Send one command and wait for its reply; LineBroken if there is none."""
         self._expecting = True
         if not self.broken:
-            self._transport.write(line)
+            self.transport.write(line)
         return await self.reply(timeout_s)
 
     async def reply(self, timeout_s: float) -> Reply:
-        """The next reply."""
+        """Wait for the next reply."""
         if self._reply is None and not self.broken:
             self._waiter = self._loop.create_future()
             try:
@@ -104,10 +100,6 @@ class SmtpProtocol(asyncio.BufferedProtocol):
             raise LineBroken(self.broken)
         return reply
 
-    def secure(self, transport: asyncio.Transport) -> None:
-        """Continue over TLS."""
-        self._transport = transport
-
     @property
     def quiet(self) -> bool:
         """Whether the connection is up and the server has sent nothing unasked.
@@ -118,7 +110,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if self.broken or self._filled or self._lines:
             return False
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
+        poll.register(self.transport.get_extra_info("socket"), select.POLLIN)
         return not poll.poll(0)
 
     @property
@@ -135,7 +127,8 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         try:
             exchange.begin(self)
             self._check_progress()
-            self._wake_if_done(exchange)
+            if exchange.done:
+                self._wake()
             await self._waiter
         finally:
             self._exchange = self._waiter = None
@@ -145,30 +138,30 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     async def close(self, timeout_s: float) -> None:
         """Close the transport and wait until it is closed."""
         self.broken = self.broken or "closed by us"
-        self._transport.close()
+        self.transport.close()
         await asyncio.wait((self._lost,), timeout=timeout_s)
-        self._transport.abort()
+        self.transport.abort()
 
     # Used by an exchange.
 
     @property
     def writable(self) -> bool:
-        """False once the server has closed, too: its last reply must be read before a write fails,
+        """False also once the server has closed: its last reply must be read before a write fails,
         or a 421 is lost and mails are in doubt for no reason.
         """
         if self._hang_ups is None:
             self._hang_ups = select.poll()
-            self._hang_ups.register(self._transport.get_extra_info("socket"), HANG_UP)
+            self._hang_ups.register(self.transport.get_extra_info("socket"), HANG_UP)
         return self._takes_data and not self._hang_ups.poll(0)
 
     def write(self, data: bytes) -> None:
         self._owes_ack = False  # the data carries it
-        self._transport.write(data)
+        self.transport.write(data)
 
     def hang_up(self, words: str) -> None:
         if not self.broken:
             self._break(words)
-        self._transport.abort()
+        self.transport.abort()
 
     def expect_close(self, words: str) -> None:
         self._last_words = words
@@ -177,7 +170,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view[self._filled :]
@@ -187,10 +180,8 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._owes_ack = True
         try:
             self._parse(self._filled + nbytes)
-            if self._exchange is not None and not self.broken:
-                self._exchange.caught_up()
-                self._wake_if_done(self._exchange)
-            if self._owes_ack:
+            self._catch_up()
+            if self._owes_ack and self._exchange is not None and not self._exchange.done:
                 self._acknowledge()
         except Exception as error:  # noqa: BLE001 - of the watch or a mail: raised by carry()
             self._fail(error)
@@ -210,18 +201,22 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._takes_data = True
         self._progress_at = self._loop.time()
-        if self._exchange is None or self.broken:
-            return
         try:
-            self._exchange.caught_up()
-            self._wake_if_done(self._exchange)
+            self._catch_up()
         except Exception as error:  # noqa: BLE001 - of the watch or a mail: raised by carry()
             self._fail(error)
+
+    def _catch_up(self) -> None:
+        if self._exchange is not None and not self.broken:
+            self._exchange.caught_up()
+            if self._exchange.done:
+                self._wake()
 
     # Parsing replies.
 
     def _parse(self, end: int) -> None:
-        buffer, start = self._buffer, 0
+        buffer = self._buffer
+        start = 0
         while not self.broken:
             if self._exchange is not None and not self._lines:
                 start = self._exchange.skim(buffer, start, end)
@@ -248,9 +243,8 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         ones are acknowledged, which our kernel delays by up to 40 ms; if it closes the connection
         meanwhile, the replies it held back are lost, and their mails are in doubt.
         """
-        exchange = self._exchange
-        if QUICK_ACK is not None and exchange is not None and not (exchange.done or self.broken):
-            socket_ = self._transport.get_extra_info("socket")
+        if QUICK_ACK is not None and not self.broken:
+            socket_ = self.transport.get_extra_info("socket")
             socket_.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
 
     def _line_received(self, line: bytes) -> None:
@@ -262,7 +256,8 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         else:
             self._lines.append(line)
             if line[3:4] != b"-":
-                text, self._lines = b"\n".join(self._lines), []
+                text = b"\n".join(self._lines)
+                self._lines = []
                 self._replied(int(line[:3]), text)
 
     def _replied(self, code: int, text: bytes) -> None:
@@ -282,9 +277,10 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if self._exchange is None or self._exchange.done or self.broken:
             return
         now = self._loop.time()
-        unsent = self._transport.get_write_buffer_size()
+        unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
-            self._unsent, self._progress_at = unsent, now  # the server still reads
+            self._unsent = unsent
+            self._progress_at = now  # the server still reads
         patience_s = self._timeouts.block_s if unsent else self._exchange.patience_s
         if now < self._progress_at + patience_s:
             # The next step may have a shorter timeout: check again after the shortest of all.
@@ -308,11 +304,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
         self.broken = self.broken or "an error of ours"
-        self._transport.abort()
-
-    def _wake_if_done(self, exchange: Exchange) -> None:
-        if exchange.done:
-            self._wake()
+        self.transport.abort()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,4 +1,4 @@
-"""What a server's reply means for a mail: tables by enhanced code, then by basic code."""
+"""The meaning of a server's reply for a mail, by enhanced code, then by basic code."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ _LINE_CODE = re.compile(r"\n\d{3}[ -]?(?:[245]\.\d{1,3}\.\d{1,3} )?")
 
 
 def outcome_of(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
-    """The outcome of the mail that this reply is about, in the server's words."""
+    """Return the outcome of the mail that this reply is about, with the server's text."""
     words = words_of(text)
     if 200 <= code < 300 and stage is Stage.CONTENT:
         return Sent(words)
     if not 400 <= code < 600:
-        return Unknown(clip(f"the server answered what cannot be: {words}"))
+        return Unknown(clip(f"the server sent an invalid reply: {words}"))
     ruling = _ruling(code, text, stage)
-    if stage is Stage.MAIL:
-        ruling = _about_us(ruling)
+    if stage is Stage.MAIL:  # the reply cannot be about a recipient
+        ruling = NOT_LET_IN if isinstance(ruling, Deferred) else REFUSED
     return msgspec.structs.replace(ruling, words=words)
 
 
 def words_of(text: bytes | bytearray) -> str:
-    """A reply of one or more lines as one printable line of limited length."""
+    """Return a reply of one or more lines as one printable line of limited length."""
     words = text.decode("utf-8", "replace").rstrip()
     if words.isprintable() and len(words) <= WORDS_CHARS_MAX:
         return words  # the common case
@@ -113,8 +113,3 @@ def _ruling(code: int, text: bytes | bytearray, stage: Stage) -> Outcome:
     else:
         table, usual = PERMANENT, REFUSED
     return table.get(f"{subject}.{detail}") or table.get(subject) or usual
-
-
-def _about_us(ruling: Outcome) -> Outcome:
-    """The same ruling for a reply that cannot be about a recipient."""
-    return NOT_LET_IN if isinstance(ruling, Deferred) else REFUSED

@@ -36,7 +36,7 @@ class ServerUnavailable(Exception):
 
 
 def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
-    """A context that verifies certificate and host name; None for an unencrypted connection."""
+    """Create a context that verifies certificate and host name; None without encryption."""
     if config.tls is Tls.NONE:
         return None
     try:
@@ -48,10 +48,12 @@ def tls_context(config: SmtpConfig) -> ssl.SSLContext | None:
 async def open_session(
     config: SmtpConfig, context: ssl.SSLContext | None
 ) -> tuple[SmtpProtocol, ServerExtensions]:
-    """A connection that is ready for its first MAIL, and what the server offers."""
+    """Open a connection that is ready for its first MAIL; return it with what the server offers."""
     line = await _connect(config, context if config.tls is Tls.IMPLICIT else None)
     try:
-        await _greeting(line, config)
+        greeting = await line.reply(config.timeouts.greeting_s)
+        if greeting.code != READY:
+            raise ServerUnavailable(config, fault_of_words(greeting.words))
         offers = await _hello(line, config)
         if config.tls is Tls.REQUIRE and context is not None:
             await _start_tls(line, config, context, offers)
@@ -80,12 +82,6 @@ async def _connect(config: SmtpConfig, context: ssl.SSLContext | None) -> SmtpPr
     except (OSError, UnicodeError) as error:
         raise ServerUnavailable(config, fault_of_error(error)) from None
     return line
-
-
-async def _greeting(line: SmtpProtocol, config: SmtpConfig) -> None:
-    greeting = await line.reply(config.timeouts.greeting_s)
-    if greeting.code != READY:
-        raise ServerUnavailable(config, fault_of_words(greeting.words))
 
 
 async def _hello(line: SmtpProtocol, config: SmtpConfig) -> ServerExtensions:
@@ -118,9 +114,9 @@ async def _start_tls(
     if reply.code != READY:
         raise ServerUnavailable(config, Fault(TroubleKind.TLS, one_line(reply.words)))
     if not line.quiet:
-        # Unencrypted data that would be taken for data under TLS is an attack (RFC 3207, 4).
-        spoke = "the server spoke between STARTTLS and TLS"
-        raise ServerUnavailable(config, Fault(TroubleKind.TLS, spoke))
+        # Unencrypted data that would be read as if it came over TLS is an attack (RFC 3207, 4).
+        unasked = "the server sent data between STARTTLS and TLS"
+        raise ServerUnavailable(config, Fault(TroubleKind.TLS, unasked))
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(config.timeouts.connect_s):
@@ -128,15 +124,20 @@ async def _start_tls(
                 line.transport, line, context, server_hostname=config.host
             )
     except OSError as error:  # a timeout is one
-        raise ServerUnavailable(config, _tls_fault(error)) from None
+        fault = fault_of_error(error)
+        if fault.kind in (TroubleKind.CONNECT, TroubleKind.SILENT):  # it ended in the handshake
+            fault = Fault(TroubleKind.TLS, fault.words or "no answer in time")
+        raise ServerUnavailable(config, fault) from None
     if transport is None:
         raise ServerUnavailable(config, Fault(TroubleKind.TLS, CLOSED))
-    line.secure(transport)
+    line.transport = transport
 
 
 async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: ServerExtensions) -> None:
-    if not _is_private(line):
-        raise ServerUnavailable(config, Fault(TroubleKind.UNPROTECTED))
+    if line.transport.get_extra_info("ssl_object") is None:
+        peer = line.transport.get_extra_info("peername")[0]
+        if not ipaddress.ip_address(peer.partition("%")[0]).is_loopback:
+            raise ServerUnavailable(config, Fault(TroubleKind.UNPROTECTED))
     user = config.username.encode()
     password = config.password.encode()
     if "PLAIN" in offers.auth:
@@ -150,27 +151,15 @@ async def _log_in(line: SmtpProtocol, config: SmtpConfig, offers: ServerExtensio
         if reply.code != CHALLENGE:
             break
     if reply.code != LOGGED_IN:
-        raise ServerUnavailable(config, Fault(TroubleKind.LOGIN, _without(secrets, reply, config)))
+        raise ServerUnavailable(
+            config, Fault(TroubleKind.LOGIN, _without_secrets(secrets, reply, config))
+        )
 
 
-def _is_private(line: SmtpProtocol) -> bool:
-    if line.transport.get_extra_info("ssl_object") is not None:
-        return True
-    peer = line.transport.get_extra_info("peername")[0]
-    return ipaddress.ip_address(peer.partition("%")[0]).is_loopback
-
-
-def _without(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
-    """The server's words without the user name; only the code if it repeats a secret."""
+def _without_secrets(secrets: list[bytes], reply: Reply, config: SmtpConfig) -> str:
+    """Return the reply without the user name, or only its code if it repeats a secret."""
     hidden = [config.password.encode(), *(secret.split()[-1] for secret in secrets)]
     if any(secret in reply.text for secret in hidden):
         return str(reply.code)
     user = re.compile(rf"(?<!\w){re.escape(config.username)}(?!\w)")
     return one_line(user.sub("…", reply.words))
-
-
-def _tls_fault(error: OSError) -> Fault:
-    """An error that is not from OpenSSL means that the connection ended during the handshake."""
-    fault = fault_of_error(error)
-    is_other = fault.kind in (TroubleKind.CONNECT, TroubleKind.SILENT)
-    return Fault(TroubleKind.TLS, fault.words or "no answer in time") if is_other else fault

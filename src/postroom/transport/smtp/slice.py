@@ -27,16 +27,12 @@ class Slice:
         self.was_answered = was_answered  # recently, in an earlier slice
         self._tries: dict[int, int] = {}
 
-    @property
-    def server_works(self) -> bool:
-        return self.was_answered or self.answered > 0
-
     def settle(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome
         self.watch.answered(self.mails[index].position, outcome)
 
     def may_hand_over(self) -> bool:
-        """Whether one more content may be sent; the first False stops the slice."""
+        """Return whether one more content may be sent; the first False stops the slice."""
         if not self.stopped and not self.watch.may_hand_over():
             self.stopped = True
         return not self.stopped
@@ -51,10 +47,10 @@ class Slice:
         self.settle(index, Unknown(clip(f"refused, and then accepted: {words}")))
 
     def put_back(self, index: int, words: str) -> None:
-        """Send a mail again whose connection ended before the server could accept it.
+        """Requeue a mail whose connection ended before the server could accept it.
 
-        It goes last: a recipient that makes the server close must not delay the others. If they
-        were accepted and it happens again, it is about this recipient and counts as an attempt.
+        It goes last, because a recipient that makes the server close must not delay the others. If
+        those are accepted and it happens again, this recipient is the cause: it is an attempt.
         """
         if self.outcomes[index] is not None:
             return
@@ -62,13 +58,13 @@ class Slice:
         if tries < TRIES_MAX:
             self.waiting.append(index)
             self.watch.returned((self.mails[index].position,))
-        elif self.server_works:
+        elif self.was_answered or self.answered:  # the server works
             self.settle(index, Deferred(clip(words), Scope.ADDRESS))
         else:
             self.settle(index, Deferred(clip(words), Scope.PROVIDER, reached=False))
 
     def return_untried(self, index: int) -> None:
-        """Send a mail again that was pipelined after a 421: the server did not process it."""
+        """Requeue a mail that was pipelined after a 421, because the server did not process it."""
         if self.outcomes[index] is None:
             self.waiting.appendleft(index)
             self.watch.returned((self.mails[index].position,))

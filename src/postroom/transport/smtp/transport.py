@@ -1,4 +1,4 @@
-"""The SMTP transport: lanes keep a connection, replace it when needed, and report every mail.
+"""The SMTP transport: a lane keeps its connection, replaces it when needed, and reports every mail.
 
 If a connection breaks during a slice, the mails that were not handed over are sent over a new one.
 A mail that was handed over and not answered is Unknown; nothing is handed over twice here.
@@ -50,27 +50,24 @@ class SmtpConnection:
     """A session with the server, and the number of mails it has carried."""
 
     def __init__(self, line: SmtpProtocol, offers: ServerExtensions, config: SmtpConfig) -> None:
-        self._line = line
+        self.line = line
         self._offers = offers
         self._config = config
         self._transaction_open = False
         self.carried = 0
 
-    @property
-    def broken(self) -> str:
-        return self._line.broken
-
-    @property
-    def timed_out(self) -> bool:
-        return self._line.timed_out
-
     async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
         """Send the waiting mails of the slice until the connection ends or is used up."""
-        exchange = self._exchange(slice_, mails_max - self.carried, window.mails)
+        common = (slice_, self._offers, self._config.timeouts, mails_max - self.carried)
+        exchange: Exchange
+        if self._offers.chunking and self._offers.pipelining:
+            exchange = BdatExchange(*common, window.mails)
+        else:
+            exchange = (DataExchange if self._offers.pipelining else StepwiseExchange)(*common)
         exchange.transaction_open = self._transaction_open
         since_s = monotonic()
         worked_s = thread_time()
-        await self._line.carry(exchange)
+        await self.line.carry(exchange)
         if exchange.quickest_s is not None:
             busy = (thread_time() - worked_s) / (monotonic() - since_s)
             window.learn(exchange.quickest_s, busy)
@@ -80,12 +77,12 @@ class SmtpConnection:
 
     async def is_fit(self) -> bool:
         """Whether the connection can carry the next mail; hands nothing over."""
-        if not self._line.quiet:
+        if not self.line.quiet:
             return False
-        if self._line.idle_s < IDLE_S_MAX:
+        if self.line.idle_s < IDLE_S_MAX:
             return True
         try:
-            reply = await self._line.command(b"RSET\r\n", self._config.timeouts.command_s)
+            reply = await self.line.command(b"RSET\r\n", self._config.timeouts.command_s)
         except LineBroken:
             return False
         return reply.code == 250
@@ -94,22 +91,11 @@ class SmtpConnection:
         """Send QUIT, wait briefly for the answer, and close."""
         quit_s = self._config.timeouts.quit_s
         try:
-            await self._line.command(b"QUIT\r\n", quit_s)
+            await self.line.command(b"QUIT\r\n", quit_s)
         except LineBroken:
             pass
         finally:
-            await self._line.close(quit_s)
-
-    def drop(self) -> None:
-        self._line.hang_up("dropped by us")
-
-    def _exchange(self, slice_: Slice, room: int, window: int) -> Exchange:
-        offers = self._offers
-        timeouts = self._config.timeouts
-        if offers.chunking and offers.pipelining:
-            return BdatExchange(slice_, offers, timeouts, room, window)
-        shape = DataExchange if offers.pipelining else StepwiseExchange
-        return shape(slice_, offers, timeouts, room)
+            await self.line.close(quit_s)
 
 
 class SmtpLane:
@@ -144,7 +130,7 @@ class SmtpLane:
             await connection.quit()
 
     async def _deliver(self, slice_: Slice) -> None:
-        """Send over one connection after another until the slice is done or it is hopeless."""
+        """Send over one connection after another until the slice is done or the server fails."""
         fruitless = 0
         while slice_.waiting and not slice_.stopped:
             try:
@@ -154,19 +140,22 @@ class SmtpLane:
                 return
             answered = slice_.answered
             exchange = await connection.carry(slice_, self._mails_max, self._window)
-            if not connection.broken:
+            if not connection.line.broken:
                 continue
-            self._learn(connection, exchange)
+            if exchange.cut_after:  # stay below the number at which the server ends with 421
+                carried = connection.carried - exchange.taken + exchange.cut_after
+                self._mails_max = min(self._mails_max, max(carried, self._config.window))
+                self._learned_at = monotonic()
             self._connection = None
             fruitless = 0 if slice_.answered > answered else fruitless + 1
             if fruitless:
                 self._window.start_over()
             # A server that was silent for minutes is not tried again within the same slice.
-            if (connection.timed_out or fruitless == FRUITLESS_MAX) and not slice_.stopped:
-                slice_.defer_waiting(f"{self._config.server}: {connection.broken}")
+            if (connection.line.timed_out or fruitless == FRUITLESS_MAX) and not slice_.stopped:
+                slice_.defer_waiting(f"{self._config.server}: {connection.line.broken}")
 
     async def _fit_connection(self) -> SmtpConnection:
-        """The connection of the last slice if it still works, else a new one."""
+        """Return the connection of the last slice if it still works, else a new one."""
         connection = self._connection
         if monotonic() > self._learned_at + LEARNED_S:
             self._mails_max = self._config.mails_per_connection_max
@@ -179,14 +168,7 @@ class SmtpLane:
         self._connection = SmtpConnection(line, offers, self._config)
         return self._connection
 
-    def _learn(self, connection: SmtpConnection, exchange: Exchange) -> None:
-        """Stay below the number of mails at which the server ends a connection with 421."""
-        if exchange.cut_after:
-            carried = connection.carried - exchange.taken + exchange.cut_after
-            self._mails_max = min(self._mails_max, max(carried, self._config.window))
-            self._learned_at = monotonic()
-
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.drop()
+            connection.line.hang_up("dropped by us")

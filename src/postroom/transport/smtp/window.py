@@ -1,7 +1,7 @@
-"""How many mails a lane may have unanswered: more if the server takes long to answer.
+"""The number of mails a lane may have unanswered: more if the server is slow to answer.
 
-Unanswered mails are in doubt when a sender is killed, so there are no more than keep the connection
-busy: if an answer takes 20 ms, several mails at a time help; if it takes 0.2 ms, they do not.
+Unanswered mails are in doubt when a sender is killed, so there are only as many as it takes to keep
+the connection busy: several help if an answer takes 20 ms, but not if it takes 0.2 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Window:
         self._slow_slices = 0
 
     def start_over(self) -> None:
-        """A connection achieved nothing: the next one risks a single mail until it is answered."""
+        """After a connection without any answer, risk only one mail until it is answered."""
         self.mails = 1
         self._slow_slices = 0
 

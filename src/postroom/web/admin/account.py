@@ -102,7 +102,7 @@ async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
     if await find_signed_in(request):
         return go(_safe(request.query_params.get("next", "")))
     form = Form()
-    if not await users.is_anybody_there(context_of(request).storage.tables):
+    if not await users.has_any(context_of(request).storage.tables):
         form.mistake = _(
             "There is no account yet. Open the link that “postroom serve” printed when it started."
         )

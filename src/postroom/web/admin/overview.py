@@ -146,7 +146,8 @@ async def _gauge(context: WebContext) -> QueueSample:
     storage = context.storage
     now = context.clock.now()
     waiting = await storage.queues.length(MAIL_QUEUE)
-    return QueueSample(now.timestamp(), waiting, await leases.living_senders(storage.tables, now))
+    running = await leases.living(storage.tables, now)
+    return QueueSample(now.timestamp(), waiting, leases.senders_among(running))
 
 
 def _gauges_of(request: Request) -> QueueHistory:
@@ -162,7 +163,9 @@ async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # what has a time may have been written long ago
         known = {each.ref for each in found}
-        found += await messages.with_a_time(storage.tables, limit=MESSAGES_LOOKED_AT, besides=known)
+        found += await messages.scheduled_or_sending(
+            storage.tables, limit=MESSAGES_LOOKED_AT, besides=known
+        )
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
     )
@@ -187,7 +190,7 @@ async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
         queue_history=queue_history.taken(now),
-        set_aside=grouped(await dead_letters.look(storage.queues)) if dead else [],
+        set_aside=grouped(await dead_letters.oldest(storage.queues)) if dead else [],
         troubles=_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )
 
