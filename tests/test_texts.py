@@ -106,7 +106,7 @@ def about_import(tree: ast.Module) -> Iterator[str]:
     """What is read when a module is imported is read once, by nobody."""
     is_at_once = any(
         isinstance(node, ast.ImportFrom)
-        and node.module == "postroom.web.texts"
+        and node.module == "postroom.web.templating"
         and any(alias.asname == "_" or alias.name == "gettext" for alias in node.names)
         for node in tree.body
     )
@@ -171,7 +171,7 @@ def test_every_sentence_for_people_is_a_text() -> None:
 # --- The check can fail -----------------------------------------------------------------------
 
 LAZY = "from postroom.domain.texts import _, ngettext\n"
-AT_ONCE = "from postroom.web.texts import gettext as _\n"
+AT_ONCE = "from postroom.web.templating import gettext as _\n"
 BAD = [
     ('raise BadInput("This is too long.")', "BadInput with a sentence"),
     ('raise BadInput(f"{name} is too long.")', "BadInput with a sentence"),

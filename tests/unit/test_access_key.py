@@ -203,7 +203,7 @@ async def test_a_key_is_looked_up_once_in_five_seconds(tables: Tables) -> None:
 async def test_the_gate_remembers_no_more_keys_than_agreed(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_module, "KEYS_KEPT_MAX", 2)
+    monkeypatch.setattr(gate_module, "KEYS_CACHED_MAX", 2)
     gate = KeyCache()
     made = [await keys.create(tables, "portal", (), NOW) for _ in range(3)]
     for key, _ in made:

@@ -204,4 +204,4 @@ async def test_a_limit_out_of_bounds_is_refused(program: Program, query: str) ->
 
 async def test_a_parameter_that_is_not_known_is_refused(program: Program) -> None:
     refused = problem(await program.call("GET", "/lists?standing=gone"), 422)
-    assert (refused["field"], "not known" in refused["detail"]) == ("standing", True)
+    assert (refused["field"], "unknown" in refused["detail"]) == ("standing", True)

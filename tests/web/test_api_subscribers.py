@@ -286,7 +286,7 @@ async def test_somebody_else_who_was_faster_is_no_failure_of_storage(
 
     monkeypatch.setattr(subscribe, step, lose)
     told = problem(await program.call("POST", path, sent), 409)
-    assert "same moment" in told["detail"]
+    assert "same time" in told["detail"]
     assert "ada" not in told["detail"]
 
 

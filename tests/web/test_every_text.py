@@ -22,7 +22,7 @@ from postroom.domain.user import Role
 from postroom.web import admin, pages
 from postroom.web.public import links, sign_up_form
 from postroom.web.signed_in import ADMIN
-from postroom.web.texts import TEMPLATES
+from postroom.web.templating import TEMPLATES
 from tests.web.office import NOW, Office, open_office
 from tests.web.pseudo import OPEN, PSEUDO, untranslated
 from tests.web.signed_in import OWN_PAGE, sign_in_as

@@ -217,7 +217,7 @@ def break_writing(editor: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def all_is_there(answer: httpx2.Response, fields: dict[str, str]) -> None:
     assert answer.status_code == 503
-    assert "Storage does not respond" in answer.text
+    assert "Storage is not responding" in answer.text
     assert 'role="alert"' in answer.text
     for typed in fields.values():
         assert typed in unescape(answer.text)

@@ -50,7 +50,7 @@ async def editor(tmp_path: Path) -> AsyncIterator[Worker]:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read a moment ago is read again."""
-    monkeypatch.setattr(live_updates, "GLANCE_S", 0.0)
+    monkeypatch.setattr(live_updates, "CACHED_S", 0.0)
 
 
 async def sender(storage: MemoryStorage, owner: str, trouble: Trouble | None) -> None:

@@ -22,7 +22,7 @@ from tests.web.doorstep import ADDRESS, LIST, PATH, Doorstep, is_thanks, open_do
 
 @pytest.fixture(autouse=True)
 def quick_thanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_up_form, "THANKED_AFTER_S", 0)
+    monkeypatch.setattr(sign_up_form, "RESPONSE_S", 0)
 
 
 @pytest_asyncio.fixture
@@ -160,7 +160,7 @@ async def test_thanks_come_after_the_same_time_whoever_it_is(
     form = await doorstep.open()
     doorstep.clock.move(seconds=10)
     loop, pauses, hour = asyncio.get_running_loop(), Pauses(), 3600
-    monkeypatch.setattr(sign_up_form, "THANKED_AFTER_S", hour)
+    monkeypatch.setattr(sign_up_form, "RESPONSE_S", hour)
     monkeypatch.setattr(sign_up_form, "asyncio", pauses)
     begun_at = loop.time()
     answer = await doorstep.browser.post(PATH, data=form | {"email": typed})

@@ -16,7 +16,7 @@ from tests.web.doorstep import ADDRESS, PATH, Doorstep, is_thanks, open_doorstep
 
 @pytest.fixture(autouse=True)
 def quick_thanks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_up_form, "THANKED_AFTER_S", 0)
+    monkeypatch.setattr(sign_up_form, "RESPONSE_S", 0)
 
 
 @pytest_asyncio.fixture
@@ -72,7 +72,7 @@ async def test_people_do_not_see_or_reach_the_hidden_field(doorstep: Doorstep) -
     assert 'aria-hidden="true"' in trap
     assert 'tabindex="-1"' in trap
     assert 'autocomplete="off"' in trap
-    assert f'name="{sign_up_form.TRAP}"' in trap
+    assert f'name="{sign_up_form.HONEYPOT}"' in trap
     assert "style=" not in page
     assert "<script" not in page
     assert ".trap {" in (await doorstep.browser.get("/static/public.css")).text

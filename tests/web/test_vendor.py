@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from postroom.web.texts import pages
+from postroom.web.templating import template_environment
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [
@@ -84,7 +84,7 @@ ICON = '{% from "admin/icons.html" import icon %}{{ icon(name) }}'
 
 
 def test_an_icon_is_an_outline_that_screen_readers_pass_over() -> None:
-    drawn = pages().from_string(ICON).render(name="check")
+    drawn = template_environment().from_string(ICON).render(name="check")
     assert drawn.startswith("<svg ")
     assert 'stroke="currentColor"' in drawn
     assert 'aria-hidden="true"' in drawn
@@ -93,4 +93,4 @@ def test_an_icon_is_an_outline_that_screen_readers_pass_over() -> None:
 
 def test_an_icon_that_does_not_exist_is_an_error_and_not_a_gap() -> None:
     with pytest.raises(UndefinedError, match="unicorn"):
-        pages().from_string(ICON).render(name="unicorn")
+        template_environment().from_string(ICON).render(name="unicorn")

@@ -1,4 +1,4 @@
-"""The web application: all routes, and the answers to errors."""
+"""The web application: all routes, and the responses to errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from postroom.web import admin, api
 from postroom.web.admin import asking
 from postroom.web.api.problems import STORAGE_GONE
 from postroom.web.context import WebContext, context_of
-from postroom.web.form_recovery import RecoveredForm, recovered_form
+from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_form
 from postroom.web.labels import size
 from postroom.web.language import LanguageMiddleware, languages
 from postroom.web.pages import part, show_bare
@@ -38,7 +38,7 @@ from postroom.web.submit_once import AlreadySubmitted
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
-OURS = str(Path(__file__).parent.parent)  # our own code
+OWN_CODE = str(Path(__file__).parent.parent)
 READY_S_MAX = 2.0
 RETRY = {"Retry-After": "10"}
 DETAILS = {  # for API clients
@@ -52,10 +52,7 @@ DETAILS = {  # for API clients
 
 # Title and sentence for administrators; subscribers have pages of their own.
 ADMIN_PAGES = {
-    404: (
-        _("Page not found"),
-        _("It was deleted, or the address is mistyped."),
-    ),
+    404: (_("Page not found"), _("It was deleted, or the address is mistyped.")),
     405: (
         _("This is not allowed here"),
         _("Nothing changed. Open the page from the menu and use its buttons."),
@@ -68,44 +65,32 @@ ADMIN_PAGES = {
     429: (_("Too many requests"), _("Nothing changed. Wait a moment and try again.")),
     500: (
         _("Something went wrong"),
-        _(
-            "The error is in the log of the web role. Check whether your change was saved, then "
-            "try again."
-        ),
+        _("The error is in the log of the web role. Check whether your change was saved."),
     ),
     503: (
         _("Please try again"),
-        _(
-            "Storage did not respond in time. Wait a moment and check whether your change was "
-            "saved."
-        ),
+        _("Storage did not respond in time. Wait, then check whether your change was saved."),
     ),
 }
-NOT_UNDERSTOOD = (
+INVALID_REQUEST = (
     _("Something went wrong"),
     _("Nothing changed. Go back, reload the page and use its buttons."),
 )
-# For a submitted form: the page has what was typed, and a button to submit it again.
+# For a submitted form: the page has the submitted fields, and a button to submit them again.
 SLOW = (
     _("Please try again"),
-    _(
-        "Storage did not respond in time. What you entered is still here. Wait a moment and try "
-        "again."
-    ),
+    _("Storage did not respond in time. What you entered is still here. Wait and try again."),
 )
-GONE = (_("The database is missing"), STORAGE_GONE)
+MISSING = (_("The database is missing"), STORAGE_GONE)
 CHANGED = (
     _("Somebody else changed this"),
     _("Nothing was overwritten. Check the current version and try again."),
 )
 DELETED = (
     _("This no longer exists"),
-    _(
-        "Somebody deleted it. What you entered is still here. Copy what you need, or try again "
-        "once it is back."
-    ),
+    _("Somebody deleted it. What you entered is still here, so that you can copy it."),
 )
-UNDER_WAY = (
+IN_PROGRESS = (
     _("Already in progress"),
     _("You just submitted the same form. Wait a moment and try again."),
 )
@@ -116,16 +101,12 @@ SIGNED_OUT = (
         "come back to this one and try again."
     ),
 )
-PUBLIC_PAGES = {
-    404: "nothing_here.html",
-    405: "nothing_here.html",
-    500: "try_again.html",
-    503: "try_again.html",
-}
+PUBLIC_PAGES = dict.fromkeys((404, 405), "not_found.html")
+PUBLIC_PAGES |= dict.fromkeys((500, 503), "try_again.html")
 
 
 def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
-    """The whole application; `spoken` replaces the available languages."""
+    """Create the whole application; `spoken` replaces the available languages."""
     app = FastAPI(
         title="Postroom",
         description="Mailing lists, subscribers and messages.",
@@ -133,47 +114,36 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
         docs_url=None,  # both load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,  # the redirect would trust the Host header and leak the token
-        lifespan=in_service,
+        lifespan=lifespan,
     )
     app.state.context = context
-    app.include_router(api.router)
+    for pages in (api, links, sign_up_form, admin):
+        app.include_router(pages.router)
     api.add_problem_schema(app)
-    app.include_router(links.router)
-    app.include_router(sign_up_form.router)
-    app.include_router(admin.router)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.add_exception_handler(HTTPException, no_page)
-    for failure in (StorageError, TimeoutError):
-        app.add_exception_handler(failure, try_again)
-    app.add_exception_handler(Conflict, changed_meanwhile)
-    app.add_exception_handler(AlreadySubmitted, under_way)
-    app.add_exception_handler(TooLarge, too_large)
-    app.add_exception_handler(NotFound, not_there)
-    for refusal in (AlreadyThere, WrongState):
-        app.add_exception_handler(refusal, not_now)
-    app.add_exception_handler(SignInRequired, sign_in_first)
-    app.add_exception_handler(NotAllowed, not_allowed)
+    for error, handler in ERROR_HANDLERS.items():
+        app.add_exception_handler(error, handler)
     app.add_middleware(LastResort)
-    guarded = SecurityMiddleware(app, is_https=context.is_https, too_late=too_late)
+    guarded = SecurityMiddleware(app, is_https=context.is_https, too_late=timed_out)
     return LanguageMiddleware(guarded, spoken or languages())
 
 
 @contextlib.asynccontextmanager
-async def in_service(app: FastAPI) -> AsyncIterator[None]:
-    """Background runs stop with the server, before storage is closed."""
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Stop background runs with the server, before storage is closed."""
     yield
     await asking.runs_in(app).stop_all()
 
 
 async def healthy() -> Response:
-    """The process is alive."""
+    """Report that the process is alive."""
     return JSONResponse({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:
-    """Storage responds and the server is not stopping; route requests by this."""
+    """Report whether to route requests here: storage responds and the server is not stopping."""
     if stopping_of(request).is_set():
         return JSONResponse({"status": "stopping"}, status_code=503)
     try:
@@ -186,88 +156,99 @@ async def ready(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def no_page(request: Request, error: Exception) -> Response:
+async def http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _failed(request.url.path, error.status_code, error.headers)
+    return _error_response(request.url.path, error.status_code, error.headers)
 
 
-async def not_there(request: Request, error: Exception) -> Response:
+async def not_found(request: Request, error: Exception) -> Response:
     """It was deleted, or the URL is wrong."""
-    kept = await recovered_form(request)
-    if kept and kept.typed:
-        return _given_back(HTTPStatus.NOT_FOUND, *DELETED, kept, is_gone=True)
-    return _failed(request.url.path, 404)
+    form = await recovered_form(request)
+    if form and form.typed:
+        return _admin_error(HTTPStatus.NOT_FOUND, *DELETED, form, is_gone=True)
+    return _error_response(request.url.path, 404)
 
 
-async def not_now(request: Request, error: Exception) -> Response:
-    """The error is a sentence for the user."""
-    return _failed(request.url.path, 409, sentence=str(error))
+async def not_possible(request: Request, error: Exception) -> Response:
+    """Show the error, which is a sentence for the user."""
+    return _error_response(request.url.path, 409, sentence=str(error))
 
 
-async def sign_in_first(request: Request, error: Exception) -> Response:
-    """Return to the wanted page after signing in; a fragment makes the whole page reload."""
+async def sign_in_required(request: Request, error: Exception) -> Response:
+    """Return to this page after signing in; the script reloads the page of a fragment."""
     if "hx-request" in request.headers:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
-    kept = await recovered_form(request)
-    if kept and kept.typed:
-        return _given_back(HTTPStatus.FORBIDDEN, *SIGNED_OUT, kept, is_signed_out=True)
-    where = ADMIN
-    if request.method in SAFE_METHODS:
-        where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    to = f"/admin/sign-in?next={quote(where, safe='/')}"
-    return RedirectResponse(to, HTTPStatus.SEE_OTHER)
+    form = await recovered_form(request)
+    if form and form.typed:
+        return _admin_error(HTTPStatus.FORBIDDEN, *SIGNED_OUT, form, is_signed_out=True)
+    target = path_and_query(request) if request.method in SAFE_METHODS else ADMIN
+    path = f"/admin/sign-in?next={quote(target, safe='/')}"
+    return RedirectResponse(path, HTTPStatus.SEE_OTHER)
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
     return show_bare(request, "not_allowed.html", HTTPStatus.FORBIDDEN, sentence=str(error))
 
 
-async def try_again(request: Request, error: Exception) -> Response:
+async def storage_failed(request: Request, error: Exception) -> Response:
     log.warning("storage_failed", error=type(error).__name__)
     if isinstance(error, StorageGone) and _is_admin(request.url.path):
         status = HTTPStatus.SERVICE_UNAVAILABLE
-        return _given_back(status, *GONE, await recovered_form(request), RETRY)
-    return await too_late(request.scope, request.receive)
+        return _admin_error(status, *MISSING, await recovered_form(request), RETRY)
+    return await timed_out(request.scope, request.receive)
 
 
-async def changed_meanwhile(request: Request, error: Exception) -> Response:
-    """On subscriber pages nothing is typed, so they can simply try again."""
+async def conflict(request: Request, error: Exception) -> Response:
+    """Subscriber pages have no fields to give back, so people can simply try again."""
     if not _is_admin(request.url.path):
-        return await try_again(request, error)
-    return _given_back(HTTPStatus.CONFLICT, *CHANGED, await recovered_form(request))
+        return await storage_failed(request, error)
+    return _admin_error(HTTPStatus.CONFLICT, *CHANGED, await recovered_form(request))
 
 
-async def under_way(request: Request, error: Exception) -> Response:
-    """The same form was submitted before and is not done yet."""
-    return _given_back(HTTPStatus.CONFLICT, *UNDER_WAY, await recovered_form(request))
+async def already_submitted(request: Request, error: Exception) -> Response:
+    return _admin_error(HTTPStatus.CONFLICT, *IN_PROGRESS, await recovered_form(request))
 
 
 async def too_large(request: Request, error: Exception) -> Response:
     """API clients get the text that the OpenAPI document promises."""
     path = request.url.path
     if not _is_admin(path):
-        return _failed(path, 413)
-    limit = size(limits_for(path).body_bytes)
+        return _error_response(path, 413)
     sentence = _(
         "This page accepts at most {limit}. Nothing changed. Go back and send less.",
-        limit=limit,
+        limit=size(limits_for(path).body_bytes),
     )
-    return _failed(path, 413, sentence=str(sentence))
+    return _error_response(path, 413, sentence=str(sentence))
 
 
-async def too_late(scope: Scope, receive: Receive) -> Response:
+async def timed_out(scope: Scope, receive: Receive) -> Response:
     """Give a submitted form back as it was."""
-    kept = await recovered_form(Request(scope, receive)) if "app" in scope else None
-    if kept:
-        return _given_back(HTTPStatus.SERVICE_UNAVAILABLE, *SLOW, kept, RETRY)
-    return _failed(scope["path"], HTTPStatus.SERVICE_UNAVAILABLE, RETRY)
+    form = await recovered_form(Request(scope, receive)) if "app" in scope else None
+    if form:
+        return _admin_error(HTTPStatus.SERVICE_UNAVAILABLE, *SLOW, form, RETRY)
+    return _error_response(scope["path"], HTTPStatus.SERVICE_UNAVAILABLE, RETRY)
+
+
+ERROR_HANDLERS = {
+    HTTPException: http_error,
+    StorageError: storage_failed,
+    TimeoutError: storage_failed,
+    Conflict: conflict,
+    AlreadySubmitted: already_submitted,
+    TooLarge: too_large,
+    NotFound: not_found,
+    AlreadyThere: not_possible,
+    WrongState: not_possible,
+    SignInRequired: sign_in_required,
+    NotAllowed: not_allowed,
+}
 
 
 class LastResort:
-    """Answers unexpected errors, and logs their type and place.
+    """Middleware that responds to unexpected errors, and logs their type and place.
 
-    Not their text, nor a traceback: they may quote an address or a token. Starlette's own handler
-    would pass the error on to the server, which logs all of it.
+    It logs neither their text nor a traceback, which may quote an address or a token. Starlette's
+    own handler would pass the error on to the server, which logs all of it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -276,13 +257,13 @@ class LastResort:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_started = False
 
-        async def send_noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal is_started
             is_started = is_started or message["type"] == "http.response.start"
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, send_and_note)
         except ClientDisconnect:
             raise
         except Exception as error:
@@ -291,7 +272,7 @@ class LastResort:
             cause = error.__cause__ or error
             log.error("page_failed", error=type(cause).__name__, at=_place(cause))
             if not is_started:
-                await _failed(scope["path"], 500)(scope, receive, send)
+                await _error_response(scope["path"], 500)(scope, receive, send)
 
 
 def _place(error: BaseException) -> str:
@@ -299,47 +280,38 @@ def _place(error: BaseException) -> str:
     frames = [
         (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    ours = [(file, line) for file, line in frames if file.startswith(OURS)]
-    file, line = (ours or frames)[-1]
-    return f"{file.removeprefix(OURS).lstrip('/')}:{line}"
+    own = [(file, line) for file, line in frames if file.startswith(OWN_CODE)]
+    file, line = (own or frames)[-1]
+    return f"{file.removeprefix(OWN_CODE).lstrip('/')}:{line}"
 
 
-def _failed(
+def _error_response(
     path: str, status: int, headers: Mapping[str, str] | None = None, sentence: str = ""
 ) -> Response:
     """A page for people, problem+json (RFC 9457) for API clients."""
     if path.startswith("/api/"):
         detail = sentence or DETAILS.get(status, _("This could not be done."))
-        return api.ApiProblem(HTTPStatus(status), detail, headers or {}).response()
+        return api.ApiProblem(status, detail, headers or {}).response()
     if _is_admin(path):
-        title, words = ADMIN_PAGES.get(status, NOT_UNDERSTOOD)
-        return _given_back(status, title, sentence or words, None, headers)
-    template = PUBLIC_PAGES.get(status, "not_understood.html")
+        title, text = ADMIN_PAGES.get(status, INVALID_REQUEST)
+        return _admin_error(status, title, sentence or text, None, headers)
+    template = PUBLIC_PAGES.get(status, "invalid_request.html")
     if status == HTTPStatus.NOT_FOUND and path.startswith(sign_up_form.PATH):
         template = "no_form.html"
     return HTMLResponse(links.render(template, list_title=""), status, headers)
 
 
-def _given_back(
+def _admin_error(
     status: int,
     title: Text,
     sentence: Text | str,
-    kept: RecoveredForm | None,
+    form: RecoveredForm | None,
     headers: Mapping[str, str] | None = None,
-    *,
-    is_signed_out: bool = False,
-    is_gone: bool = False,
+    **flags: bool,
 ) -> Response:
     """An error page for administrators, with the form they submitted if it can be retried."""
-    page = part(
-        "failed.html",
-        notice="",
-        title=title,
-        sentence=sentence,
-        kept=kept,
-        is_signed_out=is_signed_out,
-        is_gone=is_gone,
-    )
+    values = {"is_signed_out": False, "is_gone": False, **flags}
+    page = part("failed.html", notice="", title=title, sentence=sentence, kept=form, **values)
     return HTMLResponse(page, status, headers)
 
 

@@ -1,12 +1,13 @@
-"""What every page and every call of the web service works with."""
+"""The context of every page and every call of the web service."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import ParamSpec, TypeVar, cast
 
 from starlette.applications import Starlette
@@ -20,8 +21,8 @@ from postroom.storage.port import Storage
 from postroom.wakeup import SCHEDULER, WakeUps
 
 NOWHERE = "0.0.0.0"
-PROXIES_MAX = 10  # entries of X-Forwarded-For that are looked at
-# An address as proxies write it: some add the port, and then bracket one that has colons itself.
+PROXIES_MAX = 10  # entries of X-Forwarded-For that are read
+# An address with a port, as some proxies write it; an IPv6 address is in brackets then.
 _FORWARDED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
@@ -35,11 +36,11 @@ class WebContext:
     clock: Clock
     wakeups: WakeUps
     site: Site
-    trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
-    admin_networks: Networks = ()  # that may open the admin pages; empty for all
+    trusted_proxies: Networks = ()  # their X-Forwarded-For is trusted
+    admin_networks: Networks = ()  # may open the admin pages; empty for all
     is_url_given: bool = True  # by a setting; otherwise it follows the bound address
     has_outbox: bool = False  # test mode: emails go to the outbox, shown as the test mailbox
-    has_kept_mails: bool = False  # at the start: they can be read and deleted
+    has_kept_mails: bool = False  # from an earlier test mode: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
 
     @property
@@ -63,8 +64,8 @@ class TestMailbox:
 def has_mailbox(request: Request) -> bool:
     """Whether the test mailbox is in the menu: in test mode, and until it is emptied."""
     context = context_of(request)
-    is_left = context.has_kept_mails and not one_per_app(request.app, TestMailbox).is_emptied
-    return context.has_outbox or is_left
+    is_emptied = one_per_app(request.app, TestMailbox).is_emptied
+    return context.has_outbox or (context.has_kept_mails and not is_emptied)
 
 
 def context_of(request: Request) -> WebContext:
@@ -86,36 +87,29 @@ def client_of(request: Request) -> str:
     """The IP address of the caller, seen past the trusted proxies.
 
     Each proxy appends the address it sees to X-Forwarded-For, so it is read backwards; anything
-    before the first address that is not a trusted proxy may be made up. Where a proxy wrote
+    before the first address that is not a trusted proxy may be forged. Where a proxy wrote
     something that is not an address, the proxy's own address counts.
     """
     context = context_of(request)
     client = request.client.host if request.client else NOWHERE
-    told = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
-    for each in reversed(told[-PROXIES_MAX:]):
-        address = _without_port(each.strip())
-        if not _is_address(address) or not is_within(client, context.trusted_proxies):
+    entries = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    for entry in reversed(entries[-PROXIES_MAX:]):
+        with_port = _FORWARDED.fullmatch(entry.strip())
+        address = with_port[1] or with_port[2] if with_port else entry.strip()
+        if parse_ip(address) is None or not is_within(client, context.trusted_proxies):
             break
         client = address
-    return client if _is_address(client) else NOWHERE
-
-
-def _without_port(text: str) -> str:
-    found = _FORWARDED.fullmatch(text)
-    return found[1] or found[2] if found else text
+    return NOWHERE if parse_ip(client) is None else client
 
 
 def is_within(address: str, networks: Networks) -> bool:
-    if not _is_address(address):
-        return False
-    found = ip_address(address)
-    mapped = getattr(found, "ipv4_mapped", None)  # ::ffff:10.0.0.1 on a socket for both
-    return any((mapped or found) in network for network in networks)
+    found = parse_ip(address)
+    return found is not None and any(found in network for network in networks)
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
+    """The IP address; IPv4 if it is mapped, as ::ffff:10.0.0.1 on a socket for both."""
+    with contextlib.suppress(ValueError):
+        address = ip_address(text)
+        return getattr(address, "ipv4_mapped", None) or address
+    return None

@@ -1,9 +1,9 @@
-"""A submitted form that could not be saved is given back: the same fields, and a button to retry.
+"""Recovery of forms that could not be saved: a page with the same fields and a button to retry.
 
-The page answers the request that brought the fields, so it reveals nothing new and needs neither
-storage nor a session: a user who signed out in another tab gets it, too. Only forms of our own
-pages are given back: a form of another site would count as ours when submitted again. Passwords and
-files are not given back; the page asks for them again.
+The page answers the request that sent the fields, so it reveals nothing new and needs neither
+storage nor a session; a user who signed out in another tab gets it, too. Only forms of our own
+pages are recovered, because a form of another site would count as ours when submitted again. The
+page asks for passwords and files again.
 
 If the form was not read before the failure, it is read now. The caller may be a stranger, so size,
 time and the number of forms read at once are limited.
@@ -31,7 +31,7 @@ READ_BYTES_MAX = 10 * 1024 * 1024  # the same, encoded
 READ_S_MAX = 5.0
 READ_AT_ONCE_MAX = 4
 FILES_MAX = 2
-_CARRIED = ("etag", ONCE)
+_HIDDEN = ("etag", ONCE)
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _LABELS: Mapping[str, Text] = {
     "old_password": _("Current password"),
@@ -60,35 +60,33 @@ class RecoveredForm(msgspec.Struct, frozen=True):
     @property
     def typed(self) -> list[str]:
         """The names of the fields that people fill in."""
-        return [name for name, text in self.fields.items() if text and name not in _CARRIED]
+        return [name for name, text in self.fields.items() if text and name not in _HIDDEN]
 
 
 async def recovered_form(request: Request) -> RecoveredForm | None:
-    """The form of a request; None if it is not one of ours or too large."""
+    """The form of a request; None if it is too large or not from our pages."""
     if not _is_own_form(request):
         return None
     sent = getattr(request.state, "sent", None) or await _read_now(request)
     if sent is None or sum(map(len, sent.fields.values())) > CHARS_MAX:
         return None
-    passwords = [name for name in sent.fields if "password" in name]
     content_type = request.headers.get("content-type", "")
-    files = [name for name, file in sent.files.items() if file.filename]
+    again = [("password", name, _("Password")) for name in sent.fields if "password" in name]
+    again += [("file", name, _("File")) for name, file in sent.files.items() if file.filename]
     return RecoveredForm(
-        action=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-        fields={name: text for name, text in sent.fields.items() if name not in passwords},
-        again=[
-            *(
-                FieldToRepeat(name, _LABELS.get(name, _("Password")), "password")
-                for name in passwords
-            ),
-            *(FieldToRepeat(name, _LABELS.get(name, _("File")), "file") for name in files),
-        ],
+        action=path_and_query(request),
+        fields={name: text for name, text in sent.fields.items() if "password" not in name},
+        again=[FieldToRepeat(name, _LABELS.get(name, label), kind) for kind, name, label in again],
         is_multipart=content_type.lower().startswith(MULTIPART.decode()),
     )
 
 
+def path_and_query(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
 def _is_own_form(request: Request) -> bool:
-    """Not a fragment of a page, which nobody can submit again, nor a form of another site."""
+    """Exclude fragments of a page, which nobody can submit again, and forms of other sites."""
     is_page = request.headers.get("sec-fetch-dest", "document") == "document"
     if request.method != "POST" or not is_page or "hx-request" in request.headers:
         return False
@@ -102,7 +100,7 @@ def _is_own_form(request: Request) -> bool:
 
 
 async def _read_now(request: Request) -> SubmittedForm | None:
-    readers = one_per_app(request.app, _readers)
+    readers = one_per_app(request.app, _semaphore)
     length = request.headers.get("content-length", "")  # browsers send it with every form
     is_small = bool(_LENGTH.fullmatch(length)) and int(length) <= READ_BYTES_MAX
     if is_body_begun(request.scope) or not is_small or readers.locked():
@@ -118,5 +116,5 @@ async def _read_now(request: Request) -> SubmittedForm | None:
         return None
 
 
-def _readers() -> asyncio.Semaphore:
+def _semaphore() -> asyncio.Semaphore:
     return asyncio.Semaphore(READ_AT_ONCE_MAX)

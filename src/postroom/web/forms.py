@@ -1,4 +1,4 @@
-"""Forms: what was typed, its errors, and what somebody else saved in the meantime."""
+"""Forms: their values, their errors, and what somebody else saved in the meantime."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{1,70}")  # RFC 2046, 5.1.1
 
 @dataclass
 class Form:
-    """A form as the page shows it again: nothing typed is lost."""
+    """A form as the page shows it again, with everything that was typed."""
 
     values: dict[str, str] = field(default_factory=dict)
-    mistakes: dict[str, Text | str] = field(default_factory=dict)  # a sentence beside the field
+    mistakes: dict[str, Text | str] = field(default_factory=dict)  # sentences beside the fields
     others: dict[str, str] = field(default_factory=dict)  # what somebody else saved
     mistake: Text | str = ""  # about the whole form
 
@@ -73,14 +73,14 @@ class Form:
         return bool(self.others)
 
     def keep_for_later(self) -> None:
-        """Storage failed, before or after it saved the form."""
+        """Show the form again after storage failed, before or after it saved the form."""
         self.mistake = _(
-            "Storage does not respond. What you typed is still here. Wait a moment and save again."
+            "Storage is not responding. What you entered is still here. Wait and save again."
         )
 
 
 class SubmittedForm(msgspec.Struct):
-    """What a browser sent; its files exist while it is open."""
+    """The fields and files of a request; the files exist while it is open."""
 
     fields: dict[str, str] = {}
     files: dict[str, UploadFile] = {}
@@ -101,30 +101,26 @@ async def opened(
 ) -> AsyncIterator[SubmittedForm]:
     """Read a form, urlencoded or multipart; any other body has no fields.
 
-    Line ends become line feeds, as they are stored. The request remembers the form, so that it can
-    be given back after an error.
+    Line ends become line feeds, as they are stored. `request.state.sent` keeps the form, so that it
+    can be recovered after an error.
     """
-    asked = request
     kind, options = parse_options_header(request.headers.get("content-type"))
-    if kind not in (URLENCODED, MULTIPART):
-        yield SubmittedForm()
-        return
+    sent = SubmittedForm()
     if kind == URLENCODED:
-        fields = await _urlencoded_fields(request, fields_max, field_bytes_max)
-        asked.state.sent = SubmittedForm(dict(fields))
-        yield SubmittedForm(fields)
+        sent.fields = await _urlencoded_fields(request, fields_max, field_bytes_max)
+        request.state.sent = SubmittedForm(dict(sent.fields))
+    if kind != MULTIPART:
+        yield sent
         return
-    request = _in_utf_8(request, options.get(b"boundary", b""))
-    async with request.form(
+    async with _in_utf_8(request, options.get(b"boundary", b"")).form(
         max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
-        sent = SubmittedForm()
         for name, value in form.items():
             if isinstance(value, UploadFile):
                 sent.files[name] = value
             else:
                 sent.fields[name] = value.replace("\r\n", "\n")
-        asked.state.sent = SubmittedForm(dict(sent.fields), dict(sent.files))
+        request.state.sent = SubmittedForm(dict(sent.fields), dict(sent.files))
         yield sent
 
 
@@ -133,7 +129,7 @@ async def _urlencoded_fields(
 ) -> dict[str, str]:
     """The last value of each name; HTTPException if there are too many or one is too long.
 
-    Why not the framework's parser: it blocks all other requests, 0.6 s for 4 MB of escapes.
+    The framework's parser would block all other requests, for 0.6 s with 4 MB of escapes.
     """
     body = bytearray()
     ends = 0
@@ -152,7 +148,7 @@ async def _urlencoded_fields(
 
 
 async def unescaped(text: bytes, slice_bytes: int = SLICE_BYTES) -> str:
-    """Percent-decode slice by slice, with other requests served in between."""
+    """Percent-decode slice by slice, serving other requests in between."""
     text = text.replace(b"+", b" ")
     slices: list[bytes] = []
     start = 0
@@ -168,7 +164,7 @@ async def unescaped(text: bytes, slice_bytes: int = SLICE_BYTES) -> str:
 
 
 def _in_utf_8(request: Request, boundary: bytes) -> Request:
-    """The same request without a charset: our pages are UTF-8, and so is what they send.
+    """The same request without a charset, because our pages are UTF-8 and send UTF-8.
 
     The parser would accept any Python codec that a stranger names, and some of them fail.
     """

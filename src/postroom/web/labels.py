@@ -23,7 +23,7 @@ _TABLES: list[Mapping[Any, Text]] = [
 ]
 # Keyed by type as well: members of different enums are equal if their values are.
 _WORDS = {(type(stored), stored): text for table in _TABLES for stored, text in table.items()}
-# The states of a message's books, in the order of its bar.
+# The states of a message's books, in the order of its progress bar; the first is "sent".
 STATES = [
     ("sent", pgettext("deliveries are", "sent")),
     ("sending", pgettext("deliveries are", "sending")),
@@ -32,7 +32,6 @@ STATES = [
     ("held", pgettext("deliveries are", "held for a decision")),
     ("skipped", pgettext("deliveries are", "skipped")),
 ]
-_KEPT = pgettext("deliveries are", "kept, not sent")
 _KIB = 1024
 _DAYS = [
     pgettext("day of the week", "Mon"),
@@ -67,7 +66,7 @@ def states(message: Message) -> list[tuple[str, Text]]:
     """The states of its books; emails of test mode are not called sent."""
     if not message.is_test:
         return STATES
-    return [(name, _KEPT if name == "sent" else title) for name, title in STATES]
+    return [("sent", pgettext("deliveries are", "kept, not sent")), *STATES[1:]]
 
 
 def size(in_bytes: int) -> Text:

@@ -1,4 +1,4 @@
-"""Problems with the mail server, as reported by all running senders, for the pages."""
+"""Problems with the mail server, as all running senders report them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from postroom.records.leases import Lease
 from postroom.web.context import WebContext
 from postroom.web.live_updates import SharedPolls
 
-TRIED_LATELY = timedelta(minutes=1)  # an attempt may wait long for the server
+TRIED_LATELY = timedelta(minutes=1)  # an attempt may take long
 
 
 class SharedTrouble(msgspec.Struct, frozen=True):
     """The same problem of one or more senders."""
 
-    trouble: Trouble  # since the first of them met it, with the next try of any of them
+    trouble: Trouble  # with the earliest start and the earliest retry
     senders: int
-    running: int  # senders in all
-    is_tried: bool  # False: there was nothing to try it with
+    running: int  # senders in total
+    is_tried: bool  # False if there was nothing to send
 
     @property
     def is_everybodys(self) -> bool:
@@ -31,28 +31,29 @@ class SharedTrouble(msgspec.Struct, frozen=True):
 
 
 def shared_troubles(alive: Sequence[Lease], now: datetime) -> tuple[SharedTrouble, ...]:
-    """One for each kind of problem with the same text, the oldest first."""
-    by_words: dict[tuple[TroubleKind, str, str], list[Trouble]] = defaultdict(list)
+    """One for each problem with the same text, the oldest first."""
+    by_text: dict[tuple[TroubleKind, str, str], list[Trouble]] = defaultdict(list)
     for each in leases.mail_troubles_among(alive):
-        by_words[each.kind, each.server, each.words].append(each)
+        by_text[each.kind, each.server, each.words].append(each)
     running = leases.senders_among(alive)
-    shared = [_shared(same, running, now) for same in by_words.values()]
-    return tuple(sorted(shared, key=lambda one: one.trouble.since))
-
-
-def _shared(same: Sequence[Trouble], running: int, now: datetime) -> SharedTrouble:
-    since = min(each.since for each in same)
-    next_try_at = min(each.next_try_at for each in same)
-    faults = sum(each.faults for each in same)
-    trouble = msgspec.structs.replace(same[0], since=since, next_try_at=next_try_at, faults=faults)
-    return SharedTrouble(trouble, len(same), running, now < next_try_at + TRIED_LATELY)
+    shared = []
+    for same in by_text.values():
+        trouble = msgspec.structs.replace(
+            same[0],
+            since=min(each.since for each in same),
+            next_try_at=min(each.next_try_at for each in same),
+            faults=sum(each.faults for each in same),
+        )
+        is_tried = now < trouble.next_try_at + TRIED_LATELY
+        shared.append(SharedTrouble(trouble, len(same), running, is_tried))
+    return tuple(sorted(shared, key=lambda each: each.trouble.since))
 
 
 async def troubles_now(polls: SharedPolls, context: WebContext) -> tuple[SharedTrouble, ...]:
-    """At most a second old: one read, however many pages are watched."""
+    """The current problems, at most a second old, with one read for all viewers."""
 
     async def read() -> tuple[SharedTrouble, ...]:
         now = context.clock.now()
         return shared_troubles(await leases.living(context.storage.tables, now), now)
 
-    return await polls.glance("mail server", read)
+    return await polls.cached_read("mail server", read)

@@ -1,7 +1,7 @@
-"""An email as a page shows it: its headers decoded, its HTML for a frame, its text.
+"""An email as a page shows it: decoded headers, HTML for a frame, and text.
 
-The HTML goes into a sandboxed frame with a policy of its own (security.MAIL_POLICY): no script, no
-form, not our origin. Links in it open in a new tab.
+The HTML goes into a sandboxed frame with a policy of its own (security.MAIL_POLICY): no scripts, no
+forms, not our origin. Links in it open in a new tab.
 """
 
 from __future__ import annotations

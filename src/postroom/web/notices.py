@@ -1,16 +1,16 @@
-"""Notices: what a page says once, after a form was submitted.
+"""Notices: what a page says once after a form was submitted.
 
 The redirect sets a cookie that lives for a minute, and the page that shows the notice clears it. So
 it works without script and with any number of web processes, is not repeated on reload, and is not
-in any URL. The cookie holds a key and a few values, never a sentence, so nobody can put their own
-words into a page; a cookie that cannot be read is ignored.
+in any URL. The cookie holds a key and a few values, never a sentence, so that nobody can put their
+own text into a page; an invalid cookie is ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -20,13 +20,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from postroom.domain.texts import Text, _, ngettext
-from postroom.web.context import WebContext, context_of
+from postroom.web.context import context_of
 from postroom.web.labels import time_text
-from postroom.web.signed_in import SAFE_METHODS
+from postroom.web.signed_in import SAFE_METHODS, clear_cookie, cookie_name, set_cookie
 
-KEPT_S = 60  # the page follows at once
-VALUE_CHARS_MAX = 200
-_BETWEEN = "|"
+COOKIE = "postroom-notice"
+COOKIE_LASTS = timedelta(minutes=1)  # the page follows at once
+COOKIE_CHARS_MAX = 200
+_SEPARATOR = "|"
 
 NOTICES = {
     "saved": _("Saved."),
@@ -76,17 +77,17 @@ def _scheduled(due_s: str, zone: str, people: str, now_s: str) -> Text:
     )
 
 
-WARNINGS = {"not-editable"}  # nothing was done
+WARNINGS = {"not-editable"}  # nothing changed
 WITH_VALUES: dict[str, Callable[..., Text]] = {"sending": _sending, "scheduled": _scheduled}
 
 
-def go(path: str, said: str = "", *values: object) -> Response:
+def go(path: str, notice: str = "", *values: object) -> Response:
     """Redirect after a POST, with a notice of what happened."""
-    if not said:
+    if not notice:
         return RedirectResponse(path, HTTPStatus.SEE_OTHER)
-    cookie = _BETWEEN.join(quote(str(each), safe="") for each in (said, *values))
-    assert notice_of(cookie), f"no notice is called {said}"
-    return _Told(path, cookie)
+    cookie = _SEPARATOR.join(quote(str(each), safe="") for each in (notice, *values))
+    assert notice_of(cookie), f"no notice is called {notice}"
+    return _RedirectWithNotice(path, cookie)
 
 
 class Notice(NamedTuple):
@@ -96,10 +97,10 @@ class Notice(NamedTuple):
 
 def notice_of(cookie: str) -> Notice | None:
     """The notice of a cookie, if it is valid."""
-    word, *values = [unquote(each) for each in cookie[:VALUE_CHARS_MAX].split(_BETWEEN)]
+    key, *values = [unquote(each) for each in cookie[:COOKIE_CHARS_MAX].split(_SEPARATOR)]
     with contextlib.suppress(LookupError, ValueError, TypeError, OverflowError, OSError):
-        text = WITH_VALUES[word](*values) if word in WITH_VALUES else NOTICES[word]
-        return Notice(text, word in WARNINGS)
+        text = WITH_VALUES[key](*values) if key in WITH_VALUES else NOTICES[key]
+        return Notice(text, key in WARNINGS)
     return None
 
 
@@ -107,22 +108,14 @@ def notice_for(request: Request) -> Notice | None:
     """The notice to show on this page; a fragment fetched by script shows none."""
     if request.method not in SAFE_METHODS or "hx-request" in request.headers:
         return None
-    return notice_of(request.cookies.get(cookie_name(context_of(request)), ""))
+    return notice_of(request.cookies.get(cookie_name(context_of(request), COOKIE), ""))
 
 
 def clear(request: Request, response: Response) -> None:
-    context = context_of(request)
-    response.delete_cookie(
-        cookie_name(context), secure=context.is_https, httponly=True, samesite="lax"
-    )
+    clear_cookie(response, context_of(request), COOKIE)
 
 
-def cookie_name(context: WebContext) -> str:
-    """`__Host-` binds the cookie to this host, which browsers only allow over https."""
-    return "__Host-postroom-notice" if context.is_https else "postroom-notice"
-
-
-class _Told(RedirectResponse):
+class _RedirectWithNotice(RedirectResponse):
     """A redirect with a notice for its target."""
 
     def __init__(self, path: str, cookie: str) -> None:
@@ -130,13 +123,5 @@ class _Told(RedirectResponse):
         self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context: WebContext = scope["app"].state.context
-        self.set_cookie(
-            cookie_name(context),
-            self._cookie,
-            max_age=KEPT_S,
-            secure=context.is_https,
-            httponly=True,
-            samesite="lax",
-        )
+        set_cookie(self, scope["app"].state.context, self._cookie, COOKIE, COOKIE_LASTS)
         await super().__call__(scope, receive, send)

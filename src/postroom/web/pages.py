@@ -1,4 +1,4 @@
-"""Admin pages: the frame around each, and how times and numbers are written."""
+"""Admin pages: the frame around each, and the format of times and numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from postroom.web.forms import new_token
 from postroom.web.labels import STATES, size, states, time_text, word
 from postroom.web.notices import clear, go, notice_for
 from postroom.web.signed_in import SignedIn
-from postroom.web.texts import pages
+from postroom.web.templating import template_environment
 
 __all__ = ["MenuEntry", "go", "number", "part", "show", "show_bare"]
 
 
 class MenuEntry(msgspec.Struct, frozen=True):
-    """One line of the side bar."""
+    """One line of the sidebar."""
 
     path: str
     title: Text
@@ -47,7 +47,7 @@ MENU = [
     MenuEntry("/admin/users", _("Users"), "users", "owner"),
 ]
 
-_pages = pages()
+_pages = template_environment()
 
 
 def show(
@@ -57,7 +57,7 @@ def show(
     status: int = HTTPStatus.OK,
     **values: object,
 ) -> HTMLResponse:
-    """A page in the frame. htmx gets the same page, and takes the part it asked for."""
+    """A page in the frame; htmx gets the same page and picks the part it needs."""
     notice = notice_for(request)
     page = _render(request, template, signed_in=signed_in, notice=notice, **values)
     response = HTMLResponse(page, status)
@@ -96,24 +96,24 @@ def moment(at: datetime | None, otherwise: str = "–") -> Markup:
     if at is None:
         return Markup(escape(otherwise))
     instant = at.astimezone(UTC)
-    words = instant.strftime("%Y-%m-%d %H:%M UTC")
-    return Markup('<time datetime="{}" data-moment>{}</time>').format(instant.isoformat(), words)
+    text = instant.strftime("%Y-%m-%d %H:%M UTC")
+    return Markup('<time datetime="{}" data-moment>{}</time>').format(instant.isoformat(), text)
 
 
 def until(at: datetime) -> Markup:
     """A time to the second, which the script shows as the time left."""
     instant = at.astimezone(UTC)
-    words = _("at {time} UTC", time=instant.strftime("%H:%M:%S"))
-    return Markup('<time datetime="{}" data-until>{}</time>').format(instant.isoformat(), words)
+    text = _("at {time} UTC", time=instant.strftime("%H:%M:%S"))
+    return Markup('<time datetime="{}" data-until>{}</time>').format(instant.isoformat(), text)
 
 
 def share(part_: int, whole: int, width: float = 1000.0) -> str:
-    """A length in a picture; something is always seen of what is not nothing."""
+    """The length of a part of a bar."""
     return f"{part_ * width / whole:.2f}" if whole else "0"
 
 
 def polyline(values: Sequence[float], width: float, height: float) -> str:
-    """Points of a small curve from the lower left, for an SVG."""
+    """The points of a small curve from the lower left, for an SVG."""
     top = max(values, default=0) or 1
     step = width / max(1, len(values) - 1)
     return " ".join(
@@ -122,13 +122,9 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
     )
 
 
-_pages.filters |= {"number": number, "moment": moment, "until": until}
-_pages.filters |= {"address": readable_address}
-_pages.filters |= {"rate": rate_text, "size": size, "source_text": source_text, "word": word}
+_pages.filters |= {"number": number, "moment": moment, "until": until, "word": word}
+_pages.filters |= {"address": readable_address, "rate": rate_text, "size": size}
+_pages.filters |= {"source_text": source_text}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
-_pages.globals |= {
-    "STATES": STATES,
-    "states": states,
-    "subscription": subscription,
-    "time_text": time_text,
-}
+_pages.globals |= {"STATES": STATES, "states": states, "time_text": time_text}
+_pages.globals |= {"subscription": subscription}

@@ -1,4 +1,4 @@
-"""Around every request: strict headers, a limit on the body, a time limit."""
+"""Strict headers, and limits on body and time, for every request."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ log = structlog.get_logger("web")
 
 
 class RequestLimits(msgspec.Struct, frozen=True):
-    """The limits of one request."""
-
     body_bytes: int = 64 * 1024  # nearly all forms and API calls are small
-    answer_s: float | None = 8.0  # then the answer is "try again"; None for a stream
+    answer_s: float | None = 8.0  # then the response is "try again"; None for a stream
 
 
 ORDINARY = RequestLimits()
@@ -38,11 +36,7 @@ REQUEST_LIMITS = [
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
-    # A file of people, kept on disk.
-    (
-        re.compile(r"/admin/imports/upload"),
-        RequestLimits(body_bytes=1024 * _MEGABYTE, answer_s=None),
-    ),
+    (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
 ]
 
 # No scripts, nothing from elsewhere, no framing: subscriber pages only need a stylesheet.
@@ -72,8 +66,6 @@ HEADERS = {
 }
 _BEGUN = "is_body_begun"
 ONE_YEAR = "max-age=31536000; includeSubDomains"
-
-
 TooLate = Callable[[Scope, Receive], Awaitable[Response]]
 
 
@@ -82,7 +74,7 @@ class TooLarge(Exception):
 
 
 class SecurityMiddleware:
-    """The outermost layer; `too_late` answers when the time limit is over."""
+    """The middleware around all others; `too_late` responds when the time limit is over."""
 
     def __init__(self, app: ASGIApp, *, is_https: bool, too_late: TooLate) -> None:
         self._app = app
@@ -102,10 +94,10 @@ class SecurityMiddleware:
                 self._add_headers(scope, message["status"], MutableHeaders(scope=message))
             await send(message)
 
-        room = limits_for(scope["path"])
-        read = _limited(scope, receive, room.body_bytes)
+        limits = limits_for(scope["path"])
+        read = _limited(scope, receive, limits.body_bytes)
         try:
-            async with asyncio.timeout(room.answer_s):
+            async with asyncio.timeout(limits.answer_s):
                 await self._app(scope, read, send_guarded)
         except ClientDisconnect:
             return  # there is nobody to answer
@@ -120,32 +112,32 @@ class SecurityMiddleware:
             headers.setdefault("Content-Security-Policy", ADMIN_POLICY)
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
-        is_there = status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED)
-        is_static = scope["path"].startswith("/static/") and is_there
-        headers.setdefault("Cache-Control", "public, max-age=3600" if is_static else "no-store")
+        is_file = scope["path"].startswith("/static/")
+        is_cached = is_file and status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED)
+        headers.setdefault("Cache-Control", "public, max-age=3600" if is_cached else "no-store")
         if self._is_https:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)
 
 
 def limits_for(path: str) -> RequestLimits:
-    return next((room for pattern, room in REQUEST_LIMITS if pattern.fullmatch(path)), ORDINARY)
+    return next((each for path_re, each in REQUEST_LIMITS if path_re.fullmatch(path)), ORDINARY)
 
 
 def is_body_begun(scope: Scope) -> bool:
-    """Whether a part of the body was read, so that it cannot be read from its beginning."""
+    """Whether part of the body was read, so that it cannot be read from its beginning."""
     return _BEGUN in scope.get("state", {})
 
 
-def _limited(scope: Scope, receive: Receive, room: int) -> Receive:
+def _limited(scope: Scope, receive: Receive, bytes_left: int) -> Receive:
     """Count while reading, because Content-Length may be wrong."""
     state = scope.setdefault("state", {})
 
     async def limited() -> Message:
-        nonlocal room
+        nonlocal bytes_left
         state[_BEGUN] = True
         message = await receive()
-        room -= len(message.get("body", b""))
-        if room < 0:
+        bytes_left -= len(message.get("body", b""))
+        if bytes_left < 0:
             raise TooLarge
         return message
 

@@ -1,14 +1,14 @@
 """The HTTP server around the application: uvicorn, started and stopped by us.
 
-Asked to stop, it finishes its requests, so that web processes can be restarted in turn:
+Asked to stop, it finishes its requests, so that web processes can be restarted one after another:
 
-    notice      /readyz fails, streams end, and everything else is answered with
+    notice      /readyz fails, streams end, and all other responses have
                 “Connection: close”, so that a load balancer sends new requests elsewhere
     linger      connections that are already waiting are accepted and their requests read
     the end     the listener is closed, open requests are finished within the grace period
 
 A client that connects at the very moment the listener closes, after the whole notice, is reset
-without an answer. So are all clients if the process is killed. They may repeat the request.
+without a response. So are all clients if the process is killed. They may repeat the request.
 """
 
 from __future__ import annotations
@@ -84,22 +84,20 @@ class WebServer:
         """Begin the notice: open requests are finished, streams end."""
         if not self._stopping.is_set():  # a second signal changes nothing
             self._stopping.set()
-            asyncio.get_running_loop().call_later(self._notice_s, self._end)
-
-    def _end(self) -> None:
-        self._server.should_exit = True
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._notice_s, setattr, self._server, "should_exit", True)
 
     def _announcing_stop(self, app: ASGIApp) -> ASGIApp:
-        """Let every request see that the server is stopping, and every answer say so."""
+        """Let every request see that the server is stopping, and every response say so."""
 
         async def announce(scope: Scope, receive: Receive, send: Send) -> None:
-            async def send_on(message: Message) -> None:
+            async def send_closing(message: Message) -> None:
                 if message["type"] == "http.response.start" and self._stopping.is_set():
                     message["headers"] = [*message.get("headers", ()), _CLOSE]
                 await send(message)
 
             scope[_STOPPING] = self._stopping
-            await app(scope, receive, send_on)
+            await app(scope, receive, send_closing)
 
         return announce
 
@@ -117,16 +115,16 @@ class _Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closing a listener resets the connections in its queue, so accept these first."""
+        """Accept the connections in the listener's queue first, because closing it resets them."""
         for _ in range(LINGER_STEPS):
             await asyncio.sleep(LINGER_S / LINGER_STEPS)
         await super().shutdown(sockets)
 
 
-class _AsEvents(logging.Handler):
+class _EventHandler(logging.Handler):
     """Turns log lines of uvicorn into our events, at most one a minute of each kind.
 
-    Without tracebacks: they may quote an address or a token.
+    It leaves out tracebacks, which may quote an address or a token.
     """
 
     def __init__(self) -> None:
@@ -139,13 +137,14 @@ class _AsEvents(logging.Handler):
         if now < self._logged_at.get(kind, now - LOGGED_EVERY_S) + LOGGED_EVERY_S:
             return
         self._logged_at[kind] = now
-        words = record.getMessage().strip()[:200]
-        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        values = {"words": record.getMessage().strip()[:200]}
+        if record.exc_info and record.exc_info[0]:
+            values["error"] = record.exc_info[0].__name__
         write = log.error if record.levelno >= logging.ERROR else log.warning
-        write("http_server", words=words, **({"error": error} if error else {}))
+        write("http_server", **values)
 
 
 def log_as_events(logger: logging.Logger) -> None:
-    if not any(isinstance(each, _AsEvents) for each in logger.handlers):
-        logger.addHandler(_AsEvents())
+    if not any(isinstance(each, _EventHandler) for each in logger.handlers):
+        logger.addHandler(_EventHandler())
     logger.propagate = False

@@ -1,13 +1,13 @@
 """The signed-in user of an admin page. Every route names the role it needs in its signature.
 
-    async def lists_page(request: Request, visitor: Viewer) -> Response
+    async def lists_page(request: Request, signed_in: Viewer) -> Response
 
 A test walks the route table and refuses a route under /admin without one of these.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -25,10 +25,11 @@ from postroom.web.context import WebContext, client_of, context_of, is_within
 
 SAFE_METHODS = ("GET", "HEAD")
 ADMIN = "/admin"
+SESSION_COOKIE = "postroom"
 
 
 class SignInRequired(Exception):
-    """Nobody is signed in, or no longer."""
+    """Nobody is signed in, or the session has ended."""
 
 
 class NotAllowed(Exception):
@@ -44,7 +45,7 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class RequireRole:
-    """A dependency: the signed-in user, if their role covers this one."""
+    """A dependency that returns the signed-in user if their role covers this one."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -79,22 +80,18 @@ Anybody = Annotated[None, Depends(anybody)]
 
 
 def check_network_and_origin(request: Request) -> None:
-    """Allow only permitted networks, and same-origin requests for anything that changes state."""
-    context = context_of(request)
-    if context.admin_networks and not is_within(client_of(request), context.admin_networks):
-        raise NotAllowed(_("The admin pages are not available from your network."))
-    if request.method not in SAFE_METHODS:
-        _check_own_page(request, context)
+    """Allow only permitted networks, and same-origin requests for anything that changes state.
 
-
-def _check_own_page(request: Request, context: WebContext) -> None:
-    """Refuse requests of other sites, as browsers report them.
-
-    They send Sec-Fetch-Site, but not over plain http to another machine. Then the page's origin
+    Browsers send Sec-Fetch-Site, but not over plain http to another machine. Then the page's origin
     must be our URL or, if that is not set, the host of the request. A site whose name resolves to
     us (DNS rebinding) passes that check, but without a session, because cookies belong to the name
     they were set for. It can do no more than anybody who reaches our port.
     """
+    context = context_of(request)
+    if context.admin_networks and not is_within(client_of(request), context.admin_networks):
+        raise NotAllowed(_("The admin pages are not available from your network."))
+    if request.method in SAFE_METHODS:
+        return
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin", "")
     if site in ("same-origin", "none") or (site is None and origin == context.site.url):
@@ -125,28 +122,33 @@ async def find_signed_in(request: Request) -> SignedIn | None:
 
 
 def act_of(request: Request, signed_in: SignedIn, now: datetime | None = None) -> Act:
-    """What this user does on this page; `now` as in `Desk.act`."""
+    """The context of what this user does; `now` as in `WebContext.act`."""
     return context_of(request).act(by_user(signed_in.user.address, client_of(request)), now)
 
 
-def cookie_name(context: WebContext) -> str:
+def cookie_name(context: WebContext, name: str = SESSION_COOKIE) -> str:
     """`__Host-` binds the cookie to this host, which browsers only allow over https."""
-    return "__Host-postroom" if context.is_https else "postroom"
+    return f"__Host-{name}" if context.is_https else name
 
 
-def set_cookie(response: Response, context: WebContext, token: str) -> None:
+def set_cookie(
+    response: Response,
+    context: WebContext,
+    value: str,
+    name: str = SESSION_COOKIE,
+    lasts: timedelta = SESSION_LASTS,
+) -> None:
     response.set_cookie(
-        cookie_name(context),
-        token,
-        max_age=int(SESSION_LASTS.total_seconds()),
-        path="/",
+        cookie_name(context, name),
+        value,
+        max_age=int(lasts.total_seconds()),
         secure=context.is_https,
         httponly=True,
         samesite="lax",  # so that a link in an email opens an admin page signed in
     )
 
 
-def clear_cookie(response: Response, context: WebContext) -> None:
+def clear_cookie(response: Response, context: WebContext, name: str = SESSION_COOKIE) -> None:
     response.delete_cookie(
-        cookie_name(context), path="/", secure=context.is_https, httponly=True, samesite="lax"
+        cookie_name(context, name), secure=context.is_https, httponly=True, samesite="lax"
     )

@@ -1,17 +1,17 @@
 """Forms that create something act once, however often they are submitted.
 
-Each form carries a token, made when it was shown. A reload or a second click submits the same
-fields with the same token: nothing is created again, and the answer is the same. Other fields with
-the same token are a new submission: somebody went back and typed the next one. The token counts for
-one user and one form, so nobody repeats another's submission. A secret that is shown only once, a
-key or a link, is not stored and not shown again; a user who missed it creates another.
+Each form carries a token, created when it was shown. A reload or a second click submits the same
+fields with the same token: nothing is created again, and the response is the same. Other fields
+with the same token are a new submission, because somebody went back and changed the form. The token
+is valid for one user and one form, so nobody repeats another's submission. A secret that is shown
+only once, a key or a link, is not stored and not shown again; a user who missed it creates another.
 
 Dies half-way (and then is submitted again):
-    before the note                          nothing happened
-    between note and creation                it is created now
-    between creation and the stored answer   it finds what was created by the time in the note; a
-                                             secret that was never shown is replaced
-    after that                               it answers what was created and where
+    before the note                           nothing happened
+    between note and creation                 it is created now
+    between creation and the stored response  it finds what was created by the time in the note; a
+                                              secret that was never shown is replaced
+    after that                                it responds with what was created and where
 Nobody is locked out: a failed submission can be repeated at once, one that died after the time
 limit of its page. Notes are kept for a day; a form submitted again after that acts again.
 """
@@ -38,8 +38,8 @@ from postroom.web.security import limits_for
 from postroom.web.signed_in import SignedIn
 
 # A second click waits for the first, for less time than any page may take.
-LOOKS_MAX = 16
-LOOK_EVERY_S = 0.25
+CHECKS_MAX = 16
+CHECK_EVERY_S = 0.25
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
 
@@ -48,7 +48,7 @@ class Submission(msgspec.Struct, frozen=True):
 
     at: datetime  # stored with what is created, to find it again
     call: str = ""  # identifies this submission; empty if the form had no token
-    is_again: bool = False  # an earlier one acted and may have died anywhere
+    is_again: bool = False  # an earlier one acted and may have died at any point
 
 
 class SubmitResult(msgspec.Struct, frozen=True):
@@ -64,15 +64,15 @@ Handler = Callable[[Submission], Awaitable[SubmitResult]]
 
 
 async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Handler) -> SubmitResult:
-    """Act, or return what was done when the same form was submitted before.
+    """Act, or return the result of the same form when it was submitted before.
 
-    `act` raises a PostroomError if it did nothing. If `turn.is_again`, it must recognise what an
-    earlier submission has created.
+    `act` raises a PostroomError if it did nothing. If `submission.is_again`, it must recognise what
+    an earlier submission created.
     """
     context = context_of(request)
     if not _TOKEN.fullmatch(form.value(ONCE)):  # an old page, or a script
         return await act(Submission(context.clock.now()))
-    begun = await _begun(request, signed_in, form)
+    begun = await _begin(request, signed_in, form)
     if isinstance(begun, StoredAnswer):
         return SubmitResult(begun.location)
     tables = context.storage.tables
@@ -90,14 +90,14 @@ async def act_once(request: Request, signed_in: SignedIn, form: Form, act: Handl
     return done
 
 
-async def _begun(request: Request, signed_in: SignedIn, form: Form) -> CallBegun | StoredAnswer:
+async def _begin(request: Request, signed_in: SignedIn, form: Form) -> CallBegun | StoredAnswer:
     context = context_of(request)
-    user = _hashed(signed_in.user.key)
-    fields = sorted(form.values.items())  # with the token among them
-    content = msgspec.json.encode([request.url.path, request.url.query, fields]).decode()
-    fingerprint = _hashed(content)
+    user = hashlib.sha256(signed_in.user.key.encode("utf-8", "surrogatepass")).hexdigest()
+    fields = sorted(form.values.items())  # the token is one of them
+    content = msgspec.json.encode([request.url.path, request.url.query, fields])
+    fingerprint = hashlib.sha256(content).hexdigest()
     page_s = limits_for(request.url.path).answer_s
-    for _ in range(LOOKS_MAX):
+    for _ in range(CHECKS_MAX):
         found = await idempotency.begin(
             context.storage.tables,
             f"user-{user}",
@@ -108,9 +108,5 @@ async def _begun(request: Request, signed_in: SignedIn, form: Form) -> CallBegun
         )
         if isinstance(found, (CallBegun, StoredAnswer)):
             return found
-        await context.clock.sleep(LOOK_EVERY_S)
+        await context.clock.sleep(CHECK_EVERY_S)
     raise AlreadySubmitted
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

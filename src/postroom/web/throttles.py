@@ -1,8 +1,8 @@
-"""How often a caller may call this web process.
+"""Rate limits for callers of this web process.
 
 Why not simpler: without a limit one client can fill the queue of confirmation emails.
 Why not exact: with N web processes a caller gets at most N times the limit, and a restart forgets
-the calls made so far. In exchange, no call costs a storage call, which is what callers would abuse.
+the calls so far. In exchange, a call needs no storage call, which is what callers would abuse.
 Password attempts are counted exactly, in storage (`records/throttles.py`).
 """
 
@@ -18,12 +18,11 @@ from postroom.domain.throttle import Rate, Throttle
 from postroom.domain.token import sign
 from postroom.web.context import context_of, one_per_app
 
-HOUR = timedelta(hours=1)
 ADDRESS_CALLS_PER_HOUR = 20  # so that one address cannot be signed up all day
 ADDRESSES_COUNTED_MAX = 100_000  # about 20 MB, for each of the two limits
-NETWORK_CALLS_PER_HOUR = 60  # a class signs up from one IP address; a robot wants thousands
+NETWORK_CALLS_PER_HOUR = 60  # enough for a class behind one IP address, too few for a bot
 NETWORKS_COUNTED_MAX = 50_000
-_NETWORK_BITS = 64  # of an IPv6 address: what one customer has to themselves
+_NETWORK_BITS = 64  # of an IPv6 address, usually one customer
 
 
 class CallLimit(msgspec.Struct, frozen=True):
@@ -36,20 +35,18 @@ class CallLimit(msgspec.Struct, frozen=True):
     callers_max: int
 
 
-# Two limits by address, so that typing one into a form uses up nothing of what clients may send.
-ADDRESSES_CALLED = CallLimit(
-    "called", ADDRESS_CALLS_PER_HOUR, HOUR, ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX
-)
-ADDRESSES_TYPED = CallLimit(
-    "typed", ADDRESS_CALLS_PER_HOUR, HOUR, ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX
-)
-NETWORKS = CallLimit(
-    "networks", NETWORK_CALLS_PER_HOUR, HOUR, NETWORK_CALLS_PER_HOUR, NETWORKS_COUNTED_MAX
-)
+def _hourly(name: str, calls: int, callers_max: int) -> CallLimit:
+    return CallLimit(name, calls, timedelta(hours=1), calls, callers_max)
+
+
+# Two limits by address, so that the public form does not use up the limit of API clients.
+ADDRESSES_CALLED = _hourly("called", ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX)
+ADDRESSES_TYPED = _hourly("typed", ADDRESS_CALLS_PER_HOUR, ADDRESSES_COUNTED_MAX)
+NETWORKS = _hourly("networks", NETWORK_CALLS_PER_HOUR, NETWORKS_COUNTED_MAX)
 
 
 class Throttles:
-    """All throttles of one process. Callers are kept as hashes, never as addresses."""
+    """All throttles of one process. Callers are stored as hashes, never as addresses."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -57,12 +54,11 @@ class Throttles:
 
     def wait(self, limit: CallLimit, caller: str, now: datetime) -> timedelta:
         """Count the call and return no wait; or return how long to wait, without counting it."""
-        throttle = self._throttles.get(limit.name)
-        if throttle is None:
+        if limit.name not in self._throttles:
             rate = Rate(limit.calls, limit.per, limit.burst)
-            throttle = Throttle(rate, callers_max=limit.callers_max)
-            self._throttles[limit.name] = throttle
-        return throttle.wait(sign(self._secret, "throttle", limit.name, caller), now)
+            self._throttles[limit.name] = Throttle(rate, callers_max=limit.callers_max)
+        hashed = sign(self._secret, "throttle", limit.name, caller)
+        return self._throttles[limit.name].wait(hashed, now)
 
 
 def throttles_of(request: Request) -> Throttles:

@@ -1,4 +1,4 @@
-"""Uploads: the file in a multipart body is handed on in pieces, and never held whole."""
+"""Uploads: the file in a multipart body is written in pieces, and never held whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Upload:
     """One file and the fields beside it."""
 
     fields: dict[str, str] = field(default_factory=dict)
-    files: int = 0  # under the file's name; only the first is written
+    files: int = 0  # in the file's field; only the first is written
     file_name: str = ""
     size: int = 0
 
@@ -30,28 +30,28 @@ class Upload:
 async def receive_file(
     request: Request, name: str, piece_bytes: int, write: Callable[[bytes], Awaitable[None]]
 ) -> Upload:
-    """Hand the file of this field to `write`, about `piece_bytes` at a time.
+    """Pass the file of this field to `write`, about `piece_bytes` at a time.
 
-    BadInput if the body is not a form; without a file in it, `file_name` is empty and nothing is
+    BadInput if the body is not a form. Without a file in it, `file_name` is empty and nothing is
     written.
     """
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != MULTIPART or not options.get(b"boundary"):
-        raise BadInput(_("The form has no file in it: open the page again and choose one."))
-    parts = _Parts(options[b"boundary"], name)
+        raise BadInput(_("The form has no file in it. Open the page again and choose one."))
+    reader = _MultipartReader(options[b"boundary"], name)
     try:
         async for chunk in request.stream():
-            parts.parser.write(chunk)
-            if len(parts.waiting) >= piece_bytes:
-                await write(parts.flushed())
-        parts.parser.finalize()
+            reader.parser.write(chunk)
+            if len(reader.waiting) >= piece_bytes:
+                await write(reader.flushed())
+        reader.parser.finalize()
     except FormParserError:
-        raise BadInput(_("The form arrived damaged: try again.")) from None
-    await write(parts.flushed())
-    return parts.upload
+        raise BadInput(_("The form arrived damaged. Try again.")) from None
+    await write(reader.flushed())
+    return reader.upload
 
 
-class _Parts:
+class _MultipartReader:
     """Parses a body: fields into a dictionary, the file into a buffer to be flushed."""
 
     def __init__(self, boundary: bytes, file_field: str) -> None:
@@ -74,17 +74,20 @@ class _Parts:
         )
 
     def flushed(self) -> bytes:
-        flushed, self.waiting = bytes(self.waiting), bytearray()
+        flushed = bytes(self.waiting)
+        self.waiting = bytearray()
         return flushed
 
     def _begin(self) -> None:
-        self._name, self._value = "", bytearray()
+        self._name = ""
+        self._value = bytearray()
 
     def _head(self, at: int, piece: bytes) -> None:
         self._header[at] += piece.decode("utf-8", "replace")
 
     def _end_header(self) -> None:
-        (title, text), self._header = self._header, ["", ""]
+        title, text = self._header
+        self._header = ["", ""]
         if title.lower() != "content-disposition":
             return
         _, options = parse_options_header(text.encode())

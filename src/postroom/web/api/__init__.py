@@ -1,9 +1,9 @@
 """The web service under /api/v1, for a client's site and other programs.
 
-gate, route, problems         access keys; how a call reaches its function; refusals
-paging, versions, idempotency pages by cursor; ETag and If-Match; creating once
+auth, route, problems       access keys; how a call reaches its function; refusals
+paging, etags, idempotency  pages by cursor; ETag and If-Match; creating once
 subscribe, lists, subscribers, messages, controls, outcomes      the resources
-openapi                       what /api/v1/openapi.json says beside the routes
+openapi                     what /api/v1/openapi.json says beyond the routes
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """/messages/{ref}/…: schedule, unschedule, pause, resume, cancel, retry, decide.
 
-Each answers with the message afterwards. If-Match is optional: a message that is being sent changes
-every second, and a caller who pauses it means it as it is.
+Each responds with the changed message. If-Match is optional, because a message that is being sent
+changes every second, and a caller who pauses it means the current version.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from postroom.domain.message import Message, message_data
 from postroom.flow import compose, report
 from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Writer
-from postroom.web.api.etags import SeenVersion
-from postroom.web.api.message_schema import MessageView, Ref, known_message
+from postroom.web.api.etags import Representation
+from postroom.web.api.message_schema import MessageView, Ref, require_message
 from postroom.web.api.messages import At, Zone, due_time
-from postroom.web.api.openapi import WITH_BODY, OptionalIfMatch, RequestBody, answers, example
+from postroom.web.api.openapi import WITH_BODY, OptionalIfMatch, RequestBody, documented, example
 from postroom.web.api.route import ApiRoute
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
@@ -40,27 +40,24 @@ class HeldDecision(RequestBody):
 @router.post(
     "/messages/{ref}/schedule",
     summary="Schedule a draft, or change the time of a scheduled message",
-    response_model=MessageView,
-    response_description="The scheduled message.",
-    responses=answers(200, 404, 409, 412, *WITH_BODY, headers=("ETag",)),
+    **documented(MessageView, "The scheduled message.", 404, 409, 412, *WITH_BODY, headers="ETag"),
 )
 async def schedule(
     caller: Writer, ref: Ref, call: NewTime, if_match: OptionalIfMatch = None
 ) -> Response:
     due_at = due_time(call.at, call.zone, caller.now)
-
-    async def act() -> Message:
-        return await compose.give_time(caller.act, ref, due_at, zone=call.zone)
-
-    return await _change(caller, ref, if_match, act)
+    return await _change(
+        caller,
+        ref,
+        if_match,
+        lambda: compose.give_time(caller.act, ref, due_at, zone=call.zone),
+    )
 
 
 @router.post(
     "/messages/{ref}/decide",
     summary="Decide on the held recipients",
-    response_model=MessageView,
-    response_description="The message: the held are queued again, or count as sent.",
-    responses=answers(200, 404, 409, 412, *WITH_BODY, headers=("ETag",)),
+    **documented(MessageView, "The changed message.", 404, 409, 412, *WITH_BODY, headers="ETag"),
 )
 async def decide(
     caller: Writer, ref: Ref, call: HeldDecision, if_match: OptionalIfMatch = None
@@ -78,22 +75,14 @@ def _endpoint(action: Control) -> Callable[..., Coroutine[Any, Any, Response]]:
 
 
 for _action, _summary, _result in (
-    (
-        Control.UNSCHEDULE,
-        "Make a scheduled message a draft again",
-        "The draft. It is not sent until it is scheduled again.",
-    ),
+    (Control.UNSCHEDULE, "Turn a scheduled message back into a draft", "The draft."),
     (Control.PAUSE, "Pause a message that is being sent", "The paused message."),
-    (Control.RESUME, "Resume a paused message", "The message; sending goes on."),
-    (
-        Control.CANCEL,
-        "Cancel a message for good",
-        "The cancelled message. Everybody still queued is skipped.",
-    ),
+    (Control.RESUME, "Resume a paused message", "The message; sending continues."),
+    (Control.CANCEL, "Cancel a message for good", "The message; queued recipients are skipped."),
     (
         Control.RETRY_FAILED,
-        "Send again to everybody it failed for",
-        "The message: the failed are queued again.",
+        "Send again to all failed recipients",
+        "The message; its failed recipients are queued again.",
     ),
 ):
     router.add_api_route(
@@ -102,21 +91,19 @@ for _action, _summary, _result in (
         methods=["POST"],
         name=_action,
         summary=_summary,
-        response_model=MessageView,
-        response_description=_result,
-        responses=answers(200, 404, 409, 412, headers=("ETag",)),
+        **documented(MessageView, _result, 404, 409, 412, headers="ETag"),
     )
 
 
 async def _change(
     caller: ApiCaller, ref: str, if_match: str | None, act: Callable[[], Awaitable[Message]]
 ) -> Response:
-    """Act on a message that the caller may see, and show the message."""
-    etags.check_meant(if_match, await _look(caller, ref))
+    """Act on a message that the caller may see, and respond with it."""
+
+    async def read() -> Representation:
+        message, etag = await require_message(caller, ref)
+        return Representation(message_data(await report.books_of(caller.tables, message)), etag)
+
+    etags.check_if_match(if_match, await read())
     await act()
-    return etags.shown(await _look(caller, ref))
-
-
-async def _look(caller: ApiCaller, ref: str) -> SeenVersion:
-    message, etag = await known_message(caller, ref)
-    return SeenVersion(message_data(await report.books_of(caller.tables, message)), etag)
+    return etags.respond(await read())

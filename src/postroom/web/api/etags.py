@@ -1,7 +1,7 @@
-"""Versions: ETag in answers, If-Match in calls (RFC 9110, 13.1.1).
+"""Versions: ETag in responses, If-Match in requests (RFC 9110, 13.1.1).
 
-A call that changes or deletes something names the version it means. If that is not the current
-one, nothing is overwritten and the answer shows the current one.
+A call that changes or deletes something names the version it expects. If that is not the current
+one, nothing is overwritten and the response shows the current one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -20,63 +20,62 @@ from postroom.storage.port import Conflict
 from postroom.web.api.problems import ApiProblem
 
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
-ANY = "*"
 T = TypeVar("T")
 
 
-class SeenVersion(msgspec.Struct, frozen=True):
-    """What is shown of a row, and its etag."""
+class Representation(NamedTuple):
+    """A row as callers see it, and its etag in storage."""
 
     data: dict[str, Any]
     etag: str
 
 
 def entity_tag(etag: str) -> str:
-    """An etag of storage as an entity tag: engines use characters that a header may not have."""
+    """An etag of storage as an entity tag, because engines use characters no header may have."""
     return f'"{hashlib.sha256(etag.encode()).hexdigest()[:24]}"'
 
 
-def shown(seen: SeenVersion, status: int = HTTPStatus.OK, **headers: str) -> Response:
-    content = msgspec.json.encode(seen.data)
-    return Response(content, status, {"ETag": entity_tag(seen.etag), **headers}, "application/json")
+def respond(current: Representation, **headers: str) -> Response:
+    content = msgspec.json.encode(current.data)
+    headers["ETag"] = entity_tag(current.etag)
+    return Response(content, HTTPStatus.OK, headers, "application/json")
 
 
 async def change(
     if_match: str | None,
-    look: Callable[[], Awaitable[SeenVersion]],
+    read: Callable[[], Awaitable[Representation]],
     act: Callable[[str], Awaitable[T]],
 ) -> T:
-    """Act on the version that is meant, or refuse and show the current one.
+    """Act on the expected version, or refuse and show the current one.
 
-    Somebody else may change it between the look and the act: `act` gets the etag, and raises
-    Conflict then.
+    `act` gets the etag, and raises Conflict if somebody else changes the row after `read`.
     """
     if if_match is None:
         raise ApiProblem(
-            HTTPStatus.PRECONDITION_REQUIRED,
+            428,
             _("Send the ETag of your last GET as “If-Match”, or “*” for any version."),
             field="If-Match",
         )
-    seen = await look()
-    check_meant(if_match, seen)
+    current = await read()
+    check_if_match(if_match, current)
     try:
-        return await act(seen.etag)
+        return await act(current.etag)
     except Conflict:
-        raise _stale(await look()) from None
+        raise _stale(await read()) from None
 
 
-def check_meant(if_match: str | None, seen: SeenVersion) -> None:
-    """No tag means any version. A weak tag never matches (RFC 9110, 13.1.1)."""
-    named = ANY if if_match is None else if_match.strip()
-    tags = [found[0] for found in _TAG.finditer(named)]
-    if named != ANY and entity_tag(seen.etag) not in tags:
-        raise _stale(seen)
+def check_if_match(if_match: str | None, current: Representation) -> None:
+    """Accept any version without the header. A weak tag never matches (RFC 9110, 13.1.1)."""
+    if if_match is None or if_match.strip() == "*":
+        return
+    if entity_tag(current.etag) not in [found[0] for found in _TAG.finditer(if_match)]:
+        raise _stale(current)
 
 
-def _stale(seen: SeenVersion) -> ApiProblem:
+def _stale(current: Representation) -> ApiProblem:
     return ApiProblem(
-        HTTPStatus.PRECONDITION_FAILED,
+        412,
         _("It has changed since. Check “current”, and try again with its ETag."),
-        {"ETag": entity_tag(seen.etag)},
-        current=seen.data,
+        {"ETag": entity_tag(current.etag)},
+        current=current.data,
     )

@@ -1,9 +1,9 @@
-"""Creating once: a call with an Idempotency-Key may be repeated and creates nothing twice.
+"""Idempotency keys: a repeated call with the same key creates nothing twice.
 
 Dies half-way:
-    before the note                       nothing happened
-    between note and creation             the repeated call takes over and creates it
-    between creation and the answer noted the repeated call finds it by the time in its note
+    before the note                           nothing happened
+    between note and creation                 the repeated call takes over and creates it
+    between creation and the stored response  the repeated call finds it by the time in its note
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from postroom.domain.texts import _
 from postroom.records import idempotency
 from postroom.records.idempotency import CallBegun, CallInProgress, KeyReused, StoredAnswer
 from postroom.web.api.auth import ApiCaller
-from postroom.web.api.etags import SeenVersion, entity_tag
+from postroom.web.api.etags import Representation, entity_tag
 from postroom.web.api.openapi import IDEMPOTENCY_KEY_PATTERN
 from postroom.web.api.problems import ApiProblem, invalid
 
-HEADER = "Idempotency-Key"
 _KEY = re.compile(IDEMPOTENCY_KEY_PATTERN)
-Create = Callable[[CallBegun | None], Awaitable[tuple[SeenVersion, str]]]
+Create = Callable[[CallBegun | None], Awaitable[tuple[Representation, str]]]
 
 
 async def create_once(
     request: Request, caller: ApiCaller, key: str | None, create: Create
 ) -> Response:
-    """Answer 201 with what was created, now or by the same call before.
+    """Respond 201 with what was created, now or by the same call before.
 
-    `create` returns what it created and its path. It gets the note of the call, if there is one:
-    by the time in it, it must recognise what an earlier try created. Whatever may change with time
-    is checked in `create`, not before it, so that a repeated call gets the same answer.
+    `create` returns what it created and its path. It gets the note of the call, if there is one,
+    and must recognise by the time in it what an earlier attempt created. Whatever may change with
+    time is checked in `create`, not before it, so that a repeated call gets the same response.
     """
     if key is None:
         return _response(_answer(*await create(None)))
@@ -47,11 +46,10 @@ async def create_once(
     if isinstance(begun, StoredAnswer):
         return _response(begun)
     try:
-        made = await create(begun)
+        answer = _answer(*await create(begun))
     except (PostroomError, ApiProblem):
         await idempotency.forget(caller.tables, begun)
         raise
-    answer = _answer(*made)
     await idempotency.finish(caller.tables, begun, answer)
     return _response(answer)
 
@@ -60,7 +58,7 @@ async def _begin(request: Request, caller: ApiCaller, key: str) -> CallBegun | S
     if not _KEY.fullmatch(key):
         raise invalid(
             _("“Idempotency-Key” must be 1 to 100 printable ASCII characters without spaces."),
-            HEADER,
+            "Idempotency-Key",
         )
     called = f"{request.method} {request.scope['path']}\n".encode()
     fingerprint = hashlib.sha256(called + await request.body()).hexdigest()
@@ -68,21 +66,21 @@ async def _begin(request: Request, caller: ApiCaller, key: str) -> CallBegun | S
     if isinstance(begun, KeyReused):
         raise invalid(
             _("This Idempotency-Key was used for another call. Use a new one for each call."),
-            HEADER,
+            "Idempotency-Key",
         )
     if isinstance(begun, CallInProgress):
         seconds = max(1, math.ceil(begun.wait.total_seconds()))
         raise ApiProblem(
-            HTTPStatus.CONFLICT,
+            409,
             _("The same call is still in progress. Try again in {seconds} s.", seconds=seconds),
             {"Retry-After": str(seconds)},
         )
     return begun
 
 
-def _answer(seen: SeenVersion, location: str) -> StoredAnswer:
-    body = msgspec.json.encode(seen.data).decode()
-    etag = entity_tag(seen.etag)
+def _answer(created: Representation, location: str) -> StoredAnswer:
+    body = msgspec.json.encode(created.data).decode()
+    etag = entity_tag(created.etag)
     return StoredAnswer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
 
 

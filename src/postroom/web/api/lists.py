@@ -32,7 +32,7 @@ from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
 from postroom.web.api import etags, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import SeenVersion
+from postroom.web.api.etags import Representation
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.openapi import (
     ABSENT,
@@ -44,7 +44,7 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    answers,
+    documented,
     example,
 )
 from postroom.web.api.paging import PageQuery
@@ -128,35 +128,29 @@ class CountedListView(ListView):
 
 @router.get(
     "/lists",
-    summary="Show lists by name",
-    response_model=ResultPage[ListView],
-    response_description="One page of lists.",
-    responses=answers(200, headers=("Link",)),
+    summary="Show all lists, sorted by name",
+    **documented(ResultPage[ListView], "One page of lists.", headers="Link"),
 )
 async def show_lists(
     request: Request, caller: Reader, query: Annotated[PageQuery, Query()]
 ) -> Response:
     """An access key that is limited to some lists sees only these."""
-    asked = paging.page_request(request, caller, query)
+    requested = paging.parse_page(request, caller, query)
     after: str | None
     if caller.key.is_for_every_list:
-        found, after = await lists.page(caller.tables, limit=asked.limit, after=asked.after)
+        found, after = await lists.page(caller.tables, limit=requested.limit, after=requested.after)
     else:
-        names = [name for name in sorted(caller.key.lists) if name > asked.after]
-        shown = names[: asked.limit]
-        own = [await lists.find(caller.tables, name) for name in shown]
-        found = [each for each in own if each]
+        names = [name for name in sorted(caller.key.lists) if name > requested.after]
+        shown = names[: requested.limit]
+        found = [each for name in shown if (each := await lists.find(caller.tables, name))]
         after = shown[-1] if len(names) > len(shown) else None
-    return paging.page(caller, asked, [list_data(each) for each in found], after)
+    return paging.respond(caller, requested, [list_data(each) for each in found], after)
 
 
 @router.post(
     "/lists",
-    status_code=HTTPStatus.CREATED,
     summary="Create a list",
-    response_model=ListView,
-    response_description="The new list.",
-    responses=answers(201, 409, *WITH_BODY, headers=("ETag", "Location")),
+    **documented(ListView, "The new list.", 409, *WITH_BODY, status=201),
 )
 async def create_list(
     request: Request, caller: Writer, call: NewList, idempotency_key: IdempotencyKey = None
@@ -164,91 +158,83 @@ async def create_list(
     """An access key that is limited to some lists cannot create others."""
     if not caller.key.is_for_every_list:
         raise ApiProblem(
-            HTTPStatus.FORBIDDEN,
-            _("This access key is limited to some lists. Use one that is for all lists."),
+            403, _("This access key is limited to some lists. Use one that is for all lists.")
         )
-    wanted = manage_lists.checked(
+    new_list = manage_lists.checked(
         call.name, call.sender, call.description, call.postal_address, call.public_form
     )
 
-    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
+    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
         now = begun.note.begun_at if begun else caller.now
         try:
-            await manage_lists.create(caller.context.act(caller.trace, now), wanted)
+            await manage_lists.create(caller.context.act(caller.trace, now), new_list)
         except AlreadyThere:
-            known = await lists.find(caller.tables, call.name)
-            if begun is None or known is None or known.created_at != now:
+            existing = await lists.find(caller.tables, call.name)
+            if begun is None or existing is None or existing.created_at != now:
                 raise
-        return await look(caller, call.name), f"/api/v1/lists/{call.name}"
+        return await represent(caller, call.name), f"/api/v1/lists/{call.name}"
 
     return await create_once(request, caller, idempotency_key, create)
 
 
 @router.get(
     "/lists/{name}",
-    summary="Show a list and how many people are on it",
-    response_model=CountedListView,
-    response_description="The list.",
-    responses=answers(200, 404, headers=("ETag",)),
+    summary="Show a list and its number of subscribers",
+    **documented(CountedListView, "The list.", 404, headers="ETag"),
 )
 async def show_list(caller: Reader, name: ListName) -> Response:
-    seen = await look(caller, name)
-    people = await counts.read(caller.tables, name)
-    counted = {standing: getattr(people, standing) for standing in _COUNTS}
-    return etags.shown(SeenVersion(seen.data | {"people": counted}, seen.etag))
+    data, etag = await represent(caller, name)
+    counted = await counts.read(caller.tables, name)
+    people = {status: getattr(counted, status) for status in _COUNTS}
+    return etags.respond(Representation(data | {"people": people}, etag))
 
 
 @router.patch(
     "/lists/{name}",
     summary="Change a list",
-    response_model=ListView,
-    response_description="The changed list.",
-    responses=answers(200, *GUARDED, *WITH_BODY, headers=("ETag",)),
+    **documented(ListView, "The changed list.", *GUARDED, *WITH_BODY, headers="ETag"),
 )
 async def change_list(
     caller: Writer, name: ListName, call: ListChange, if_match: IfMatch = None
 ) -> Response:
-    """Members that are left out stay as they are. Existing messages keep their From."""
+    """Omitted members are not changed. Existing messages keep their From."""
     caller.check_may_use(name)
-    wording = ListChanges(**call.model_dump(exclude_unset=True))
+    changes = ListChanges(**call.model_dump(exclude_unset=True))
 
-    async def act(etag: str) -> SeenVersion:
-        edited, new_etag = await manage_lists.edit(caller.tables, name, wording, etag)
-        return SeenVersion(list_data(edited), new_etag)
+    async def act(etag: str) -> Representation:
+        edited, new_etag = await manage_lists.edit(caller.tables, name, changes, etag)
+        return Representation(list_data(edited), new_etag)
 
-    return etags.shown(await etags.change(if_match, lambda: look(caller, name), act))
+    return etags.respond(await etags.change(if_match, lambda: represent(caller, name), act))
 
 
 @router.delete(
     "/lists/{name}",
-    status_code=HTTPStatus.ACCEPTED,
-    summary="Delete a list and everybody on it",
-    response_model=Accepted,
-    response_description="The list is gone; its rows are deleted in the background.",
-    responses=answers(202, *GUARDED),
+    summary="Delete a list and its subscribers",
+    **documented(Accepted, "The rows of the list are being deleted.", *GUARDED, status=202),
 )
 async def delete_list(caller: Writer, name: ListName, if_match: IfMatch = None) -> Response:
-    """Messages to it that are being sent skip everybody who is still queued."""
-
-    async def act(etag: str) -> None:
-        await manage_lists.delete(caller.act, name, etag)
-
-    await etags.change(if_match, lambda: look(caller, name), act)
+    """Messages that are being sent to it skip all recipients who are still queued."""
+    await etags.change(
+        if_match,
+        lambda: represent(caller, name),
+        lambda etag: manage_lists.delete(caller.act, name, etag),
+    )
     return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 
-async def look(caller: ApiCaller, name: str) -> SeenVersion:
-    """The list as it is shown; refused if there is none, or not for this key."""
-    found, etag = await known_list(caller, name)
-    return SeenVersion(list_data(found), etag)
+async def represent(caller: ApiCaller, name: str) -> Representation:
+    found, etag = await require_list(caller, name)
+    return Representation(list_data(found), etag)
 
 
-async def known_list(caller: ApiCaller, name: str) -> Stored[MailingList]:
+async def require_list(caller: ApiCaller, name: str) -> Stored[MailingList]:
+    """The list; refused if there is none, or if it is not for this key."""
     caller.check_may_use(name)
     try:
         found = await lists.find_with_etag(caller.tables, check_list_name(name))
-    except BadInput:  # a name no list has
+    except BadInput:  # no list can have this name
         found = None
     if found is None:
-        raise ApiProblem(HTTPStatus.NOT_FOUND, _("There is no list {name}.", name=name[:60]))
+        raise ApiProblem(404, _("There is no list {name}.", name=name[:60]))
     return found

@@ -1,10 +1,10 @@
-"""A message as the web service shows it, and which messages a key may see."""
+"""Messages as the web service shows them, and which of them a key may see."""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 from datetime import datetime
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Path
@@ -85,30 +85,27 @@ class WholeMessageView(MessageView):
 
 
 async def mail_server_troubles(caller: ApiCaller, message: Message) -> list[dict[str, Any]]:
-    """What the senders report, if the message is being sent."""
+    """The problems that senders report, if the message is being sent."""
     if message.status not in GOING_OUT:
         return []
     alive = await leases.living(caller.tables, caller.now)
     return [
         {
-            "kind": each.trouble.kind,
-            "detail": str(each.trouble.sentence),
-            "since": each.trouble.since,
-            "next_try_at": each.trouble.next_try_at,
-            "senders": each.senders,
-            "running": each.running,
+            "kind": shared.trouble.kind,
+            "detail": str(shared.trouble.sentence),
+            "since": shared.trouble.since,
+            "next_try_at": shared.trouble.next_try_at,
+            "senders": shared.senders,
+            "running": shared.running,
         }
-        for each in shared_troubles(alive, caller.now)
+        for shared in shared_troubles(alive, caller.now)
     ]
 
 
-async def known_message(caller: ApiCaller, ref: str) -> Stored[Message]:
-    """The message and its etag; a message to a list that the key is not for looks absent."""
-    absent = ApiProblem(HTTPStatus.NOT_FOUND, _("There is no message {ref}.", ref=ref[:40]))
-    try:
+async def require_message(caller: ApiCaller, ref: str) -> Stored[Message]:
+    """The message; refused if there is none, or if its list is not for this key."""
+    with contextlib.suppress(NotFound):
         found = await messages.read_with_etag(caller.tables, ref)
-    except NotFound:
-        raise absent from None
-    if not caller.key.is_for(found.value.list_name):
-        raise absent
-    return found
+        if caller.key.is_for(found.value.list_name):
+            return found
+    raise ApiProblem(404, _("There is no message {ref}.", ref=ref[:40]))

@@ -1,4 +1,4 @@
-"""/messages: create, show, edit and delete; controls.py has what comes after that."""
+"""/messages: create, show, edit and delete; controls.py schedules and controls them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from postroom.records import bodies, messages
 from postroom.records.idempotency import CallBegun
 from postroom.web.api import etags, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import SeenVersion
+from postroom.web.api.etags import Representation
 from postroom.web.api.idempotency import create_once
-from postroom.web.api.lists import known_list
+from postroom.web.api.lists import require_list
 from postroom.web.api.message_schema import (
+    WHOLE_EXAMPLE,
     MessageView,
     Ref,
     WholeMessageView,
-    known_message,
     mail_server_troubles,
+    require_message,
 )
 from postroom.web.api.openapi import (
     ABSENT,
@@ -47,7 +48,7 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    answers,
+    documented,
     example,
 )
 from postroom.web.api.paging import PageQuery
@@ -56,13 +57,9 @@ from postroom.web.api.route import ApiRoute
 from postroom.web.api.subscribe import ExistingList
 
 BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
-READ_MAX = 500  # messages a call reads at most, when only those to some lists are wanted
+READ_MAX = 500  # messages read by a call that filters them by list
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
-
-
-def _checked_body(text: str | None) -> str | None:
-    return None if text is None else check_body(text)
 
 
 Subject = Annotated[
@@ -72,8 +69,8 @@ Subject = Annotated[
 ]
 Body = Annotated[
     str | None,
-    AfterValidator(_checked_body),
-    Field(description="May have merge fields such as {{ name }}."),
+    AfterValidator(lambda text: None if text is None else check_body(text)),
+    Field(description="May contain merge fields such as {{ name }}."),
 ]
 Doubt = Annotated[
     OnDoubt, Field(description="What to do with an email that may or may not have been sent.")
@@ -84,13 +81,8 @@ Zone = Annotated[str, Field(description="The time zone of `at`, such as Europe/B
 
 class NewMessage(RequestBody):
     model_config = example(
-        {
-            "list": "contoso1",
-            "subject": "New lecture series",
-            "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
-            "at": "2120-01-01 09:00",
-            "zone": "Europe/Berlin",
-        }
+        {name: WHOLE_EXAMPLE[name] for name in ("list", "subject", "html")}
+        | {"at": "2120-01-01 09:00", "zone": "Europe/Berlin"}
     )
     bytes_max: ClassVar[int] = BYTES_MAX
     list: ExistingList
@@ -119,9 +111,7 @@ class MessagePageQuery(PageQuery):
 @router.get(
     "/messages",
     summary="Show messages, newest first",
-    response_model=ResultPage[MessageView],
-    response_description="One page of messages, with the counts of their last report.",
-    responses=answers(200, headers=("Link",)),
+    **documented(ResultPage[MessageView], "Messages with their last counts.", headers="Link"),
 )
 async def show_messages(
     request: Request, caller: Reader, query: Annotated[MessagePageQuery, Query()]
@@ -130,44 +120,41 @@ async def show_messages(
 
     A call reads a limited number of messages, so a page may be short without being the last.
     """
-    asked = paging.page_request(request, caller, query)
+    requested = paging.parse_page(request, caller, query)
     if query.list is not None:
         caller.check_may_use(query.list)
     found: list[Message] = []
-    after: str | None = asked.after or None
-    for _read in range(-(-READ_MAX // asked.limit)):
-        room = asked.limit - len(found)
-        read, after = await messages.newest(caller.tables, limit=room, after=after)
+    after: str | None = requested.after or None
+    for _read in range(-(-READ_MAX // requested.limit)):
+        missing = requested.limit - len(found)
+        read, after = await messages.newest(caller.tables, limit=missing, after=after)
         found += [
             each
             for each in read
             if caller.key.is_for(each.list_name) and query.list in (None, each.list_name)
         ]
-        if after is None or len(found) == asked.limit:
+        if after is None or len(found) == requested.limit:
             break
-    return paging.page(caller, asked, [message_data(each) for each in found], after)
+    return paging.respond(caller, requested, [message_data(each) for each in found], after)
 
 
 @router.post(
     "/messages",
-    status_code=HTTPStatus.CREATED,
     summary="Create a message",
-    response_model=MessageView,
-    response_description="The new message.",
-    responses=answers(201, 404, 409, *WITH_BODY, headers=("ETag", "Location")),
+    **documented(MessageView, "The new message.", 404, 409, *WITH_BODY, status=201),
 )
 async def create_message(
     request: Request, caller: Writer, call: NewMessage, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """It is sent `at` its time; without one it stays a draft."""
+    """It is sent at `at`; without it, it stays a draft."""
 
-    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
+    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
         now = begun.note.begun_at if begun else caller.now
         origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
         if origin and await _is_created(caller, origin, call):
-            ref = origin.ref  # by an earlier try; its list may be deleted since
+            ref = origin.ref  # by an earlier attempt; its list may have been deleted since
         else:
-            await known_list(caller, call.list)
+            await require_list(caller, call.list)
             draft = Draft(
                 list_name=call.list,
                 subject=call.subject,
@@ -180,13 +167,13 @@ async def create_message(
             act = caller.context.act(caller.trace, now)
             ref = (await compose.compose(act, draft, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
-        return SeenVersion(message_data(message), etag), f"/api/v1/messages/{ref}"
+        return Representation(message_data(message), etag), f"/api/v1/messages/{ref}"
 
     return await create_once(request, caller, idempotency_key, create)
 
 
 async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:
-    """Whether an earlier try of the same call did all but note its answer."""
+    """Whether an earlier attempt of the same call did everything but store its response."""
     found = await messages.find(caller.tables, origin.ref)
     if found is None or found.origin != origin.call:
         return False
@@ -198,62 +185,56 @@ async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bo
 @router.get(
     "/messages/{ref}",
     summary="Show a message with its bodies and current counts",
-    response_model=WholeMessageView,
-    response_description="The message.",
-    responses=answers(200, 404, headers=("ETag",)),
+    **documented(WholeMessageView, "The message.", 404, headers="ETag"),
 )
 async def show_message(caller: Reader, ref: Ref) -> Response:
-    return etags.shown(await _look(caller, ref))
+    return etags.respond(await _represent(caller, ref))
 
 
 @router.patch(
     "/messages/{ref}",
     summary="Edit a draft or a scheduled message",
-    response_model=WholeMessageView,
-    response_description="The edited message.",
-    responses=answers(200, *GUARDED, *WITH_BODY, headers=("ETag",)),
+    **documented(WholeMessageView, "The edited message.", *GUARDED, *WITH_BODY, headers="ETag"),
 )
 async def edit_message(
     caller: Writer, ref: Ref, call: MessageChange, if_match: IfMatch = None
 ) -> Response:
-    """Members that are left out stay as they are; null removes a body."""
+    """Omitted members are not changed; null removes a body."""
     revision = Revision(**call.model_dump(exclude_unset=True))
     if revision.list_name is not None:
-        await known_list(caller, revision.list_name)
-
-    async def act(etag: str) -> None:
-        await compose.edit(caller.context.storage, ref, revision, etag)
-
-    await etags.change(if_match, lambda: _look(caller, ref), act)
-    return etags.shown(await _look(caller, ref))
+        await require_list(caller, revision.list_name)
+    await etags.change(
+        if_match,
+        lambda: _represent(caller, ref),
+        lambda etag: compose.edit(caller.context.storage, ref, revision, etag),
+    )
+    return etags.respond(await _represent(caller, ref))
 
 
 @router.delete(
     "/messages/{ref}",
-    status_code=HTTPStatus.NO_CONTENT,
     summary="Delete a draft or a scheduled message",
-    response_description="The message and its bodies are deleted.",
-    responses=answers(204, *GUARDED),
+    **documented(None, "The message and its bodies are deleted.", *GUARDED, status=204),
 )
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
-    async def act(etag: str) -> None:
-        await compose.discard(caller.context.storage, ref, etag)
-
-    await etags.change(if_match, lambda: _look(caller, ref), act)
+    await etags.change(
+        if_match,
+        lambda: _represent(caller, ref),
+        lambda etag: compose.discard(caller.context.storage, ref, etag),
+    )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _look(caller: ApiCaller, ref: str) -> SeenVersion:
-    message, etag = await known_message(caller, ref)
-    counted = await report.books_of(caller.tables, message)
-    html, text = await _bodies(caller, message)
-    troubles = await mail_server_troubles(caller, message)
-    shown = message_data(counted) | {"mail_server_troubles": troubles}
-    return SeenVersion(shown | {"html": html, "text": text}, etag)
+async def _represent(caller: ApiCaller, ref: str) -> Representation:
+    message, etag = await require_message(caller, ref)
+    data = message_data(await report.books_of(caller.tables, message))
+    data["html"], data["text"] = await _bodies(caller, message)
+    data["mail_server_troubles"] = await mail_server_troubles(caller, message)
+    return Representation(data, etag)
 
 
 async def _bodies(caller: ApiCaller, message: Message) -> tuple[str | None, str | None]:
-    """None for a draft whose writer died half-way, so that it can be shown, edited and deleted."""
+    """None for a draft written only half-way, so that it can be shown, edited and deleted."""
     try:
         return await bodies.load(caller.context.storage.blobs, message)
     except NotFound:

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beside the routes: shared models, headers and refusals."""
+"""Models, headers and refusals shared by all routes of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.web.api.problems import MEDIA_TYPE
 
 BODY_BYTES_MAX = 16 * 1024  # every attribute a subscriber may have, with room to spare
 IDEMPOTENCY_KEY_PATTERN = "^[!-~]{1,100}$"
-# The default of a member that stays as it is when it is left out; not part of the schema.
+# The default of an optional member; unlike None, it does not appear in the schema.
 ABSENT: Any = Field(default_factory=lambda: None)
 Count = Annotated[int, Field(ge=0)]
 T = TypeVar("T")
@@ -29,7 +29,7 @@ PROBLEMS = {
     422: "A parameter or a member is wrong, missing or unknown; `field` and `errors` say which.",
     428: "The If-Match header is missing.",
     429: "Too many calls; Retry-After says when to try again.",
-    503: "Storage does not respond; try again after Retry-After.",
+    503: "Storage is not responding; try again after Retry-After.",
 }
 ALWAYS = (401, 403, 422, 429, 503)
 WITH_BODY = (400, 413, 415)
@@ -63,13 +63,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-def example(shown: dict[str, Any]) -> ConfigDict:
+def example(value: dict[str, Any]) -> ConfigDict:
     """The configuration of a model with an example."""
-    return ConfigDict(json_schema_extra={"examples": [shown]})
+    return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 class RequestBody(BaseModel):
-    """A body that may not have members beside its own."""
+    """A body that refuses unknown members."""
 
     model_config = ConfigDict(extra="forbid")
     bytes_max: ClassVar[int] = BODY_BYTES_MAX
@@ -107,28 +107,30 @@ class Problem(BaseModel):
     )
 
 
-def answers(
-    status: int, *refused: int, headers: tuple[str, ...] = ()
-) -> dict[int | str, dict[str, Any]]:
-    """The headers of the success, and every refusal that may come instead."""
-    described: dict[int | str, dict[str, Any]] = {
-        status: {"headers": {name: HEADERS[name] for name in headers}} if headers else {}
-    }
-    for each in sorted({*ALWAYS, *refused}):
-        example = {
-            "type": "about:blank",
-            "title": HTTPStatus(each).phrase,
-            "status": each,
-            "detail": PROBLEMS[each],
-        }
+def documented(
+    model: Any, description: str, *refusals: int, status: int = 200, headers: str = ""
+) -> dict[str, Any]:
+    """The arguments of a route for its success, and for every refusal that may come instead."""
+    names = "ETag Location" if status == HTTPStatus.CREATED else headers
+    success = {"headers": {name: HEADERS[name] for name in names.split()}} if names else {}
+    responses: dict[int | str, dict[str, Any]] = {status: success}
+    for code in sorted({*ALWAYS, *refusals}):
+        detail = PROBLEMS[code]
+        title = HTTPStatus(code).phrase
+        example = {"type": "about:blank", "title": title, "status": code, "detail": detail}
         schema = {"$ref": "#/components/schemas/Problem"}
         content = {MEDIA_TYPE: {"schema": schema, "example": example}}
-        described[each] = {"description": PROBLEMS[each], "content": content}
-    return described
+        responses[code] = {"description": detail, "content": content}
+    return {
+        "status_code": status,
+        "response_model": model,
+        "response_description": description,
+        "responses": responses,
+    }
 
 
 def add_problem_schema(app: FastAPI) -> None:
-    """Register Problem: FastAPI itself registers only models of application/json answers."""
+    """Register Problem, because FastAPI registers only models of application/json responses."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -16,27 +16,28 @@ from postroom.records import recipient_outcomes
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition
 from postroom.web.api import paging
 from postroom.web.api.auth import Reader
-from postroom.web.api.message_schema import Ref, known_message
-from postroom.web.api.openapi import ResultPage, answers, example
+from postroom.web.api.message_schema import Ref, require_message
+from postroom.web.api.openapi import ResultPage, documented, example
 from postroom.web.api.paging import PageQuery
 from postroom.web.api.route import ApiRoute
 
 router = APIRouter(route_class=ApiRoute, tags=["messages"])
 OutcomeName = StrEnum("OutcomeName", [(name, name) for name in OUTCOMES])  # type: ignore[misc]
-_EXAMPLE: dict[str, Any] = {
-    "address": "student1@contoso.edu",
-    "outcome": "sent",
-    "at": "2026-11-15T09:00:02Z",
-    "words": "250 2.0.0 Ok: queued",
-}
 
 
 class OutcomeView(BaseModel):
-    model_config = example(_EXAMPLE)
+    model_config = example(
+        {
+            "address": "student1@contoso.edu",
+            "outcome": "sent",
+            "at": "2026-11-15T09:00:02Z",
+            "words": "250 2.0.0 Ok: queued",
+        }
+    )
     address: str
     outcome: OutcomeName
-    at: datetime | None = Field(description="When it ended, or when it will be tried again.")
-    words: str = Field(description="What the mail server said.")
+    at: datetime | None = Field(description="When it was final, or when it will be retried.")
+    words: str = Field(description="The reply of the mail server.")
 
 
 class OutcomePageQuery(PageQuery):
@@ -46,25 +47,24 @@ class OutcomePageQuery(PageQuery):
 @router.get(
     "/messages/{ref}/outcomes",
     summary="Show the outcome of every recipient",
-    response_model=ResultPage[OutcomeView],
-    response_description="One page of recipients.",
-    responses=answers(200, 404, headers=("Link",)),
+    **documented(ResultPage[OutcomeView], "One page of recipients.", 404, headers="Link"),
 )
 async def show_outcomes(
     request: Request, caller: Reader, ref: Ref, query: Annotated[OutcomePageQuery, Query()]
 ) -> Response:
-    asked = paging.page_request(request, caller, query)
-    message, _etag = await known_message(caller, ref)
+    requested = paging.parse_page(request, caller, query)
+    message, _etag = await require_message(caller, ref)
     start = AudiencePosition()
-    if asked.after:
-        batch, _dash, position = asked.after.partition("-")
+    if requested.after:
+        batch, _dash, position = requested.after.partition("-")
         start = AudiencePosition(int(batch), int(position))
     found, following = await recipient_outcomes.page(
         caller.tables,
         message,
         OUTCOMES[query.outcome] if query.outcome else None,
-        limit=asked.limit,
+        limit=requested.limit,
         start=start,
     )
     after = None if following is None else f"{following.batch}-{following.position}"
-    return paging.page(caller, asked, [msgspec.structs.asdict(fate) for fate in found], after)
+    items = [msgspec.structs.asdict(each) for each in found]
+    return paging.respond(caller, requested, items, after)

@@ -1,7 +1,7 @@
 """How a call reaches its function.
 
 FastAPI validates parameters and bodies by the pydantic models of each route. This module adds what
-FastAPI leaves open: the caller is known before the body is read, bodies have limits, and every
+FastAPI does not do: the caller is identified before the body is read, bodies have limits, and every
 refusal is a problem.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from http import HTTPStatus
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from postroom.domain.texts import Text, _
+from postroom.domain.texts import _
 from postroom.web.api.auth import identify
 from postroom.web.api.problems import ApiProblem, as_problem, invalid
 
@@ -30,7 +29,7 @@ ERROR_CHARS_MAX = 300
 
 
 class ApiRequest(Request):
-    """A request whose body was read within limits before FastAPI asks for it."""
+    """A request whose body is read within limits before FastAPI asks for it."""
 
     content = b""
     value: Any = None
@@ -42,26 +41,21 @@ class ApiRequest(Request):
         return self.value
 
     async def read(self, bytes_max: int) -> None:
-        """Read no more of a body that is too long than it takes to notice."""
+        """Read and parse the body; stop reading as soon as it is too long."""
         content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type != "application/json":
-            raise ApiProblem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                _("Send JSON with the header “Content-Type: application/json”."),
-            )
+            raise ApiProblem(415, _("Send JSON with the header “Content-Type: application/json”."))
         content = bytearray()
         try:
             async for chunk in self.stream():
                 content += chunk
                 if len(content) > bytes_max:
                     raise ApiProblem(
-                        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                        413,
                         _("The body is too large. Send at most {limit} bytes.", limit=bytes_max),
                     )
         except ClientDisconnect:
-            raise ApiProblem(
-                HTTPStatus.BAD_REQUEST, _("The connection broke before the end of the body.")
-            ) from None
+            raise ApiProblem(400, _("The connection broke before the end of the body.")) from None
         self.content = bytes(content)
         if len(content) <= SHORT_BYTES_MAX:
             self.value = parse_json(self.content)
@@ -70,7 +64,7 @@ class ApiRequest(Request):
 
 
 class _Name:
-    """The name of a member; equal to no other, so that a repeated one does not get lost."""
+    """The name of a member; equal to no other, so that a repeated member is not lost."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -82,7 +76,7 @@ _OBJECT = dict[_Name, _Scalar | list[Any] | dict[_Name, Any]]
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """The members of a body; refused if it is no JSON object, too deep, or names a member twice.
+    """The members of a body; refused if it is not a JSON object, too deep, or repeats a member.
 
     A long body must be flat with few members: the decoder holds the interpreter lock, and ten
     megabytes of small values would block everybody else for a second.
@@ -93,20 +87,20 @@ def parse_json(body: bytes) -> dict[str, Any]:
         nonlocal count
         count += 1
         if count > MEMBERS_MAX:
-            raise _unprocessable(_("The body has too many members."))
+            raise ApiProblem(422, _("The body has too many members."))
         return _Name(text)
 
     kind: Any = _OBJECT if len(body) <= SHORT_BYTES_MAX else _FLAT
     try:
         named = msgspec.json.decode(body, type=kind, dec_hook=name)
     except RecursionError:
-        raise _unprocessable(_("The JSON is nested too deep. Send one flat object.")) from None
+        raise ApiProblem(422, _("The JSON is nested too deep. Send one flat object.")) from None
     except msgspec.ValidationError:
-        raise _unprocessable(
-            _("Send one JSON object whose members are texts, numbers, true, false or null.")
+        raise ApiProblem(
+            422, _("Send one JSON object whose members are texts, numbers, true, false or null.")
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, _("The body is not JSON in UTF-8.")) from None
+        raise ApiProblem(400, _("The body is not JSON in UTF-8.")) from None
     return {
         name: _members(value) if isinstance(value, dict) else value
         for name, value in _members(named).items()
@@ -116,16 +110,12 @@ def parse_json(body: bytes) -> dict[str, Any]:
 def _members(named: dict[_Name, Any]) -> dict[str, Any]:
     members = {name.text: value for name, value in named.items()}
     if len(members) < len(named):
-        raise _unprocessable(_("The body names a member more than once. Name each only once."))
+        raise ApiProblem(422, _("The body has the same member more than once. Send it only once."))
     return members
 
 
-def _unprocessable(detail: Text) -> ApiProblem:
-    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-
-
 class ApiRoute(APIRoute):
-    """A route that answers every refusal with a problem, other methods included."""
+    """A route that answers every refusal with a problem, including a wrong method."""
 
     _methods: ClassVar[dict[str, set[str]]] = {}  # by path, over all routes of the service
 
@@ -147,10 +137,9 @@ class ApiRoute(APIRoute):
             except RequestValidationError as error:
                 return _invalid(error).response()
             except Exception as error:
-                problem = as_problem(error)
-                if problem is None:
-                    raise
-                return problem.response()
+                if problem := as_problem(error):
+                    return problem.response()
+                raise
 
         return answer
 
@@ -160,7 +149,7 @@ class ApiRoute(APIRoute):
             return
         allowed = ", ".join(sorted(self._methods[self.path]))
         refused = ApiProblem(
-            HTTPStatus.METHOD_NOT_ALLOWED,
+            405,
             _("This method is not allowed here. Use {methods}.", methods=allowed),
             {"Allow": allowed},
         )
@@ -168,25 +157,25 @@ class ApiRoute(APIRoute):
 
 
 def _invalid(error: RequestValidationError) -> ApiProblem:
-    shown = [_field_error(each) for each in error.errors()[:ERRORS_SHOWN_MAX]]
-    fields = {each["field"] for each in shown}
-    detail = " ".join(each["detail"] for each in shown)
+    errors = [_field_error(each) for each in error.errors()[:ERRORS_SHOWN_MAX]]
+    fields = {each["field"] for each in errors}
+    detail = " ".join(each["detail"] for each in errors)
     if not all(fields):
-        return _unprocessable(_("Send one JSON object."))
+        return ApiProblem(422, _("Send one JSON object."))
     if len(fields) > 1:
-        return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=shown)
-    return invalid(detail, fields.pop(), errors=shown)
+        return ApiProblem(422, detail, errors=errors)
+    return invalid(detail, fields.pop(), errors=errors)
 
 
 def _field_error(error: dict[str, Any]) -> dict[str, str]:
-    """One mistake as our own checks or pydantic describe it; no field if all of the body is one."""
+    """One error, described by our own checks or pydantic; without a field if it is the body's."""
     place = [str(each)[:60] for each in error["loc"][1:]]
     name = ".".join(place)
     match error["type"]:
         case "missing":
             detail = str(_("“{name}” is missing.", name=name))
         case "extra_forbidden":
-            detail = str(_("“{name}” is not known. Remove it.", name=name))
+            detail = str(_("“{name}” is unknown. Remove it.", name=name))
         case "value_error":
             detail = str(error["ctx"]["error"])
         case _:

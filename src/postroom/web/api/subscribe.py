@@ -1,6 +1,6 @@
 """POST /subscribe: a client's site signs somebody up.
 
-The answer is the same whether an address is known or not, and a call may be repeated.
+The response does not reveal whether an address is on the list, and a call may be repeated.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import clean_attributes
 from postroom.domain.texts import _
 from postroom.flow import subscribe as stage
-from postroom.web.api.auth import Joiner, answered, count
-from postroom.web.api.openapi import WITH_BODY, Accepted, RequestBody, answers, example
+from postroom.web.api.auth import Joiner, throttle, within_time_limit
+from postroom.web.api.openapi import WITH_BODY, Accepted, RequestBody, documented, example
 from postroom.web.api.problems import ApiProblem
 from postroom.web.api.route import ApiRoute
 from postroom.web.throttles import ADDRESSES_CALLED
@@ -40,11 +40,7 @@ Attributes = Annotated[dict[str, str], AfterValidator(clean_attributes)]
 
 class SignUp(RequestBody):
     model_config = example(
-        {
-            "list": "contoso1",
-            "email": "student1@contoso.edu",
-            "attributes": {"name": "Ada"},
-        }
+        {"list": "contoso1", "email": "student1@contoso.edu", "attributes": {"name": "Ada"}}
     )
     list: ExistingList
     email: EmailAddress
@@ -53,26 +49,21 @@ class SignUp(RequestBody):
 
 @router.post(
     "/subscribe",
-    status_code=HTTPStatus.ACCEPTED,
     summary="Sign somebody up for a list",
     tags=["subscribe"],
-    response_model=Accepted,
-    response_description="Accepted. Anybody who is not on the list yet gets an email to confirm.",
-    responses=answers(202, 404, 409, *WITH_BODY),
+    **documented(Accepted, "New addresses are asked to confirm.", 404, 409, *WITH_BODY, status=202),
 )
 async def subscribe(request: Request, caller: Joiner, call: SignUp) -> Response:
     """Store the address unverified and queue an email with a link to confirm it.
 
-    The answer does not reveal whether the address is on the list. Calls may be repeated.
+    The response does not reveal whether the address is on the list. Calls may be repeated.
     """
     caller.check_may_use(call.list)
     address = parse_address(call.email)
-    too_many = _("Too many sign-ups of this address.")
-    count(request, ADDRESSES_CALLED, address.key, caller.now, too_many)
+    too_many = _("This address was signed up too many times.")
+    throttle(request, ADDRESSES_CALLED, address.key, caller.now, too_many)
     try:
-        await answered(stage.sign_up(caller.act, call.list, address, call.attributes))
+        await within_time_limit(stage.sign_up(caller.act, call.list, address, call.attributes))
     except NotFound:
-        raise ApiProblem(
-            HTTPStatus.NOT_FOUND, _("There is no list {name}.", name=call.list), field="list"
-        ) from None
+        raise ApiProblem(404, _("There is no list {name}.", name=call.list), field="list") from None
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")

@@ -1,4 +1,4 @@
-"""/lists/{name}/subscribers: the people on a list, each identified by their address."""
+"""/lists/{name}/subscribers: the subscribers of a list, identified by their addresses."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
 from postroom.web.api import etags, paging
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import SeenVersion
+from postroom.web.api.etags import Representation
 from postroom.web.api.idempotency import create_once
-from postroom.web.api.lists import ListName, known_list
+from postroom.web.api.lists import ListName, require_list
 from postroom.web.api.openapi import (
     ABSENT,
     GUARDED,
@@ -44,7 +44,7 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    answers,
+    documented,
     example,
 )
 from postroom.web.api.paging import PageQuery
@@ -54,8 +54,7 @@ from postroom.web.api.subscribe import Attributes, EmailAddress, ExistingList
 
 router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
 AddressPart = Annotated[
-    str,
-    Path(description="The address, percent-encoded.", examples=["student1@contoso.edu"]),
+    str, Path(description="The address, percent-encoded.", examples=["student1@contoso.edu"])
 ]
 _EXAMPLE: dict[str, Any] = {
     "list": "contoso1",
@@ -68,18 +67,12 @@ _EXAMPLE: dict[str, Any] = {
 Verified = Annotated[StrictBool, Field(description="Whether they have confirmed.")]
 BringBack = Annotated[
     StrictBool,
-    Field(description="Add them even if they unsubscribed. Only if they asked for it."),
+    Field(description="Add them even if they unsubscribed. Use it only if they asked for it."),
 ]
 
 
 class NewSubscriber(RequestBody):
-    model_config = example(
-        {
-            "address": "student1@contoso.edu",
-            "verified": True,
-            "attributes": {"name": "Ada"},
-        }
-    )
+    model_config = example({name: _EXAMPLE[name] for name in ("address", "verified", "attributes")})
     address: EmailAddress
     verified: Verified = False
     attributes: Attributes = Field(default_factory=dict)
@@ -109,44 +102,39 @@ class SubscriberPageQuery(PageQuery):
     address_prefix: str = Field("", description="Only addresses that start with this.")
     standing: SubscriberFilter = Field(
         SubscriberFilter.ALL,
-        description="Only people with this standing; `there` is verified or unverified, `gone` is "
-        "unsubscribed or removed.",
+        description="Only subscribers with this status; `there` is verified or unverified, `gone` "
+        "is unsubscribed or removed.",
     )
 
 
 @router.get(
     "/lists/{name}/subscribers",
-    summary="Show the people on a list by address",
-    response_model=ResultPage[SubscriberView],
-    response_description="One page of people.",
-    responses=answers(200, 404, headers=("Link",)),
+    summary="Show the subscribers of a list, sorted by address",
+    **documented(ResultPage[SubscriberView], "One page of subscribers.", 404, headers="Link"),
 )
 async def show_subscribers(
     request: Request, caller: Reader, name: ListName, query: Annotated[SubscriberPageQuery, Query()]
 ) -> Response:
-    asked = paging.page_request(request, caller, query)
+    requested = paging.parse_page(request, caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
         raise invalid(_("No address starts with this."), "address_prefix")
-    await known_list(caller, name)
-    shelf = await subscribers.scan_people(
+    await require_list(caller, name)
+    page = await subscribers.scan_people(
         caller.tables,
         name,
         prefix=prefix,
         standing=query.standing,
-        after=asked.after,
-        limit=asked.limit,
+        after=requested.after,
+        limit=requested.limit,
     )
-    return paging.page(caller, asked, [subscriber_data(one) for one in shelf.people], shelf.next)
+    return paging.respond(caller, requested, [_data(each) for each in page.people], page.next)
 
 
 @router.post(
     "/lists/{name}/subscribers",
-    status_code=HTTPStatus.CREATED,
-    summary="Add somebody",
-    response_model=SubscriberView,
-    response_description="The new subscriber.",
-    responses=answers(201, 404, 409, *WITH_BODY, headers=("ETag", "Location")),
+    summary="Add a subscriber",
+    **documented(SubscriberView, "The new subscriber.", 404, 409, *WITH_BODY, status=201),
 )
 async def add_subscriber(
     request: Request,
@@ -155,15 +143,15 @@ async def add_subscriber(
     call: NewSubscriber,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Add somebody as an administrator does: no email asks them to confirm.
+    """Add a subscriber without a confirmation email.
 
     Somebody who unsubscribed is added again only with `bring_back`.
     """
     address = parse_address(call.address)
 
-    async def create(begun: CallBegun | None) -> tuple[SeenVersion, str]:
+    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
         now = begun.note.begun_at if begun else caller.now
-        await known_list(caller, name)
+        await require_list(caller, name)
         try:
             await subscribe.add(
                 caller.context.act(caller.trace, now),
@@ -174,38 +162,40 @@ async def add_subscriber(
                 bring_back=call.bring_back,
             )
         except AlreadyThere:
-            known, _etag = await _known(caller, name, address)
-            if known.gone:
+            existing, _etag = await _require(caller, name, address)
+            if existing.gone:
                 raise ApiProblem(
-                    HTTPStatus.CONFLICT,
-                    f"{AlreadySubscribed(known)} {_('Then send “bring_back”: true.')}",
+                    409,
+                    f"{AlreadySubscribed(existing)} {_('Then send “bring_back”: true.')}",
                     field="bring_back",
                 ) from None
-            if begun is None or known.since != now:
+            if begun is None or existing.since != now:
                 raise
-        return await _look(caller, name, address), _path(name, address)
+        return await _represent(caller, name, address), _path(name, address)
 
     return await create_once(request, caller, idempotency_key, create)
 
 
 @router.get(
     "/lists/{name}/subscribers/{address:path}",
-    summary="Show somebody, unsubscribed or not",
-    response_model=SubscriberView,
-    response_description="The subscriber.",
-    responses=answers(200, 404, headers=("ETag",)),
+    summary="Show a subscriber, current or former",
+    **documented(SubscriberView, "The subscriber.", 404, headers="ETag"),
 )
 async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
-    await known_list(caller, name)
-    return etags.shown(await _look(caller, name, parse_address(address)))
+    await require_list(caller, name)
+    return etags.respond(await _represent(caller, name, parse_address(address)))
 
 
 @router.patch(
     "/lists/{name}/subscribers/{address:path}",
-    summary="Change somebody, their address or their list",
-    response_model=SubscriberView,
-    response_description="The changed subscriber, found at Location from now on.",
-    responses=answers(200, *GUARDED, *WITH_BODY, headers=("ETag", "Location")),
+    summary="Change a subscriber, or move them to another address or list",
+    **documented(
+        SubscriberView,
+        "The changed subscriber, now at Location.",
+        *GUARDED,
+        *WITH_BODY,
+        headers="ETag Location",
+    ),
 )
 async def change_subscriber(
     caller: Writer,
@@ -214,112 +204,105 @@ async def change_subscriber(
     call: SubscriberChange,
     if_match: IfMatch = None,
 ) -> Response:
-    """Members that are left out stay as they are; attributes are replaced as a whole."""
-    await known_list(caller, name)
+    """Omitted members are not changed; attributes are replaced as a whole."""
+    await require_list(caller, name)
     current = parse_address(address)
     sent = call.model_fields_set
     if "list" in sent:
-        await known_list(caller, call.list)
+        await require_list(caller, call.list)
 
     async def act(etag: str) -> Subscriber:
-        known, _ = await _known(caller, name, current)
-        _check_there(known)
+        existing = await _require_active(caller, name, current)
         to = Destination(
-            list_name=call.list if "list" in sent else known.list_name,
-            address=parse_address(call.address if "address" in sent else known.address),
-            verified=call.verified if "verified" in sent else known.verified,
-            attributes=call.attributes if "attributes" in sent else known.attributes,
+            list_name=call.list if "list" in sent else existing.list_name,
+            address=parse_address(call.address if "address" in sent else existing.address),
+            verified=call.verified if "verified" in sent else existing.verified,
+            attributes=call.attributes if "attributes" in sent else existing.attributes,
             bring_back=call.bring_back,
         )
-        return await move_subscriber.change(caller.act, known, to, etag=etag)
+        return await move_subscriber.change(caller.act, existing, to, etag=etag)
 
-    changed = await etags.change(if_match, lambda: _look(caller, name, current), act)
+    changed = await etags.change(if_match, lambda: _represent(caller, name, current), act)
     moved = parse_address(changed.address)
-    seen = await _look(caller, changed.list_name, moved)
-    return etags.shown(seen, Location=_path(changed.list_name, moved))
+    path = _path(changed.list_name, moved)
+    return etags.respond(await _represent(caller, changed.list_name, moved), Location=path)
 
 
 @router.post(
     "/lists/{name}/subscribers/{address:path}/ask",
-    status_code=HTTPStatus.ACCEPTED,
-    summary="Send a confirmation email to somebody who has not confirmed",
-    response_model=Accepted,
-    response_description="The email is queued.",
-    responses=answers(202, 404, 409),
+    summary="Send a confirmation email to a subscriber who has not confirmed",
+    **documented(Accepted, "The email is queued.", 404, 409, status=202),
 )
 async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Response:
     """409 if they have confirmed or unsubscribed, or got too many of these emails.
 
     At most one such email in 24 hours, and three in 30 days.
     """
-    await known_list(caller, name)
-    who = parse_address(address)
-    await _known(caller, name, who)
-    why = await ask_to_confirm.ask_one(caller.act, name, who.storage_key)
-    if why:
-        raise WrongState(CANNOT_ASK_TEXTS[why])
+    await require_list(caller, name)
+    parsed = parse_address(address)
+    await _require(caller, name, parsed)
+    if reason := await ask_to_confirm.ask_one(caller.act, name, parsed.storage_key):
+        raise WrongState(CANNOT_ASK_TEXTS[reason])
     return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")
 
 
 @router.delete(
     "/lists/{name}/subscribers/{address:path}",
-    status_code=HTTPStatus.NO_CONTENT,
-    summary="Remove somebody from the list",
-    response_description="Nothing is sent to them any more.",
-    responses=answers(204, *GUARDED),
+    summary="Remove a subscriber from the list",
+    **documented(None, "The subscriber is removed and gets no more emails.", *GUARDED, status=204),
 )
 async def remove_subscriber(
     caller: Writer, name: ListName, address: AddressPart, if_match: IfMatch = None
 ) -> Response:
-    """Emails that are queued for them are not sent either. No import adds them again."""
-    await known_list(caller, name)
-    who = parse_address(address)
+    """Queued emails to them are not sent either. No import adds them again."""
+    await require_list(caller, name)
+    parsed = parse_address(address)
 
     async def act(etag: str) -> None:
-        _check_there((await _known(caller, name, who)).value)
-        await subscribe.remove(caller.act, name, who, etag=etag)
+        await _require_active(caller, name, parsed)
+        await subscribe.remove(caller.act, name, parsed, etag=etag)
 
-    await etags.change(if_match, lambda: _look(caller, name, who), act)
+    await etags.change(if_match, lambda: _represent(caller, name, parsed), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _look(caller: ApiCaller, name: str, address: Address) -> SeenVersion:
-    known, etag = await _known(caller, name, address)
-    return SeenVersion(subscriber_data(known), etag)
+async def _represent(caller: ApiCaller, name: str, address: Address) -> Representation:
+    subscriber, etag = await _require(caller, name, address)
+    return Representation(_data(subscriber), etag)
 
 
-async def _known(caller: ApiCaller, name: str, address: Address) -> Stored[Subscriber]:
+async def _require(caller: ApiCaller, name: str, address: Address) -> Stored[Subscriber]:
     found = await subscribers.find(caller.tables, name, address.storage_key)
     if found is None:
         raise ApiProblem(
-            HTTPStatus.NOT_FOUND,
-            _("{address} has never been on {name}.", address=address.typed, name=name),
+            404, _("{address} has never been on {name}.", address=address.typed, name=name)
         )
     return found
 
 
-def _check_there(known: Subscriber) -> None:
-    if known.gone:
-        raise WrongState(
-            _(
-                "{address} is no longer on {name} ({gone}).",
-                address=known.address,
-                name=known.list_name,
-                gone=INACTIVE_TEXTS[known.gone],
-            )
+async def _require_active(caller: ApiCaller, name: str, address: Address) -> Subscriber:
+    found, _etag = await _require(caller, name, address)
+    if found.gone:
+        sentence = _(
+            "{address} is no longer on {name} ({gone}).",
+            address=found.address,
+            name=found.list_name,
+            gone=INACTIVE_TEXTS[found.gone],
         )
+        raise WrongState(sentence)
+    return found
 
 
 def _path(name: str, address: Address) -> str:
     return f"/api/v1/lists/{name}/subscribers/{quote(address.typed, safe='@')}"
 
 
-def subscriber_data(one: Subscriber) -> dict[str, Any]:
+def _data(subscriber: Subscriber) -> dict[str, Any]:
     return {
-        "list": one.list_name,
-        "address": one.address,
-        "standing": subscription(one),
-        "verified": one.verified,
-        "since": one.since,
-        "attributes": one.attributes,
+        "list": subscriber.list_name,
+        "address": subscriber.address,
+        "standing": subscription(subscriber),
+        "verified": subscriber.verified,
+        "since": subscriber.since,
+        "attributes": subscriber.attributes,
     }

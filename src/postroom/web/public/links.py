@@ -6,6 +6,8 @@ follow every link by GET and HEAD, so those change nothing.
 
 from __future__ import annotations
 
+import contextlib
+
 from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -20,76 +22,68 @@ from postroom.records import lists, subscribers
 from postroom.records.rows import Unreadable
 from postroom.web.context import WebContext, client_of, context_of
 from postroom.web.forms import opened
-from postroom.web.texts import pages
+from postroom.web.templating import template_environment
 
 router = APIRouter(include_in_schema=False)
-_pages = pages()
+_pages = template_environment()
 FORM_FIELDS_MAX = 10
 FORM_PART_BYTES_MAX = 4096
-ONE_CLICK_ANSWERS = {  # for programs: mailbox providers look at the status alone
+ONE_CLICK_ANSWERS = {  # for programs; mailbox providers only read the status
     UnsubscribeResult.NOW: "Unsubscribed.",
     UnsubscribeResult.ALREADY: "Already unsubscribed.",
-    UnsubscribeResult.UNKNOWN: "This link is not known: there is nothing to unsubscribe.",
+    UnsubscribeResult.UNKNOWN: "This link is unknown. There is nothing to unsubscribe.",
 }
-SOMEBODY = "…"  # in a kept text: the record itself knows whose address it was
+ADDRESS_LEFT_OUT = "…"  # of a stored text, because the record has the address itself
 
 
 @router.api_route("/u/{list_name}/{guid}", methods=["GET", "HEAD"])
-async def ask_to_leave(request: Request, list_name: str, guid: str) -> Response:
-    """Whom and what it is about: any link that was ever sent to somebody who is on the list."""
+async def ask_to_unsubscribe(request: Request, list_name: str, guid: str) -> Response:
+    """Any link that was ever sent to a current subscriber works."""
     context = context_of(request)
     name, key = _keys(list_name, guid)
     linked = await subscribers.find_linked(context.storage.tables, name, key)
     if linked.there is None:
-        return await _page(context, "gone.html" if linked.is_known else "unknown.html", name)
-    one, _etag = linked.there
-    address = mask(Address(one.address, one.key))
+        template = "already_unsubscribed.html" if linked.is_known else "unknown.html"
+        return await _page(context, template, name)
+    subscriber = linked.there.value
+    address = mask(Address(subscriber.address, subscriber.key))
     stay = f"/u/{name}/{key}/kept"
-    return await _page(context, "leave.html", name, address=address, stay=stay)
+    return await _page(context, "unsubscribe.html", name, address=address, stay=stay)
 
 
 @router.post("/u/{list_name}/{guid}")
-async def leave(request: Request, list_name: str, guid: str) -> Response:
+async def unsubscribe(request: Request, list_name: str, guid: str) -> Response:
     """One click from a mailbox provider (RFC 8058), or the button on the page."""
     context = context_of(request)
     fields = await form_fields(request)
     is_one_click = fields.get("List-Unsubscribe") == "One-Click"
     if not is_one_click and "leave" not in fields:
-        return await ask_to_leave(request, list_name, guid)
+        return await ask_to_unsubscribe(request, list_name, guid)
     name, key = _keys(list_name, guid)
-    client = client_of(request)
-    trace = Trace(
-        source=ConsentSource(SourceKind.LINK),
-        client=client,
-        shown=words("leave.html", address=SOMEBODY),
-    )
-    if is_one_click:
-        trace = Trace(source=ConsentSource(SourceKind.ONE_CLICK), client=client)
-    done = await subscribe.leave(context.act(trace), name, key)
-    if is_one_click:  # no redirect: a redirected POST becomes a GET
-        return PlainTextResponse(ONE_CLICK_ANSWERS[done])
+    shown = "" if is_one_click else page_text("unsubscribe.html", address=ADDRESS_LEFT_OUT)
+    source = ConsentSource(SourceKind.ONE_CLICK if is_one_click else SourceKind.LINK)
+    trace = Trace(source=source, client=client_of(request), shown=shown)
+    result = await subscribe.leave(context.act(trace), name, key)
+    if is_one_click:  # no redirect, because a redirected POST becomes a GET
+        return PlainTextResponse(ONE_CLICK_ANSWERS[result])
     return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
 
 
 @router.api_route("/u/{list_name}/{guid}/left", methods=["GET", "HEAD"])
-async def left(request: Request, list_name: str, guid: str) -> Response:
-    return await _after(request, list_name, guid, "left.html")
-
-
 @router.api_route("/u/{list_name}/{guid}/kept", methods=["GET", "HEAD"])
-async def kept(request: Request, list_name: str, guid: str) -> Response:
-    """Cancel: nothing changed."""
-    return await _after(request, list_name, guid, "gone.html")
-
-
-async def _after(request: Request, list_name: str, guid: str, if_gone: str) -> Response:
-    """What is true now, whoever opens the link again and when."""
+async def show_result(request: Request, list_name: str, guid: str) -> Response:
+    """Show the current state, whenever the page is opened again; `kept` is the cancel link."""
     context = context_of(request)
     name, key = _keys(list_name, guid)
     linked = await subscribers.find_linked(context.storage.tables, name, key)
+    template = "already_unsubscribed.html"
     if not linked.is_known:
-        return await _page(context, "unknown.html", name)
-    return await _page(context, "kept.html" if linked.there else if_gone, name)
+        template = "unknown.html"
+    elif linked.there:
+        template = "still_subscribed.html"
+    elif request.url.path.endswith("/left"):
+        template = "unsubscribed.html"
+    return await _page(context, template, name)
 
 
 @router.api_route("/c/{list_name}/{guid}/{token}", methods=["GET", "HEAD"])
@@ -98,7 +92,7 @@ async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str
     name, key = _keys(list_name, guid)
     found = await subscribers.find_by_guid(context.storage.tables, name, key)
     if found is None or not is_signed(token, context.site.secret, "confirm", name, key):
-        return await _page(context, "stale.html", name)
+        return await _page(context, "invalid_link.html", name)
     if found.value.verified:
         return await _page(context, "welcome.html", name)
     address = mask(Address(found.value.address, found.value.key))
@@ -109,62 +103,52 @@ async def ask_to_confirm(request: Request, list_name: str, guid: str, token: str
 async def confirm(request: Request, list_name: str, guid: str, token: str) -> Response:
     context = context_of(request)
     name, key = _keys(list_name, guid)
-    shown = words("confirm.html", address=SOMEBODY)
+    shown = page_text("confirm.html", address=ADDRESS_LEFT_OUT)
     trace = Trace(source=ConsentSource(SourceKind.LINK), client=client_of(request), shown=shown)
-    done = await subscribe.confirm(context.act(trace), context.site.secret, name, key, token)
-    if done is ConfirmationResult.UNKNOWN:
-        return await _page(context, "stale.html", name)
+    result = await subscribe.confirm(context.act(trace), context.site.secret, name, key, token)
+    if result is ConfirmationResult.UNKNOWN:
+        return await _page(context, "invalid_link.html", name)
     return RedirectResponse(f"/c/{name}/{key}/{token}", status_code=303)
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
-async def door(request: Request) -> Response:
-    return await _page(context_of(request), "door.html", "")
+async def home(request: Request) -> Response:
+    return HTMLResponse(render("home.html", list_title=""))
 
 
 def _keys(list_name: str, guid: str) -> tuple[str, str]:
-    """Only what can be a key: anything else is nobody's link, whatever it holds."""
+    """Only what can be a key; anything else becomes a link that belongs to nobody."""
     is_list = list_name.isascii() and list_name.replace("_", "").isalnum() and len(list_name) <= 50
     is_guid = guid.isascii() and guid.isalnum() and len(guid) <= 40
     return (list_name, guid) if is_list and is_guid else ("none", "none")
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Those of a form that anybody may send: few and short."""
-    async with opened(
-        request, fields_max=FORM_FIELDS_MAX, field_bytes_max=FORM_PART_BYTES_MAX
-    ) as sent:
+    """The fields of a form that anybody may send, so few and short ones."""
+    limits = {"fields_max": FORM_FIELDS_MAX, "field_bytes_max": FORM_PART_BYTES_MAX}
+    async with opened(request, **limits) as sent:
         return sent.fields
 
 
 async def _page(context: WebContext, template: str, list_name: str, **values: str) -> HTMLResponse:
-    mailing_list = await _list_to_name(context, list_name) if list_name else None
+    mailing_list = None
+    with contextlib.suppress(Unreadable):  # a row of a newer version; unsubscribing works without
+        mailing_list = await lists.find(context.storage.tables, list_name)
     return HTMLResponse(render(template, list_title=title_of(mailing_list), **values))
-
-
-async def _list_to_name(context: WebContext, list_name: str) -> MailingList | None:
-    """None also for a row of a newer program: to leave, nobody needs the title."""
-    try:
-        return await lists.find(context.storage.tables, list_name)
-    except Unreadable:
-        return None
 
 
 def render(template: str, **values: str) -> str:
     return _pages.get_template(f"public/{template}").render(**values)
 
 
-def words(template: str, **values: str) -> str:
-    """What a page says to whoever decides on it, as text: for the consent record.
-
-    Taken from the page itself, so that what is kept is what was shown.
-    """
+def page_text(template: str, **values: str) -> str:
+    """The text of a page for the consent record, taken from the page itself."""
     page = _pages.get_template(f"public/{template}")
     context = page.new_context(values)
-    parts = [Markup("".join(page.blocks[name](context))) for name in ("title", "words")]
+    parts = [Markup("".join(page.blocks[name](context))) for name in ("title", "consent_text")]
     return "\n".join(part.striptags() for part in parts)
 
 
 def title_of(mailing_list: MailingList | None) -> str:
-    """Empty for a list that is gone or cannot be read: its links still work, without a name."""
+    """Empty for a list that was deleted or cannot be read; its links still work."""
     return (mailing_list.description or mailing_list.name) if mailing_list else ""

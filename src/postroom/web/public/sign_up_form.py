@@ -1,10 +1,9 @@
 """The public sign-up form of a list: GET shows it, POST signs up, no script.
 
-Anybody may submit it, so it does not reveal who is on the list, and it is not worth a bot's while:
-it has a field that only bots fill in, a minimum time, and limits by address and by network. A
-submission that looks like a bot's is answered with "press the button again": people do, bots rarely
-read the answer. The thank-you page takes a fixed time, so that timing does not reveal who is
-subscribed already.
+Anybody may submit it, so it does not reveal who is on the list, and it is protected against bots by
+a field that only bots fill in, a minimum time, and limits by address and by network. The response
+to a submission that looks like a bot's is "press the button again": people do, bots rarely read it.
+The thank-you page takes a fixed time, so that timing does not reveal who is already subscribed.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from postroom.flow import subscribe
 from postroom.records import lists
 from postroom.web.context import WebContext, client_of, context_of
 from postroom.web.forms import list_named
-from postroom.web.public.links import form_fields, render, title_of, words
+from postroom.web.public.links import form_fields, page_text, render, title_of
 from postroom.web.throttles import ADDRESSES_TYPED, NETWORKS, network_of, throttles_of
 
 router = APIRouter(include_in_schema=False)
 PATH = "/s/"
-TRAP = "homepage"  # a field that people do not see
-QUICKEST = timedelta(seconds=2)  # nobody reads, types and submits faster
-POSTMARK_LASTS = timedelta(days=1)
-THANKED_AFTER_S = 0.25  # longer than a sign-up takes in storage
+HONEYPOT = "homepage"  # a field that people do not see
+FASTEST = timedelta(seconds=2)  # nobody reads, types and submits faster
+TIMESTAMP_LASTS = timedelta(days=1)
+RESPONSE_S = 0.25  # longer than a sign-up takes in storage
 TYPED_CHARS_MAX = 1000  # shown again; no address is longer
 _PURPOSE = "sign-up form"
 
@@ -49,53 +48,54 @@ async def show_form(request: Request, list_name: str) -> Response:
     mailing_list = await _open_list(context, list_name)
     typed = request.query_params.get("email", "")
     now = context.clock.now()
-    shown_at = now - QUICKEST if typed else now
-    return _Shown(context, mailing_list, typed, shown_at).page()
+    shown_at = now - FASTEST if typed else now
+    return _FormPage(context, mailing_list, typed, shown_at).render()
 
 
 @router.post("/s/{list_name}")
 async def sign_up(request: Request, list_name: str) -> Response:
     loop = asyncio.get_running_loop()
     context = context_of(request)
-    thanked_at = loop.time() + THANKED_AFTER_S
+    respond_at = loop.time() + RESPONSE_S  # the same for everybody
     now = context.clock.now()
     mailing_list = await _open_list(context, list_name)
     fields = await form_fields(request)
-    form = _Shown(
+    form = _FormPage(
         context,
         mailing_list,
         typed=fields.get("email", ""),
-        shown_at=now - QUICKEST,  # sent again at once, it is not too quick
-        has_trap=not fields.get(TRAP),  # a browser would fill it in again
+        shown_at=now - FASTEST,  # it may be submitted again at once
+        has_honeypot=not fields.get(HONEYPOT),  # a browser would fill it in again
     )
     try:
         address = parse_address(form.typed)
     except BadAddress as error:
-        return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, mistake=str(error))
-    doubt = _doubt(fields, _age(context, list_name, fields.get("postmark", "")))
-    if doubt:
-        return form.page(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(doubt))
+        return form.render(HTTPStatus.UNPROCESSABLE_ENTITY, mistake=str(error))
+    suspicion = _suspicion(fields, _age(context, list_name, fields.get("postmark", "")))
+    if suspicion:
+        return form.render(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(suspicion))
     limits = throttles_of(request)
     network = network_of(client_of(request))
     if (wait := limits.wait(NETWORKS, network, now)) > NO_WAIT:
         return form.too_many(wait, _("Too many people are signing up from your network."))
     if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
         return form.too_many(wait, _("This address was entered too many times."))
-    shown = f"{title_of(mailing_list)}\n{words('join.html')}"
+    shown = f"{title_of(mailing_list)}\n{page_text('sign_up.html')}"
     trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
     await subscribe.sign_up(context.act(trace, now), list_name, address, {})
-    return await _thanks(list_name, thanked_at)
+    await asyncio.sleep(respond_at - loop.time())
+    return RedirectResponse(f"/s/{list_name}/thanks", HTTPStatus.SEE_OTHER)
 
 
-def _doubt(fields: dict[str, str], age: timedelta | None) -> Text | None:
-    """Why a person has to press the button once more; None if all is well."""
-    if fields.get(TRAP):
+def _suspicion(fields: dict[str, str], age: timedelta | None) -> Text | None:
+    """Why a person has to press the button again; None if nothing is suspicious."""
+    if fields.get(HONEYPOT):
         return _(
             "Please press the button again. A hidden field was filled in, perhaps by your browser."
         )
     if age is None:  # open since yesterday, or not our form at all
         return _("Please press the button again to sign up.")
-    if age < QUICKEST:
+    if age < FASTEST:
         return _(
             "Please press the button again. The form was submitted faster than most people type."
         )
@@ -110,38 +110,38 @@ async def thanks(request: Request, list_name: str) -> Response:
 
 
 async def _open_list(context: WebContext, list_name: str) -> MailingList:
-    """NotFound also for a list without a form: nobody learns that it is there."""
+    """NotFound also for a list without a form, so that nobody learns that it exists."""
     found = await lists.find(context.storage.tables, list_named(list_name))
     if found is None or not found.public_form:
         raise NotFound(_("There is no such form."))
     return found
 
 
-# --- Answers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class _Shown:
-    """The form as it is shown, with what was typed into it."""
+class _FormPage:
+    """The form with the address that was typed into it."""
 
     context: WebContext
     mailing_list: MailingList
     typed: str
     shown_at: datetime
-    has_trap: bool = True
+    has_honeypot: bool = True
 
-    def page(
+    def render(
         self, status: HTTPStatus = HTTPStatus.OK, *, mistake: str = "", again: str = ""
     ) -> HTMLResponse:
-        """With a sentence about the address, or about the whole."""
+        """`mistake` is about the address, `again` about the whole form."""
+        milliseconds = str(int(self.shown_at.timestamp() * 1000))
+        list_name = self.mailing_list.name
+        signature = sign(self.context.site.secret, _PURPOSE, list_name, milliseconds)
         page = render(
-            "join.html",
+            "sign_up.html",
             list_title=title_of(self.mailing_list),
             typed=self.typed[:TYPED_CHARS_MAX],
             mistake=mistake,
             again=again,
-            trap=TRAP if self.has_trap else "",
-            postmark=_postmark(self.context, self.mailing_list.name, self.shown_at),
+            honeypot=HONEYPOT if self.has_honeypot else "",
+            timestamp=f"{milliseconds}.{signature}",
         )
         return HTMLResponse(page, status)
 
@@ -155,33 +155,18 @@ class _Shown:
             why=why,
             minutes=minutes,
         )
-        page = self.page(HTTPStatus.TOO_MANY_REQUESTS, again=str(again))
+        page = self.render(HTTPStatus.TOO_MANY_REQUESTS, again=str(again))
         page.headers["Retry-After"] = str(seconds)
         return page
 
 
-async def _thanks(list_name: str, at: float) -> Response:
-    """At a moment of the loop's time that is the same for everybody."""
-    await asyncio.sleep(at - asyncio.get_running_loop().time())
-    return RedirectResponse(f"/s/{list_name}/thanks", HTTPStatus.SEE_OTHER)
+def _age(context: WebContext, list_name: str, timestamp: str) -> timedelta | None:
+    """How long ago the form was shown; None if we did not show it, or not recently.
 
-
-# --- The time trap ------------------------------------------------------------------------------
-
-
-def _postmark(context: WebContext, list_name: str, at: datetime) -> str:
-    """When the form was shown, signed, so that only we can have said it."""
-    milliseconds = str(int(at.timestamp() * 1000))
-    return f"{milliseconds}.{sign(context.site.secret, _PURPOSE, list_name, milliseconds)}"
-
-
-def _age(context: WebContext, list_name: str, postmark: str) -> timedelta | None:
-    """How long ago the form was shown; None if we did not show it, or not lately.
-
-    One from the future comes from another machine, whose clock is ahead: as good as none.
+    A timestamp from the future, of a machine whose clock is ahead, counts as none.
     """
-    milliseconds, _dot, signature = postmark.partition(".")
+    milliseconds, _dot, signature = timestamp.partition(".")
     if not is_signed(signature, context.site.secret, _PURPOSE, list_name, milliseconds):
         return None
     age = context.clock.now() - datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
-    return age if NO_WAIT <= age <= POSTMARK_LASTS else None
+    return age if NO_WAIT <= age <= TIMESTAMP_LASTS else None

@@ -194,7 +194,7 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
     if not has_fresh_books(message):
         # By status and round: what somebody has just done with the message shows at once.
         name = f"{message.ref} {message.status} {message.restarts}"
-        message = await polls.glance(name, partial(report.books_of, tables, message))
+        message = await polls.cached_read(name, partial(report.books_of, tables, message))
     waiting = await waiting_of(tables, message, context.clock.now().timestamp())
     return MessageProgress(message, waiting=waiting, mail_troubles=troubles)
 

@@ -46,7 +46,7 @@ from postroom.web.mail_view import framed
 from postroom.web.pages import go, part, show
 from postroom.web.signed_in import Editor, SignedIn, act_of
 from postroom.web.submit_once import Submission, SubmitResult, act_once
-from postroom.web.texts import TEMPLATES
+from postroom.web.templating import TEMPLATES
 
 router = APIRouter(prefix="/messages")
 LISTS_OFFERED_MAX = 200

@@ -1,8 +1,8 @@
-"""Templates, and texts in the language of the reader.
+"""The template environment, which renders pages in the language of the reader.
 
-Python makes texts with `_` of domain/texts.py, templates with {% trans %} and `_()`; both are
+Python creates texts with `_` of domain/texts.py, templates with {% trans %} and `_()`. Both are
 translated when the page is rendered. Never use them in a {% set %} at the top of a template that
-others import: it runs once for all readers.
+others import, because it runs once for all readers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from postroom.domain.texts import language
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def pages() -> Environment:
-    """The template environment: everything escaped, nothing undefined."""
+def template_environment() -> Environment:
+    """An environment that escapes everything and refuses undefined names."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -27,25 +27,15 @@ def pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.install_gettext_callables(  # type: ignore[attr-defined]
-        gettext, _ngettext, newstyle=True, pgettext=_pgettext
+        gettext,
+        lambda one, many, count: language().catalogue.ngettext(one, many, count),
+        newstyle=True,
+        pgettext=lambda context, message: language().catalogue.pgettext(context, message),
     )
-    environment.globals["language_tag"] = _language_tag
+    environment.globals["language_tag"] = lambda: language().tag  # for <html lang>
     return environment
 
 
 def gettext(message: str) -> str:
     """Translate now."""
     return language().catalogue.gettext(message)
-
-
-def _ngettext(one: str, many: str, count: int) -> str:
-    return language().catalogue.ngettext(one, many, count)
-
-
-def _pgettext(context: str, message: str) -> str:
-    return language().catalogue.pgettext(context, message)
-
-
-def _language_tag() -> str:
-    """For <html lang>."""
-    return language().tag
