@@ -125,7 +125,7 @@ async def test_what_runs_is_neither_started_again_nor_discarded(editor: Worker) 
     for act in ("start", "discard"):
         answer = await editor.post(f"{path}/{act}")
         assert answer.status_code == 409
-        assert "stop it first" in answer.text
+        assert "stop it first" in answer.text.lower()
     answer = await editor.post(f"{path}/columns", **CHOICE)
     assert answer.status_code == 409
 

@@ -93,7 +93,7 @@ async def test_pause_and_resume(editor: Worker) -> None:
     assert (await stored(editor, path)).status is Status.PAUSED
     again = await editor.post(f"{path}/pause")
     assert again.status_code == 409
-    assert "only a message that is being sent can be paused" in again.text
+    assert "Only a message that is being sent can be paused" in again.text
     await editor.post(f"{path}/resume")
     assert (await stored(editor, path)).status is Status.QUEUING
 

@@ -190,7 +190,7 @@ async def test_somebody_is_added_with_attributes(editor: Worker) -> None:
     ("fields", "sentence"),
     [
         ({"address": "nobody"}, "no @"),
-        ({"attributes": "just words"}, "write it as name=value"),
+        ({"attributes": "just words"}, "Write it as name=value"),
         ({"attributes": "Name=Ada"}, "cannot be an attribute"),
         ({"attributes": f"name={'x' * 501}"}, "longer than 500"),
     ],
