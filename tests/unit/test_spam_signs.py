@@ -52,7 +52,7 @@ def test_the_ready_examples_have_no_sign(name: str) -> None:
 
 
 def example(name: str) -> str:
-    source = EXAMPLES[name].file.read_text(encoding="utf-8")
+    source = EXAMPLES[name].body()
     return html_from_markdown(source) if EXAMPLES[name].kind == "markdown" else source
 
 

@@ -209,7 +209,7 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     threads: list[str] = []
-    markdown, look = html_from_markdown, mail_checks._look_at
+    markdown, look = html_from_markdown, mail_checks._run_checks
 
     def noted_markdown(source: str) -> str:
         threads.append(threading.current_thread().name)
@@ -220,7 +220,7 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
         return look(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(form, "html_from_markdown", noted_markdown)
-    monkeypatch.setattr(mail_checks, "_look_at", noted_look)
+    monkeypatch.setattr(mail_checks, "_run_checks", noted_look)
     await editor.post(path, **GOOD | {"kind": "markdown", "body": "*Words*"})
     assert len(threads) == 2
     assert all(name.startswith("parsing") for name in threads)

@@ -50,7 +50,7 @@ async def test_nothing_is_chosen_for_the_person_and_what_is_required_is_marked(
     unsaid = {name: value for name, value in CHOICE.items() if name != "purpose"}
     answer = await editor.post(f"{path}/columns", **unsaid)
     assert answer.status_code == 422
-    assert "Choose what happens to these people." in answer.text
+    assert "Choose what to do with these people." in answer.text
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ async def test_what_is_in_the_file_twice_mended_or_mistyped_is_told(editor: Work
     assert (job.added, job.already, job.twice, job.mended, job.mistyped) == (4, 0, 1, 1, 1)
     page = (await editor.get(path)).text
     for words in (
-        "twice in the file",
+        "duplicates in the file",
         "addresses corrected",
-        "look mistyped",
+        "may be misspelled",
         "Addresses to check",
     ):
         assert words in page
@@ -166,7 +166,7 @@ async def test_an_import_that_is_done_can_be_deleted_without_loading_the_page_ag
     job = await brought_in(editor, GOOD)
     live = (await editor.get(f"/admin/imports/{job.id}/live")).text
     assert f'action="/admin/imports/{job.id}/discard"' in live
-    assert "Delete this import and its report" in live
+    assert "Delete import and report" in live
     page = (await editor.get(f"/admin/imports/{job.id}")).text
     assert page.count("/discard") == 1
 

@@ -57,13 +57,13 @@ async def test_a_file_is_uploaded_and_its_columns_are_shown(editor: Worker) -> N
         assert shown in page
     for name in ("vorname", "grosse"):
         assert f'value="{name}"' in page
-    assert 'value="0" aria-label="E-Mail holds the addresses" checked' in page
+    assert 'value="0" aria-label="E-Mail contains the email addresses" checked' in page
 
 
 async def test_an_address_column_is_recognised_by_what_is_in_it(editor: Worker) -> None:
     path = await uploaded(editor, "Name,Kontakt\nAda,ada@contoso.edu\n")
     page = (await editor.get(f"{path}/columns")).text
-    assert 'value="1" aria-label="Kontakt holds the addresses" checked' in page
+    assert 'value="1" aria-label="Kontakt contains the email addresses" checked' in page
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ async def test_a_name_that_a_browser_sends_stays_a_name(editor: Worker) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("email", "7", "which column holds the addresses"),
-        ("email", "", "which column holds the addresses"),
+        ("email", "7", "Choose the column with the email addresses"),
+        ("email", "", "Choose the column with the email addresses"),
         ("name-1", "First name", "cannot be an attribute"),
-        ("name-1", "city", "Two columns cannot both be city"),
+        ("name-1", "city", "Another column is already called city"),
         ("name-1", "since", "Choose another name"),
         ("basis", " ", "Say why these people may be mailed"),
         ("basis", "x" * 400, "Use at most"),
-        ("purpose", "sell", "Choose what happens to these people"),
+        ("purpose", "sell", "Choose what to do with these people"),
     ],
 )
 async def test_a_wrong_choice_gets_a_sentence_and_loses_nothing(
@@ -199,7 +199,7 @@ async def test_the_columns_can_be_chosen_again(editor: Worker) -> None:
     path, job = await looked_over(editor, "name,mail\nada@contoso.edu,x\n", email="1")
     assert job.bad == 1
     page = (await editor.get(f"{path}/columns")).text
-    assert 'value="1" aria-label="mail holds the addresses" checked' in page
+    assert 'value="1" aria-label="mail contains the email addresses" checked' in page
     assert CHOICE["basis"] in page
     answer = await editor.post(f"{path}/columns", **CHOICE | {"email": "0", "name-1": "note"})
     assert answer.status_code == 303

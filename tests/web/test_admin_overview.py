@@ -13,7 +13,7 @@ from postroom.domain.dead_letter import Reason
 from postroom.domain.message import Status
 from postroom.records import dead_letters, messages
 from postroom.records.names import MAIL_QUEUE
-from postroom.web.admin.overview import MESSAGES_LOOKED_AT
+from postroom.web.admin.overview import MESSAGES_SEARCHED
 from tests.web.drafts import etag_of, written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work
@@ -41,7 +41,7 @@ async def write_drafts(editor: Worker, count: int) -> None:
 
 async def test_what_goes_out_next_is_shown_whatever_was_written_since(editor: Worker) -> None:
     await scheduled(editor, "The yearly letter")
-    await write_drafts(editor, MESSAGES_LOOKED_AT)
+    await write_drafts(editor, MESSAGES_SEARCHED)
     page = (await editor.get("/admin")).text
     assert "The yearly letter" in page
     assert "Nothing scheduled" not in page
@@ -56,12 +56,12 @@ async def test_what_is_on_its_way_is_shown_whatever_was_written_since(
     assert found
     going = msgspec.structs.replace(found[0], status=status)
     await messages.replace(tables, going, found[1])
-    await write_drafts(editor, MESSAGES_LOOKED_AT)
+    await write_drafts(editor, MESSAGES_SEARCHED)
     assert "The yearly letter" in (await editor.get("/admin")).text
 
 
 async def test_drafts_are_counted_as_far_as_the_page_says(editor: Worker) -> None:
-    await write_drafts(editor, MESSAGES_LOOKED_AT)
+    await write_drafts(editor, MESSAGES_SEARCHED)
     link = '<a href="/admin/messages?status=draft"><b>30</b><span>drafts</span></a>'
     assert link in (await editor.get("/admin")).text
     await write_drafts(editor, 1)

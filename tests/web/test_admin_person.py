@@ -68,9 +68,9 @@ async def test_a_page_that_shows_not_the_whole_record_says_so(
     monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", 1)
     one = await join(editor, ADDRESS)
     path = await path_of(editor, ADDRESS)
-    assert "Older ones are on record" not in (await editor.get(path)).text
+    assert "Older ones are kept in storage" not in (await editor.get(path)).text
     await leave(editor, one)
-    assert "Older ones are on record" in (await editor.get(path)).text
+    assert "Older ones are kept in storage" in (await editor.get(path)).text
 
 
 async def edit_form(editor: Worker, address: str) -> tuple[str, dict[str, str]]:

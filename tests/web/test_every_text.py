@@ -112,7 +112,7 @@ def unshown() -> set[str]:
         ("<p>⟦Saved.⟧ Twice</p>", ["Twice"]),
         ("<title>Lists</title>", ["Lists"]),
         ("<p>⟦It goes to <b>ada</b>.⟧ <b>draft</b></p>", ["draft"]),
-        ('<input placeholder="left out">', ["left out"]),
+        ('<input placeholder="not imported">', ["not imported"]),
         ('<svg aria-label="1 of 2"></svg><svg aria-label="⟦1 of 2⟧"></svg>', ["1 of 2"]),
         ("<pre>curl it</pre><code>code</code><script>f()</script>", []),
     ],

@@ -18,7 +18,7 @@ from postroom.domain.consent import (
 )
 from postroom.domain.message import Books
 from postroom.domain.texts import speaking
-from postroom.web.admin.account import _browser
+from postroom.web.admin.account import _browser_name
 from postroom.web.labels import STATES, size, word
 from tests.web.pseudo import CLOSE, OPEN, PSEUDO
 
@@ -95,4 +95,4 @@ def test_a_size_is_told_in_the_unit_that_fits(in_bytes: int, words: str) -> None
     ],
 )
 def test_a_browser_is_named_as_far_as_it_says(agent: str, words: str) -> None:
-    assert _browser(agent) == words
+    assert _browser_name(agent) == words

@@ -412,7 +412,7 @@ async def at_live_parts(visit: Visit) -> None:
             going = progress.message or going
             part = pages.part("messages/live.html", message=going, progress=progress, **shown)
             visit.read("live", part)
-        seen = await overview.look(context, overview.QueueHistory(context))
+        seen = await overview.read_overview(context, overview.QueueHistory(context))
         curves = tuple(QueueSample(float(at), at, 1) for at in range(5))
         troubles = tuple(every_trouble())
         seen = msgspec.structs.replace(

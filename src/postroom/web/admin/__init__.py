@@ -13,12 +13,11 @@ from postroom.web.admin import (
     lists,
     outbox,
     overview,
-    sending,
     subscriber,
     subscribers,
     users,
 )
-from postroom.web.admin.messages import autosave, control, pages, progress, test_outcomes, writing
+from postroom.web.admin.messages import autosave, control, pages, progress, writing
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -32,11 +31,8 @@ MODULES = (
     writing,  # /messages/new before /messages/{ref}
     autosave,
     pages,
-    autosave,
     control,
     progress,
-    test_outcomes,
-    sending,
     outbox,
     limits,
     keys,

@@ -20,36 +20,28 @@ from postroom.domain.throttle import NO_WAIT, Rate
 from postroom.domain.token import sign
 from postroom.domain.user import User
 from postroom.records import throttles, users
+from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.forms import Form, posted
-from postroom.web.pages import go, show, show_bare
-from postroom.web.signed_in import (
-    Anybody,
-    Viewer,
-    clear_cookie,
-    cookie_name,
-    find_signed_in,
-    set_cookie,
-)
+from postroom.web.pages import go, show_bare
+from postroom.web.signed_in import Anybody, clear_cookie, cookie_name, find_signed_in, set_cookie
 from postroom.web.throttles import network_of
 
 router = APIRouter()
 HOME = "/admin"
 HOUR = timedelta(hours=1)
-# At once and per hour: a person mistypes, a program tries for ever. Attempts at one account count
-# by network, or anybody could lock anybody out.
-ADDRESS_TRIES = 10
-NETWORK_TRIES = 50
-_OF_ADDRESS = Rate(ADDRESS_TRIES, HOUR, ADDRESS_TRIES)
-_OF_NETWORK = Rate(NETWORK_TRIES, HOUR, NETWORK_TRIES)
+# At once and per hour: a person mistypes, a program keeps trying. Attempts at one account count by
+# network, so that nobody can lock somebody else out.
+_OF_ADDRESS = Rate(10, HOUR, 10)
+_OF_NETWORK = Rate(50, HOUR, 50)
 REFUSED_MAX = 10_000
 
 
 class SignInTries:
     """Counts password attempts over all web processes.
 
-    Exactly, in storage: checking a password costs more than the row does. Callers who have to wait
-    are remembered here, so that further attempts cost no storage calls.
+    They are counted exactly, in storage, because checking a password costs more than the row.
+    Callers who have to wait are remembered here, so that further attempts cost no storage calls.
     """
 
     def __init__(self, context: WebContext) -> None:
@@ -62,34 +54,32 @@ class SignInTries:
 
         Counted before the password is checked, so that attempts at the same time all count.
         """
-        all_ = self._hidden(network)
-        these = self._hidden(network, address)
-        wait = max(self._refused_for(all_, now), self._refused_for(these, now))
-        if wait <= NO_WAIT:
-            wait = await self._count(all_, _OF_NETWORK, now)
-        if wait <= NO_WAIT:
-            wait = await self._count(these, _OF_ADDRESS, now)
+        limits = {
+            sign(self._secret, "tries", network): _OF_NETWORK,
+            sign(self._secret, "tries", network, address): _OF_ADDRESS,
+        }
+        wait = max(self._refused_for(caller, now) for caller in limits)
+        for caller, rate in limits.items():
+            if wait <= NO_WAIT:
+                wait = await throttles.count_try(self._tables, caller, rate, now)
+                self._remember(caller, now, wait)
         return wait
 
     async def forgive(self, network: str, address: str) -> None:
-        await throttles.forgive_tries(self._tables, self._hidden(network, address))
+        caller = sign(self._secret, "tries", network, address)
+        await throttles.forgive_tries(self._tables, caller)
 
-    async def _count(self, caller: str, rate: Rate, now: datetime) -> timedelta:
-        wait = await throttles.count_try(self._tables, caller, rate, now)
+    def _remember(self, caller: str, now: datetime, wait: timedelta) -> None:
         if wait > NO_WAIT:
             self._refused_until[caller] = now + wait
             self._refused_until.move_to_end(caller)
             if len(self._refused_until) > REFUSED_MAX:
                 self._refused_until.popitem(last=False)
-        return wait
 
     def _refused_for(self, caller: str, now: datetime) -> timedelta:
-        """A time more than an hour away was written by a wrong clock: nobody waits for that."""
+        """No wait for a time more than an hour away, which a wrong clock has written."""
         wait = self._refused_until.get(caller, now) - now
         return wait if NO_WAIT < wait < HOUR else NO_WAIT
-
-    def _hidden(self, *caller: str) -> str:
-        return sign(self._secret, "tries", *caller)
 
 
 _BROWSERS = ("Edg", "OPR", "Firefox", "Chrome", "Safari")
@@ -99,14 +89,15 @@ _COMMON_NAMES = {"Edg": "Edge", "OPR": "Opera", "Macintosh": "Mac"}
 
 @router.get("/sign-in")
 async def sign_in_page(request: Request, _anybody: Anybody) -> Response:
+    next_path = request.query_params.get("next", "")
     if await find_signed_in(request):
-        return go(_safe(request.query_params.get("next", "")))
+        return go(_safe_path(next_path))
     form = Form()
     if not await users.has_any(context_of(request).storage.tables):
         form.mistake = _(
             "There is no account yet. Open the link that “postroom serve” printed when it started."
         )
-    return _door(request, form, request.query_params.get("next", ""))
+    return _show_sign_in(request, form, next_path)
 
 
 @router.post("/sign-in")
@@ -114,30 +105,30 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     """The same answer whether the address or the password is wrong."""
     context = context_of(request)
     form = await posted(request)
-    where = _safe(form.value("next"))
-    tries = _tries(request)
-    who = _who(form.value("address"))
-    wait = await tries.wait(network_of(client_of(request)), who, context.clock.now())
+    next_path = _safe_path(form.value("next"))
+    typed = form.value("address")
+    network = network_of(client_of(request))
+    try:  # other spellings of an address are not other callers
+        address = parse_address(typed.strip()).storage_key
+    except BadAddress:
+        address = typed.strip().casefold()[:320]
+    tries = one_per_app(request.app, SignInTries, context)
+    wait = await tries.wait(network, address, context.clock.now())
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
-        return _door(request, form, where, status=429)
-    user = await sign_in.check(
-        context.storage.tables, form.value("address"), form.value("password")
-    )
+        return _show_sign_in(request, form, next_path, status=429)
+    user = await sign_in.check(context.storage.tables, typed, form.value("password"))
     if user is None:
         form.mistake = _("The email address or password is wrong.")
-        return _door(request, form, where, status=422)
-    await tries.forgive(network_of(client_of(request)), who)
-    return await _let_in(request, user, where)
+        return _show_sign_in(request, form, next_path, status=422)
+    await tries.forgive(network, address)
+    return await _start_session(request, user, next_path)
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, signed_in: Viewer) -> Response:
-    context = context_of(request)
-    await users.end_session(context.storage.tables, signed_in.session.id)
-    response = go("/admin/sign-in")
-    clear_cookie(response, context)
-    return response
+async def sign_out(request: Viewer) -> Response:
+    await users.end_session(request.tables, request.signed_in.session.id)
+    return _to_sign_in(request.context)
 
 
 @router.get("/welcome/{token}")
@@ -157,106 +148,91 @@ async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
     tables = context.storage.tables
     now = context.clock.now()
     invitation = await sign_in.find_invitation(tables, token, now)
-    if invitation is None:  # nothing that a stranger sends is read
+    if invitation is None:  # do not read the form of a stranger
         return show_bare(request, "void_link.html", 404)
     form = await posted(request)
-    address = form.value("address")
-    password = form.value("password")
     try:
-        user = await sign_in.accept(tables, token, address, password, now)
-    except BadAddress as error:
-        form.mistakes["address"] = str(error)
+        user = await sign_in.accept(
+            tables, token, form.value("address"), form.value("password"), now
+        )
     except BadInput as error:
-        form.mistakes["password"] = str(error)
-    else:
-        if user is None:
-            return show_bare(request, "void_link.html", 404)
-        return await _let_in(request, user, HOME)
-    is_first = not invitation.address
-    return show_bare(request, "welcome.html", 422, form=form, is_first=is_first)
+        field = "address" if isinstance(error, BadAddress) else "password"
+        form.mistakes[field] = str(error)
+        is_first = not invitation.address
+        return show_bare(request, "welcome.html", 422, form=form, is_first=is_first)
+    if user is None:
+        return show_bare(request, "void_link.html", 404)
+    return await _start_session(request, user, HOME)
 
 
 @router.get("/account")
-async def account_page(request: Request, signed_in: Viewer) -> Response:
-    return await _account(request, signed_in, Form())
+async def account_page(request: Viewer) -> Response:
+    return await _show_account(request, Form())
 
 
 @router.post("/account/password")
-async def change_password(request: Request, signed_in: Viewer) -> Response:
-    context = context_of(request)
-    form = await posted(request)
-    tables = context.storage.tables
-    now = context.clock.now()
-    wait = await _tries(request).wait(signed_in.session.id, signed_in.user.key, now)
+async def change_password(request: Viewer) -> Response:
+    form = await request.form()
+    now = request.now()
+    user = request.signed_in.user
+    tries = one_per_app(request.http.app, SignInTries, request.context)
+    wait = await tries.wait(request.signed_in.session.id, user.key, now)
     if wait > NO_WAIT:
         form.mistake = _too_many(wait)
-        return await _account(request, signed_in, form, status=429)
+        return await _show_account(request, form, status=429)
     try:
         await sign_in.change_password(
-            tables, signed_in.user, form.value("old_password"), form.value("new_password"), now
+            request.tables, user, form.value("old_password"), form.value("new_password"), now
         )
-    except WrongPassword as error:
-        form.mistakes["old_password"] = str(error)
-        return await _account(request, signed_in, form, status=422)
     except BadInput as error:
-        form.mistakes["new_password"] = str(error)
-        return await _account(request, signed_in, form, status=422)
-    return await _let_in(request, signed_in.user, "/admin/account", "password")
+        field = "old_password" if isinstance(error, WrongPassword) else "new_password"
+        form.mistakes[field] = str(error)
+        return await _show_account(request, form, status=422)
+    return await _start_session(request.http, user, "/admin/account", "password")
 
 
 @router.post("/account/sessions/end")
-async def end_session(request: Request, signed_in: Viewer) -> Response:
+async def end_session(request: Viewer) -> Response:
     """Sign out one of the user's browsers, or all of them."""
-    context = context_of(request)
-    form = await posted(request)
-    tables = context.storage.tables
-    now = context.clock.now()
-    if form.value("session") == "all":
-        await sign_in.sign_out_everywhere(tables, signed_in.user, now)
-        response = go("/admin/sign-in")
-        clear_cookie(response, context)
-        return response
-    own = {session.id for session in await users.sessions_of(tables, signed_in.user, now)}
-    if form.value("session") in own:
-        await users.end_session(tables, form.value("session"))
+    session_id = (await request.form()).value("session")
+    user = request.signed_in.user
+    now = request.now()
+    if session_id == "all":
+        await sign_in.sign_out_everywhere(request.tables, user, now)
+        return _to_sign_in(request.context)
+    if session_id in {session.id for session in await users.sessions_of(request.tables, user, now)}:
+        await users.end_session(request.tables, session_id)
     return go("/admin/account", "ended")
 
 
-async def _account(request: Request, signed_in: Viewer, form: Form, status: int = 200) -> Response:
-    context = context_of(request)
-    sessions = await users.sessions_of(context.storage.tables, signed_in.user, context.clock.now())
-    return show(request, signed_in, "account.html", status, form=form, sessions=sessions)
+async def _show_account(request: AdminRequest, form: Form, status: int = 200) -> Response:
+    sessions = await users.sessions_of(request.tables, request.signed_in.user, request.now())
+    return request.show("account.html", status, form=form, sessions=sessions)
 
 
-def _door(request: Request, form: Form, where: str, status: int = 200) -> Response:
-    form.values["next"] = where
+def _show_sign_in(request: Request, form: Form, next_path: str, status: int = 200) -> Response:
+    form.values["next"] = next_path
     form.values.pop("password", None)
     return show_bare(request, "sign_in.html", status, form=form)
 
 
-async def _let_in(request: Request, user: User, where: str, said: str = "") -> Response:
+def _to_sign_in(context: WebContext) -> Response:
+    response = go("/admin/sign-in")
+    clear_cookie(response, context)
+    return response
+
+
+async def _start_session(request: Request, user: User, path: str, notice: str = "") -> Response:
     """Start a new session, so that nobody can have planted its token."""
     context = context_of(request)
     old = request.cookies.get(cookie_name(context))
     if old:
         await users.end_session(context.storage.tables, users.token_hash(old))
-    browser = Browser(client_of(request), _browser(request.headers.get("user-agent", "")))
+    browser = Browser(client_of(request), _browser_name(request.headers.get("user-agent", "")))
     token = await sign_in.begin(context.storage.tables, user, browser, context.clock.now())
-    response = go(where, said)
+    response = go(path, notice)
     set_cookie(response, context, token)
     return response
-
-
-def _tries(request: Request) -> SignInTries:
-    return one_per_app(request.app, SignInTries, context_of(request))
-
-
-def _who(typed: str) -> str:
-    """The identity of an address, so that other spellings are not other callers."""
-    try:
-        return parse_address(typed.strip()).storage_key
-    except BadAddress:
-        return typed.strip().casefold()[:320]
 
 
 def _too_many(wait: timedelta) -> Text:
@@ -269,15 +245,13 @@ def _too_many(wait: timedelta) -> Text:
     )
 
 
-def _safe(where: str) -> str:
-    """Only a page of ours: for a browser, //elsewhere and \\elsewhere are other sites."""
-    return quote(where, safe="/?=&%") if re.match(r"/admin(/[^/\\]|$|\?)", where) else HOME
+def _safe_path(path: str) -> str:
+    """Only our own pages: to a browser, //elsewhere and \\elsewhere are other sites."""
+    return quote(path, safe="/?=&%") if re.match(r"/admin(/[^/\\]|$|\?)", path) else HOME
 
 
-def _browser(agent: str) -> str:
+def _browser_name(agent: str) -> str:
     """“Firefox · Linux”, as far as it is known."""
-    found = [
-        *[each for each in _BROWSERS if each in agent][:1],
-        *[each for each in _SYSTEMS if each in agent][:1],
-    ]
-    return " · ".join(_COMMON_NAMES.get(each, each) for each in found)
+    browser = [each for each in _BROWSERS if each in agent][:1]
+    system = [each for each in _SYSTEMS if each in agent][:1]
+    return " · ".join(_COMMON_NAMES.get(each, each) for each in browser + system)

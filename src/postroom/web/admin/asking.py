@@ -1,7 +1,7 @@
-"""Asking everybody on a list who has not confirmed: how many, go, how far it is, stop.
+"""Ask everybody on a list who has not confirmed: count them, start, show progress, stop.
 
-The run goes on beside the pages, in the process that started it, and writes down how far it is in
-the list's own row, so that any web process can show or stop it (actions/ask_to_confirm.py).
+The run continues in the process that started it and stores its progress in the list's own row, so
+that any web process can show or stop it (actions/ask_to_confirm.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 from datetime import timedelta
 
 import structlog
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from starlette.responses import Response
 
 from postroom.act import Act
@@ -21,35 +21,32 @@ from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
 from postroom.domain.errors import WrongState
 from postroom.records import ask_jobs, lists
-from postroom.web.context import context_of, one_per_app
-from postroom.web.forms import list_named, posted
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, act_of
+from postroom.web.admin.admin_request import Editor
+from postroom.web.context import one_per_app
+from postroom.web.forms import list_named
+from postroom.web.pages import go
 
 router = APIRouter(prefix="/subscribers/ask")
 log = structlog.get_logger("asking")
 
 
 @router.get("")
-async def ask_page(request: Request, signed_in: Editor) -> Response:
-    context = context_of(request)
-    tables = context.storage.tables
-    now = context.clock.now()
-    mailing_list = await lists.read(tables, list_named(request.query_params.get("list", "")))
-    found = await ask_jobs.find(tables, mailing_list.name)
+async def ask_page(request: Editor) -> Response:
+    now = request.now()
+    mailing_list = await lists.read(request.tables, list_named(request.query("list")))
+    name = mailing_list.name
+    found = await ask_jobs.find(request.tables, name)
     job = found.value.as_of(now) if found else None
-    is_running = job is not None and job.is_running
-    return show(
-        request,
-        signed_in,
+    tally = None
+    if not job or not job.is_running:
+        tally = await ask_to_confirm.tally(request.tables, name, request.context.clock)
+    return request.show(
         "subscribers/ask.html",
         mailing_list=mailing_list,
         job=job,
-        is_running=is_running,
+        is_running=tally is None,
         is_open=job is not None and job.can_go_on(now),
-        tally=None
-        if is_running
-        else await ask_to_confirm.tally(tables, mailing_list.name, context.clock),
+        tally=tally,
         hours=ASK_ONCE_IN // timedelta(hours=1),
         asks_max=ASKS_MAX,
         days=ASKS_WITHIN.days,
@@ -57,29 +54,25 @@ async def ask_page(request: Request, signed_in: Editor) -> Response:
 
 
 @router.post("")
-async def act(request: Request, signed_in: Editor) -> Response:
+async def act(request: Editor) -> Response:
     """Start, continue or stop. After a second click the page shows the run in progress."""
-    context = context_of(request)
-    form = await posted(request)
-    tables = context.storage.tables
-    name = list_named(request.query_params.get("list", ""))
+    tables = request.tables
+    form = await request.form()
+    name = list_named(request.query("list"))
+    page = go(f"/admin/subscribers/ask?list={name}")
     if form.value("act") == "stop":
         await ask_to_confirm.stop(tables, name)
-        return go(_path(name))
+        return page
     await lists.read(tables, name)
-    found = await ask_to_confirm.tally(tables, name, context.clock)
-    by = signed_in.user.address
+    found = await ask_to_confirm.tally(tables, name, request.context.clock)
+    by = request.signed_in.user.address
     run = secrets.token_hex(8)
-    now = context.clock.now()
+    now = request.now()
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
         job, etag = await ask_to_confirm.start(tables, name, by=by, total=total, run=run, now=now)
-        runs_in(request.app).start(act_of(request, signed_in), job, etag)
-    return go(_path(name))
-
-
-def _path(name: str) -> str:
-    return f"/admin/subscribers/ask?list={name}"
+        runs_in(request.http.app).start(request.act(), job, etag)
+    return page
 
 
 class AskRuns:
@@ -94,7 +87,7 @@ class AskRuns:
             ask_to_confirm.run(act, job, etag, lambda: not self._is_stopping)
         )
         self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._finish)
 
     async def settled(self) -> None:
         """Wait until nothing is running."""
@@ -105,7 +98,7 @@ class AskRuns:
         self._is_stopping = True
         await self.settled()
 
-    def _over(self, task: asyncio.Task[AskJob]) -> None:
+    def _finish(self, task: asyncio.Task[AskJob]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return

@@ -1,8 +1,9 @@
-"""The form in which a person chooses what the columns of a file are, and what happens to people."""
+"""The form of an import: what each column of the file is, and what to do with the people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -23,35 +24,35 @@ class Column(msgspec.Struct, frozen=True):
     at: int
     heading: str
     samples: list[str]
-    is_ours: bool
+    is_ours: bool  # a column of our own exports that is not an attribute
 
 
-class RowsShown(msgspec.Struct, frozen=True):
-    """The first rows of a file as the page shows them."""
+class FilePreview(msgspec.Struct, frozen=True):
+    """The first rows of a file, as shown on the page."""
 
     beginning: Beginning
     encoding: str
 
     @property
     def delimiter(self) -> Text | str:
-        delimiter = self.beginning.delimiter
-        return DELIMITER_NAMES.get(delimiter, delimiter)
+        return DELIMITER_NAMES.get(self.beginning.delimiter, self.beginning.delimiter)
 
     @property
     def columns(self) -> Iterator[Column]:
-        rows, names = self.beginning.rows, self.beginning.names
+        rows = self.beginning.rows
+        header = rows[0] if self.beginning.has_header else []
         people = rows[1:] if self.beginning.has_header else rows
-        for at in range(min(self.beginning.width, COLUMNS_MAX)):
-            heading = rows[0][at] if self.beginning.has_header and at < len(rows[0]) else ""
+        for at, name in enumerate(self.beginning.names[:COLUMNS_MAX]):
+            heading = header[at] if at < len(header) else ""
             samples = [clipped(row[at]) for row in people if at < len(row)]
-            yield Column(at, heading, samples[:SAMPLES], names[at] in _NOT_ATTRIBUTES)
+            yield Column(at, heading, samples[:SAMPLES], name in _NOT_ATTRIBUTES)
 
     @property
     def is_too_wide(self) -> bool:
         return self.beginning.width > COLUMNS_MAX
 
 
-def first_form(job: ImportJob, beginning: Beginning) -> Form:
+def initial_form(job: ImportJob, beginning: Beginning) -> Form:
     """What was chosen before or, at first, what the file seems to be."""
     # The purpose is never preselected: a person must decide whether people are mailed.
     values = {"purpose": job.purpose.value} if job.is_mapped else {}
@@ -62,21 +63,28 @@ def first_form(job: ImportJob, beginning: Beginning) -> Form:
     return Form(values | {f"name-{at}": name for at, name in columns.attributes})
 
 
-def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None:
+def job_from(form: Form, job: ImportJob, beginning: Beginning) -> ImportJob | None:
     """The job with what the form says; None, with errors in the form, if it cannot be used."""
-    email = form.take("email", _position_among(beginning))
+    names = beginning.names
+
+    def parse_position(text: str) -> int:
+        if text in map(str, range(min(beginning.width, COLUMNS_MAX))):
+            return int(text)
+        raise BadInput(_("Choose the column with the email addresses."))
+
+    email = form.take("email", parse_position)
     purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
     basis = form.take("basis", lambda text: check_basis(text, purpose))
     if purpose is None:
-        form.mistakes["purpose"] = _("Choose what happens to these people.")
+        form.mistakes["purpose"] = _("Choose what to do with these people.")
     existing = Existing(form.value("existing")) if form.value("existing") in set(Existing) else None
-    attributes = _attributes(form, beginning, email)
+    attributes = _attributes_in(form, beginning, email)
     if not form.is_good or email is None or purpose is None:
         return None
     columns = Columns(
         email,
         tuple(attributes.items()),
-        _place_of_subscription(beginning),
+        names.index(SUBSCRIPTION) if SUBSCRIPTION in names else None,
         beginning.width,
         has_header=form.is_ticked("header"),
     )
@@ -84,21 +92,16 @@ def chosen(job: ImportJob, beginning: Beginning, form: Form) -> ImportJob | None
 
 
 def _guess(beginning: Beginning) -> Columns:
-    email, names = beginning.email, beginning.names[:COLUMNS_MAX]
-    attributes = tuple(
-        (at, name) for at, name in enumerate(names) if at != email and _is_attribute(name)
-    )
-    return Columns(email, attributes[:ATTRIBUTES_MAX], None, 0, beginning.has_header)
+    attributes: list[tuple[int, str]] = []
+    for at, name in enumerate(beginning.names[:COLUMNS_MAX]):
+        with contextlib.suppress(BadInput):
+            if at != beginning.email and check_column_name(name):
+                attributes.append((at, name))
+    first = tuple(attributes[:ATTRIBUTES_MAX])
+    return Columns(beginning.email, first, None, 0, beginning.has_header)
 
 
-def _is_attribute(name: str) -> bool:
-    try:
-        return bool(check_column_name(name))
-    except BadInput:
-        return False
-
-
-def _attributes(form: Form, beginning: Beginning, email: int | None) -> dict[int, str]:
+def _attributes_in(form: Form, beginning: Beginning, email: int | None) -> dict[int, str]:
     """Names by position; a column without a name is left out."""
     found: dict[int, str] = {}
     for at in range(min(beginning.width, COLUMNS_MAX)):
@@ -107,25 +110,14 @@ def _attributes(form: Form, beginning: Beginning, email: int | None) -> dict[int
             continue
         name = form.take(field, check_column_name)
         if name in found.values():
-            form.mistakes[field] = _("Two columns cannot both be {name}: rename one.", name=name)
+            form.mistakes[field] = _(
+                "Another column is already called {name}. Rename one of them.", name=name
+            )
         elif name:
             found[at] = name
     if len(found) > ATTRIBUTES_MAX:
         form.mistake = _(
-            "At most {limit} columns can be kept: leave some out.", limit=ATTRIBUTES_MAX
+            "At most {limit} columns can be imported as attributes. Clear the names of some.",
+            limit=ATTRIBUTES_MAX,
         )
     return found
-
-
-def _position_among(beginning: Beginning) -> Callable[[str], int]:
-    def position(text: str) -> int:
-        if text in map(str, range(min(beginning.width, COLUMNS_MAX))):
-            return int(text)
-        raise BadInput(_("Say which column holds the addresses."))
-
-    return position
-
-
-def _place_of_subscription(beginning: Beginning) -> int | None:
-    names = beginning.names
-    return names.index(SUBSCRIPTION) if SUBSCRIPTION in names else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from postroom.domain.errors import BadInput, NotFound, WrongState
@@ -27,61 +27,65 @@ from postroom.importing.upload import (
 )
 from postroom.records import lists
 from postroom.storage.port import Blobs, Conflict, StorageError
-from postroom.web.admin.column_form import RowsShown, chosen, first_form
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
+from postroom.web.admin.column_form import FilePreview, initial_form, job_from
 from postroom.web.admin.subscribers import list_choices
-from postroom.web.context import context_of
-from postroom.web.forms import Form, posted
-from postroom.web.pages import go, part, show
+from postroom.web.forms import Form
+from postroom.web.pages import go, part
 from postroom.web.security import TooLarge
-from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
-from postroom.web.uploads import Upload, receive_file
+from postroom.web.uploads import receive_file
 
 router = APIRouter(prefix="/imports")
 SHOWN_MAX = 50
-ROWS_READ = 6  # a heading and five people
-_CHANGED = _("Somebody else changed this import at the same moment. Check it and try again.")
+ROWS_READ = 6  # a header and five people
 
 
 @router.get("")
-async def index(request: Request, signed_in: Viewer) -> Response:
-    newest = await jobs.newest(context_of(request).storage.tables, limit=SHOWN_MAX)
-    return show(request, signed_in, "imports/index.html", jobs=newest)
+async def index(request: Viewer) -> Response:
+    newest = await jobs.newest(request.tables, limit=SHOWN_MAX)
+    return request.show("imports/index.html", jobs=newest)
 
 
 @router.get("/new")
-async def new_page(request: Request, signed_in: Editor) -> Response:
-    return await _upload_page(
-        request, signed_in, Form({"list": request.query_params.get("list", "")})
-    )
+async def new_page(request: Editor) -> Response:
+    return await _show_upload(request, Form({"list": request.query("list")}))
 
 
 @router.post("/upload")
-async def upload(request: Request, signed_in: Editor) -> Response:
+async def upload(request: Editor) -> Response:
     """Write the file to blobs and check its beginning; the row comes last (importing/upload.py)."""
-    context = context_of(request)
-    blobs = context.storage.blobs
-    id_ = jobs.new_id(context.clock.now())
+    blobs = request.storage.blobs
+    id_ = jobs.new_id(request.now())
     form = Form()
     writer = UploadWriter(blobs, id_)
     job: ImportJob | None = None
     try:
-        received = await receive_file(request, "file", CHUNK_BYTES, writer.write)
+        received = await receive_file(request.http, "file", CHUNK_BYTES, writer.write)
         form.values |= received.fields
         list_name = form.take("list", check_list_name)
-        if list_name and await lists.find(context.storage.tables, list_name) is None:
+        if list_name and await lists.find(request.tables, list_name) is None:
             form.mistakes["list"] = _("There is no such list.")
-        await _check_file(form, blobs, id_, writer.chunks, received)
+        file_name = clean_file_name(received.file_name)
+        if received.files > 1:
+            form.mistakes["file"] = _("Choose one file. Import each file separately.")
+        elif not received.file_name:
+            form.mistakes["file"] = _("Choose a file.")
+        else:
+            try:
+                await _preview(blobs, id_, writer.chunks, file_name)
+            except BadInput as error:
+                form.mistakes["file"] = str(error)
         if form.is_good and list_name:
             job = ImportJob(
                 id=id_,
                 list_name=list_name,
-                file_name=clean_file_name(received.file_name),
+                file_name=file_name,
                 size=received.size,
                 chunks=writer.chunks,
-                user=signed_in.user.address,
-                created_at=context.clock.now(),
+                user=request.signed_in.user.address,
+                created_at=request.now(),
             )
-            await jobs.create(context.storage.tables, job)
+            await jobs.create(request.tables, job)
     except TooLarge:
         form.mistakes["file"] = _("The file is larger than 1 GiB. Split it into several files.")
     except BadInput as error:
@@ -91,160 +95,114 @@ async def upload(request: Request, signed_in: Editor) -> Response:
             with contextlib.suppress(StorageError):  # then the sweep deletes them
                 await delete_blobs(blobs, id_)
     if job is None:
-        return await _upload_page(request, signed_in, form, 422)
+        return await _show_upload(request, form, 422)
     return go(f"/admin/imports/{id_}/columns")
 
 
 @router.get("/{id_}")
-async def details(request: Request, signed_in: Viewer, id_: str) -> Response:
-    job = await _read(request, id_)
-    if not job.is_mapped and signed_in.may("editor"):
+async def details(request: Viewer, id_: str) -> Response:
+    job, _etag = await jobs.read(request.tables, id_)
+    if not job.is_mapped and request.signed_in.may("editor"):
         return go(f"/admin/imports/{id_}/columns")
-    return _details(request, signed_in, job)
+    return request.show("imports/details.html", job=job, form=Form())
 
 
 @router.get("/{id_}/live")
-async def live(request: Request, signed_in: Viewer, id_: str) -> Response:
+async def live(request: Viewer, id_: str) -> Response:
     """The part of the page that changes; it reloads itself while the import runs."""
-    job = await _read(request, id_)
-    return HTMLResponse(part("imports/progress.html", signed_in=signed_in, job=job))
+    job, _etag = await jobs.read(request.tables, id_)
+    return HTMLResponse(part("imports/progress.html", signed_in=request.signed_in, job=job))
 
 
 @router.get("/{id_}/columns")
-async def columns_page(request: Request, signed_in: Editor, id_: str) -> Response:
-    job = await _read(request, id_)
+async def columns_page(request: Editor, id_: str) -> Response:
+    job, _etag = await jobs.read(request.tables, id_)
     try:
         check_not_running(job)
-        seen = await _beginning(context_of(request).storage.blobs, id_, job.chunks, job.file_name)
+        preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
     except (BadInput, WrongState) as error:
-        return _details(request, signed_in, job, Form(mistake=str(error)), 409)
-    return _columns(request, signed_in, job, seen, first_form(job, seen.beginning))
+        return _refuse(request, job, error)
+    form = initial_form(job, preview.beginning)
+    return request.show("imports/columns.html", job=job, preview=preview, form=form)
 
 
 @router.post("/{id_}/columns")
-async def choose_columns(request: Request, signed_in: Editor, id_: str) -> Response:
-    """Store what becomes of each column and of the people, then start the dry run."""
-    storage = context_of(request).storage
-    form = await posted(request)
-    job, etag = await jobs.read(storage.tables, id_)
+async def choose_columns(request: Editor, id_: str) -> Response:
+    """Store what to do with each column and with the people, then start the dry run."""
+    form = await request.form()
+    job, etag = await jobs.read(request.tables, id_)
     try:
         check_not_running(job)
-        seen = await _beginning(storage.blobs, id_, job.chunks, job.file_name)
-        wanted = chosen(job, seen.beginning, form)
-        if wanted is None:
-            return _columns(request, signed_in, job, seen, form, 422)
-        await jobs.replace(storage.tables, wanted, etag)
-    except (BadInput, WrongState) as error:
-        return _details(request, signed_in, job, Form(mistake=str(error)), 409)
-    except Conflict:
-        return _details(request, signed_in, job, Form(mistake=_CHANGED), 409)
-    return await _start(request, signed_in, id_, is_rehearsal=True)
+        preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
+        mapped_job = job_from(form, job, preview.beginning)
+        if mapped_job is None:
+            return request.show("imports/columns.html", 422, job=job, preview=preview, form=form)
+        await jobs.replace(request.tables, mapped_job, etag)
+    except (BadInput, WrongState, Conflict) as error:
+        return _refuse(request, job, error)
+    return await _start(request, id_, is_rehearsal=True)
 
 
 @router.post("/{id_}/start")
-async def start(request: Request, signed_in: Editor, id_: str) -> Response:
+async def start(request: Editor, id_: str) -> Response:
     """Start what the page offered: the dry run, the import, or the rest of either."""
-    form = await posted(request)
-    return await _start(request, signed_in, id_, is_rehearsal=form.is_ticked("rehearsal"))
+    form = await request.form()
+    return await _start(request, id_, is_rehearsal=form.is_ticked("rehearsal"))
 
 
 @router.post("/{id_}/stop")
-async def stop(request: Request, signed_in: Editor, id_: str) -> Response:
-    await worker.stop(act_of(request, signed_in), id_)
+async def stop(request: Editor, id_: str) -> Response:
+    await worker.stop(request.act(), id_)
     return go(f"/admin/imports/{id_}")
 
 
 @router.post("/{id_}/discard")
-async def discard(request: Request, signed_in: Editor, id_: str) -> Response:
+async def discard(request: Editor, id_: str) -> Response:
     """Delete the row and the blobs; people who were added stay."""
-    storage = context_of(request).storage
     try:
-        job, etag = await jobs.read(storage.tables, id_)
-    except NotFound:  # a second click, or somebody else: it is deleted, as was wanted
+        job, etag = await jobs.read(request.tables, id_)
+    except NotFound:  # deleted by a second click or by somebody else
         return go("/admin/imports", "deleted")
     if job.is_running:
-        form = Form(mistake=_("This import is running: stop it first."))
-        return _details(request, signed_in, job, form, 409)
-    await jobs.delete(storage.tables, id_, etag)
-    await delete_blobs(storage.blobs, id_)
+        return _refuse(request, job, WrongState(_("This import is running. Stop it first.")))
+    await jobs.delete(request.tables, id_, etag)
+    await delete_blobs(request.storage.blobs, id_)
     return go("/admin/imports", "deleted")
 
 
 @router.get("/{id_}/report/export")
-async def report(request: Request, signed_in: Viewer, id_: str) -> Response:
-    """Every row that could not be used: line, value, reason."""
-    job = await _read(request, id_)
-    name = f'attachment; filename="{job.list_name}-report.csv"'
+async def report(request: Viewer, id_: str) -> Response:
+    """Every row that was not imported: line, value, reason."""
+    job, _etag = await jobs.read(request.tables, id_)
     return StreamingResponse(
-        read_report(context_of(request).storage.blobs, job),
+        read_report(request.storage.blobs, job),
         media_type="text/csv",
-        headers={"content-disposition": name},
+        headers={"content-disposition": f'attachment; filename="{job.list_name}-report.csv"'},
     )
 
 
-async def _start(
-    request: Request, signed_in: SignedIn, id_: str, *, is_rehearsal: bool
-) -> Response:
-    act = act_of(request, signed_in)
+async def _start(request: AdminRequest, id_: str, *, is_rehearsal: bool) -> Response:
     try:
-        await worker.start(act, id_, language().tag, is_rehearsal=is_rehearsal)
-    except WrongState as error:
-        form = Form(mistake=str(error))
-    except Conflict:
-        form = Form(mistake=_CHANGED)
-    else:
-        return go(f"/admin/imports/{id_}")
-    return _details(request, signed_in, await _read(request, id_), form, 409)
+        await worker.start(request.act(), id_, language().tag, is_rehearsal=is_rehearsal)
+    except (WrongState, Conflict) as error:
+        job, _etag = await jobs.read(request.tables, id_)
+        return _refuse(request, job, error)
+    return go(f"/admin/imports/{id_}")
 
 
-async def _read(request: Request, id_: str) -> ImportJob:
-    job, _etag = await jobs.read(context_of(request).storage.tables, id_)
-    return job
+def _refuse(request: AdminRequest, job: ImportJob, error: Exception) -> Response:
+    """The import's page, with what is wrong."""
+    changed = _("Somebody else changed this import at the same time. Check it and try again.")
+    form = Form(mistake=changed if isinstance(error, Conflict) else str(error))
+    return request.show("imports/details.html", 409, job=job, form=form)
 
 
-def _details(
-    request: Request,
-    signed_in: SignedIn,
-    job: ImportJob,
-    form: Form | None = None,
-    status: int = 200,
-) -> Response:
-    form = form or Form()
-    return show(request, signed_in, "imports/details.html", status, job=job, form=form)
-
-
-def _columns(
-    request: Request,
-    signed_in: SignedIn,
-    job: ImportJob,
-    seen: RowsShown,
-    form: Form,
-    status: int = 200,
-) -> Response:
-    return show(request, signed_in, "imports/columns.html", status, job=job, seen=seen, form=form)
-
-
-async def _beginning(blobs: Blobs, id_: str, chunks: int, name: str) -> RowsShown:
+async def _preview(blobs: Blobs, id_: str, chunks: int, name: str) -> FilePreview:
     _file, source = await open_upload(blobs, id_, chunks, name, 0)
     rows = await asyncio.to_thread(beginning, iter(source), ROWS_READ)  # may take a while
-    return RowsShown(rows, source.encoding)
+    return FilePreview(rows, source.encoding)
 
 
-async def _upload_page(
-    request: Request, signed_in: SignedIn, form: Form, status: int = 200
-) -> Response:
-    choices = await list_choices(context_of(request).storage.tables, form.value("list"))
-    return show(request, signed_in, "imports/new.html", status, form=form, choices=choices)
-
-
-async def _check_file(form: Form, blobs: Blobs, id_: str, chunks: int, received: Upload) -> None:
-    if received.files > 1:
-        form.mistakes["file"] = _("Choose one file: each is an import of its own.")
-        return
-    if not received.file_name:
-        form.mistakes["file"] = _("Choose a file.")
-        return
-    try:
-        await _beginning(blobs, id_, chunks, clean_file_name(received.file_name))
-    except BadInput as error:
-        form.mistakes["file"] = str(error)
+async def _show_upload(request: AdminRequest, form: Form, status: int = 200) -> Response:
+    choices = await list_choices(request.tables, form.value("list"))
+    return request.show("imports/new.html", status, form=form, choices=choices)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
-from typing import NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.domain.access_key import (
     LISTS_MAX,
-    AccessKey,
     Right,
     check_key_lists,
     check_key_name,
@@ -22,15 +19,14 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import _
 from postroom.records import keys, lists
 from postroom.storage.port import Tables
-from postroom.web.context import context_of
+from postroom.web.admin.admin_request import AdminRequest, Owner
 from postroom.web.forms import Form, opened
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Owner, SignedIn
-from postroom.web.submit_once import Submission, SubmitResult, act_once
+from postroom.web.pages import go
+from postroom.web.submit_once import Submission, SubmitResult
 
 router = APIRouter(prefix="/keys")
-LISTS_OFFERED_MAX = LISTS_MAX  # as tick boxes; the names of others are typed
-TICK = "list-"  # and the name of a list: one field for each tick box
+LISTS_OFFERED_MAX = LISTS_MAX  # as check boxes; the names of others are typed
+TICK = "list-"  # starts the field name of each check box; the name of the list follows
 FIELDS_MAX = LISTS_OFFERED_MAX + 20
 RIGHTS = [
     (Right.SUBSCRIBE.value, _("sign people up (what a website needs)")),
@@ -40,93 +36,73 @@ RIGHTS = [
 
 
 @router.get("")
-async def index(request: Request, signed_in: Owner) -> Response:
-    return await _index(request, signed_in, Form({"right-subscribe": "yes"}))
-
-
-class KeyInput(NamedTuple):
-    name: str
-    lists: tuple[str, ...]
-    rights: tuple[Right, ...]
+async def index(request: Owner) -> Response:
+    return await _index(request, Form({"right-subscribe": "yes"}))
 
 
 @router.post("/new")
-async def create(request: Request, signed_in: Owner) -> Response:
+async def create(request: Owner) -> Response:
     """Show the new key once; it is not stored."""
-    context = context_of(request)
-    async with opened(request, fields_max=FIELDS_MAX) as sent:
-        form = Form(sent.fields)
-    tables = context.storage.tables
-    done = None
-    name = form.take("name", check_key_name)
-    names = form.take("lists", lambda typed: _list_names(typed, form))
+    tables = request.tables
+    async with opened(request.http, fields_max=FIELDS_MAX) as submitted:
+        form = Form(submitted.fields)
+    name = form.take("name", check_key_name) or ""
+    list_names = form.take("lists", lambda typed: _list_names(typed, form)) or ()
     rights = check_key_rights(right for right in Right if form.is_ticked(f"right-{right.value}"))
-    wanted = KeyInput(name or "", names or (), rights)
+
+    async def create_key(submission: Submission) -> SubmitResult:
+        await _check_lists_exist(tables, list_names)
+        if submission.is_again:  # revoke the key of a submission that died before showing it
+            async for key in keys.every_key(tables):
+                if (key.name, key.created_at, key.last_used_at) == (name, submission.at, None):
+                    await keys.revoke(tables, key.id)
+        secret, created = await keys.create(tables, name, list_names, submission.at, rights)
+        return SubmitResult(created.id, secret)
+
+    result = None
     try:
         if form.is_good:
-            done = await act_once(
-                request, signed_in, form, lambda turn: _made(tables, wanted, turn)
-            )
+            result = await request.act_once(form, create_key)
         else:
-            await _check_there(tables, wanted.lists)  # all that is wrong is told at once
+            await _check_lists_exist(tables, list_names)  # show all mistakes at once
     except BadInput as error:
         form.mistakes["lists"] = str(error)
-    if done is None:
-        return await _index(request, signed_in, form, status=422)
-    if done.secret is None:
-        return show(request, signed_in, "keys/made_before.html", name=wanted.name, id=done.what)
-    key = done.secret
-    url = context.site.url
-    return show(request, signed_in, "keys/made.html", key=key, made=wanted, url=url)
+    if result is None:
+        return await _index(request, form, status=422)
+    if result.secret is None:
+        return request.show("keys/created_before.html", name=name, id=result.what)
+    key = result.secret
+    url = request.context.site.url
+    return request.show("keys/created.html", key=key, name=name, lists=list_names, url=url)
 
 
-async def _made(tables: Tables, wanted: KeyInput, turn: Submission) -> SubmitResult:
-    await _check_there(tables, wanted.lists)
-    if turn.is_again:
-        await _revoke_unseen(tables, wanted.name, turn.at)
-    key, made = await keys.create(tables, wanted.name, wanted.lists, turn.at, wanted.rights)
-    return SubmitResult(made.id, key)
-
-
-async def _check_there(tables: Tables, names: tuple[str, ...]) -> None:
+async def _check_lists_exist(tables: Tables, names: tuple[str, ...]) -> None:
     for name in names:
         if await lists.find(tables, name) is None:
             raise BadInput(_("There is no list {name}.", name=name))
 
 
-async def _revoke_unseen(tables: Tables, name: str, made_at: datetime) -> None:
-    """Revoke the key of an earlier submission that died before showing it."""
-    async for key in keys.every_key(tables):
-        if (key.name, key.created_at, key.last_used_at) == (name, made_at, None):
-            await keys.revoke(tables, key.id)
-
-
 @router.get("/{id_}/revoke")
-async def revoke_page(request: Request, signed_in: Owner, id_: str) -> Response:
+async def revoke_page(request: Owner, id_: str) -> Response:
     """Ask first: a revoked key cannot be restored, and its clients stop working."""
-    found = [
-        key async for key in keys.every_key(context_of(request).storage.tables) if key.id == id_
-    ]
-    if not found:
-        return go("/admin/keys")
-    return show(request, signed_in, "keys/revoke.html", key=found[0])
+    async for key in keys.every_key(request.tables):
+        if key.id == id_:
+            return request.show("keys/revoke.html", key=key)
+    return go("/admin/keys")
 
 
 @router.post("/{id_}/revoke")
-async def revoke(request: Request, signed_in: Owner, id_: str) -> Response:
-    with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
-        await keys.revoke(context_of(request).storage.tables, id_)
+async def revoke(request: Owner, id_: str) -> Response:
+    with contextlib.suppress(NotFound):  # revoked by a second click or by somebody else
+        await keys.revoke(request.tables, id_)
     return go("/admin/keys", "revoked")
 
 
-async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
-    tables = context_of(request).storage.tables
-    found: list[AccessKey] = [key async for key in keys.every_key(tables)]
+async def _index(request: AdminRequest, form: Form, status: int = 200) -> Response:
+    found = [key async for key in keys.every_key(request.tables)]
     found.sort(key=lambda key: (key.name, key.created_at))
-    offered, more = await lists.page(tables, limit=LISTS_OFFERED_MAX)
-    return show(
-        request,
-        signed_in,
+    offered, more = await lists.page(request.tables, limit=LISTS_OFFERED_MAX)
+    return request.show(
         "keys/index.html",
         status,
         keys=found,

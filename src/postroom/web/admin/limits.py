@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.domain.errors import BadInput, NotFound
@@ -22,104 +20,89 @@ from postroom.domain.rate_limit import (
 from postroom.domain.texts import _
 from postroom.records import rate_limits
 from postroom.storage.port import Tables
-from postroom.web.context import context_of
-from postroom.web.forms import ONCE, Form, posted
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Owner, SignedIn, Viewer
-from postroom.web.submit_once import Submission, SubmitResult, act_once
+from postroom.web.admin.admin_request import AdminRequest, Owner, Viewer
+from postroom.web.forms import ONCE, Form
+from postroom.web.pages import go
+from postroom.web.submit_once import Submission, SubmitResult
 
 router = APIRouter(prefix="/limits")
 PATH = "/admin/limits"
-T = TypeVar("T")
 
 
 @router.get("")
-async def index(request: Request, signed_in: Viewer) -> Response:
+async def index(request: Viewer) -> Response:
     """With ?change=NAME the form starts with that limit, because saving replaces all of it."""
-    form = Form()
-    name = request.query_params.get("change", "")
-    if name:
-        form.values = _values(await _read(context_of(request).storage.tables, name))
-    return await _index(request, signed_in, form)
+    name = request.query("change")
+    form = Form(_values(await _read(request.tables, name)) if name else {})
+    return await _index(request, form)
 
 
 @router.post("/set")
-async def set_(request: Request, signed_in: Owner) -> Response:
-    tables = context_of(request).storage.tables
-    form = await posted(request)
-    limit = _checked(form)
+async def set_(request: Owner) -> Response:
+    form = await request.form()
+    limit = _limit_in(form)
     if limit is None:
-        return await _index(request, signed_in, form, status=422)
-    if await _is_changed(tables, limit, form):
-        return await _index(request, signed_in, form, status=409)
+        return await _index(request, form, status=422)
+    # Somebody else's change is found by the values: the row's etag changes with every renewal of a
+    # quota.
+    row = (await rate_limits.all_limits(request.tables)).get(limit.name)
+    current = _values(row.limit(limit.name)) if row else {"etag": ""}
+    is_changed = row is not None and form.value("etag") not in ("", current["etag"])
+    if is_changed and form.show_others(current, current["etag"]):
+        return await _index(request, form, status=409)
 
-    async def act(_turn: Submission) -> SubmitResult:
-        await rate_limits.set_limit(tables, limit)
+    async def store(_submission: Submission) -> SubmitResult:
+        await rate_limits.set_limit(request.tables, limit)
         return SubmitResult(PATH)
 
     try:
-        done = await act_once(request, signed_in, form, act)
+        await request.act_once(form, store)
     except BadInput as error:  # there are too many
         form.mistake = str(error)
-        return await _index(request, signed_in, form, status=422)
-    found = await rate_limits.all_limits(tables)
+        return await _index(request, form, status=422)
+    found = await rate_limits.all_limits(request.tables)
     if limit.name not in found or found[limit.name].limit(limit.name) != limit:
-        form.values.pop(ONCE, None)  # sent before, and changed since: the next try acts
+        form.values.pop(ONCE, None)  # submitted before and changed since: the next submission acts
         form.mistake = _("This limit has been changed or cleared since you set it. Set it again?")
-        return await _index(request, signed_in, form, status=409)
-    return go(done.what, "limit-set")
-
-
-async def _is_changed(tables: Tables, limit: RateLimit, form: Form) -> bool:
-    """Whether it stands otherwise than whoever changes it saw it; the form shows how.
-
-    Told by the values: the row's etag changes with every renewal of a share.
-    """
-    row = (await rate_limits.all_limits(tables)).get(limit.name)
-    now_there = _values(row.limit(limit.name)) if row else {}
-    if not row or form.value("etag") in ("", now_there["etag"]):
-        return False
-    return form.show_others(now_there, now_there["etag"])
+        return await _index(request, form, status=409)
+    return go(PATH, "limit-set")
 
 
 @router.get("/{name}/clear")
-async def clear_page(request: Request, signed_in: Owner, name: str) -> Response:
-    limit = await _read(context_of(request).storage.tables, name)
-    return show(request, signed_in, "limits/clear.html", limit=limit, whom=whom(name))
+async def clear_page(request: Owner, name: str) -> Response:
+    limit = await _read(request.tables, name)
+    return request.show("limits/clear.html", limit=limit, whom=whom(name))
 
 
 @router.post("/{name}/clear")
-async def clear(request: Request, signed_in: Owner, name: str) -> Response:
-    tables = context_of(request).storage.tables
-    with contextlib.suppress(NotFound):  # somebody else did: it is gone, as was wanted
-        limit = await _read(tables, name)
-        await rate_limits.clear_limit(tables, limit.name)
+async def clear(request: Owner, name: str) -> Response:
+    with contextlib.suppress(NotFound):  # cleared by a second click or by somebody else
+        limit = await _read(request.tables, name)
+        await rate_limits.clear_limit(request.tables, limit.name)
     return go(PATH, "limit-cleared")
 
 
-def _checked(form: Form) -> RateLimit | None:
+def _limit_in(form: Form) -> RateLimit | None:
     """The limit as typed; None, with errors beside the fields, if it is not valid."""
     name = form.take("domain", lambda text: limit_name(text.strip()))
-    mails_per_s = form.take("mails_per_second", _if_any(check_mails_per_s))
-    connections = form.take("connections", _if_any(check_connections))
+    rate = form.take(
+        "mails_per_second", lambda text: check_mails_per_s(text) if text.strip() else None
+    )
+    connections = form.take(
+        "connections", lambda text: check_connections(text) if text.strip() else None
+    )
     if name is None or not form.is_good:
         return None
-    return form.take("mails_per_second", lambda _text: check_limit(name, mails_per_s, connections))
+    return form.take("mails_per_second", lambda _text: check_limit(name, rate, connections))
 
 
-def _if_any(check: Callable[[str], T]) -> Callable[[str], T | None]:
-    """Check a field that may be empty."""
-    return lambda text: check(text) if text.strip() else None
-
-
-async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
-    found = await rate_limits.all_limits(context_of(request).storage.tables)
+async def _index(request: AdminRequest, form: Form, status: int = 200) -> Response:
+    found = await rate_limits.all_limits(request.tables)
     rows = [(row.limit(name), whom(name), row) for name, row in found.items()]
-    return show(request, signed_in, "limits/index.html", status, rows=rows, form=form)
+    return request.show("limits/index.html", status, rows=rows, form=form)
 
 
 async def _read(tables: Tables, name: str) -> RateLimit:
-    """Check the name of a limit from a URL."""
     found = await rate_limits.all_limits(tables)
     if name not in found:
         raise NotFound(_("This limit no longer exists."))
@@ -127,6 +110,7 @@ async def _read(tables: Tables, name: str) -> RateLimit:
 
 
 def _values(limit: RateLimit) -> dict[str, str]:
+    """A limit as the fields of the form."""
     return {
         "domain": "" if limit.name == TRANSPORT else limit.name,
         "mails_per_second": str(limit.mails_per_s or "").removesuffix(".0"),

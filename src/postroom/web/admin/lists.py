@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from http import HTTPStatus
-from typing import NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import manage_lists
@@ -23,118 +21,100 @@ from postroom.domain.texts import _
 from postroom.importing import jobs
 from postroom.records import counts, lists
 from postroom.storage.port import Conflict, StorageError, Tables
-from postroom.web.context import context_of
-from postroom.web.forms import Form, list_named, posted
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
-from postroom.web.submit_once import Submission, SubmitResult, act_once
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
+from postroom.web.forms import Form, list_named
+from postroom.web.pages import go
+from postroom.web.submit_once import Submission, SubmitResult
 
 router = APIRouter(prefix="/lists")
 LISTS_A_PAGE = 50
 GROWTH_DAYS = 30
 
 
-class ListName(NamedTuple):
-    """What a form needs of its list when storage does not respond."""
-
-    name: str
-
-
 @router.get("")
-async def index(request: Request, signed_in: Viewer) -> Response:
-    context = context_of(request)
-    tables = context.storage.tables
-    after = request.query_params.get("after", "")
+async def index(request: Viewer) -> Response:
+    tables = request.tables
+    after = request.query("after")
     if after:
         list_named(after)
     found, next_ = await lists.page(tables, limit=LISTS_A_PAGE, after=after)
-    rows = [
-        (
-            each,
-            await counts.read(tables, each.name),
-            await _growth(tables, each, context.clock.now()),
-        )
-        for each in found
-    ]
-    return show(request, signed_in, "lists/index.html", rows=rows, after=after, next=next_)
+    rows = []
+    for each in found:
+        people = await counts.read(tables, each.name)
+        days = await counts.growth(tables, each.name, request.now(), days=GROWTH_DAYS)
+        rows.append((each, people, [joined - left for _day, joined, left in days]))
+    return request.show("lists/index.html", rows=rows, after=after, next=next_)
 
 
 @router.get("/new")
-async def new_page(request: Request, signed_in: Editor) -> Response:
-    return show(request, signed_in, "lists/form.html", form=Form(), mailing_list=None)
+async def new_page(request: Editor) -> Response:
+    return request.show("lists/form.html", form=Form(), mailing_list=None)
 
 
 @router.post("/new")
-async def create(request: Request, signed_in: Editor) -> Response:
-    form = await posted(request)
+async def create(request: Editor) -> Response:
+    form = await request.form()
     name = form.take("name", check_new_list_name)
     sender, description, postal = _checked(form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     if name and sender and description is not None and postal is not None:
         is_open = form.is_ticked("public_form")
-        wanted = manage_lists.checked(name, sender, description, postal, is_open)
+        new_list = manage_lists.checked(name, sender, description, postal, is_open)
 
-        async def make(turn: Submission) -> SubmitResult:
-            act = act_of(request, signed_in, turn.at)
+        async def create_list(submission: Submission) -> SubmitResult:
+            act = request.act(submission.at)
             try:
-                await manage_lists.create(act, wanted)
+                await manage_lists.create(act, new_list)
             except AlreadyThere:
-                known = await lists.find(act.tables, wanted.name) if turn.is_again else None
-                if known is None or known.created_at != turn.at:  # somebody else's
+                found = await lists.find(act.tables, name) if submission.is_again else None
+                if found is None or found.created_at != submission.at:  # somebody else's
                     raise
-            return SubmitResult(f"/admin/lists/{wanted.name}")
+            return SubmitResult(f"/admin/lists/{name}")
 
         try:
-            done = await act_once(request, signed_in, form, make)
-            return go(done.what, "created")
+            return go((await request.act_once(form, create_list)).what, "created")
         except AlreadyThere as error:
             form.mistakes["name"] = str(error)
         except StorageError:
             form.keep_for_later()
             status = HTTPStatus.SERVICE_UNAVAILABLE
-    return show(request, signed_in, "lists/form.html", status, form=form, mailing_list=None)
+    return request.show("lists/form.html", status, form=form, mailing_list=None)
 
 
 @router.get("/{name}")
-async def details(request: Request, signed_in: Viewer, name: str) -> Response:
-    context = context_of(request)
-    tables = context.storage.tables
-    mailing_list = await _read(tables, name)
-    growth = await counts.growth(tables, name, context.clock.now(), days=GROWTH_DAYS)
-    return show(
-        request,
-        signed_in,
+async def details(request: Viewer, name: str) -> Response:
+    tables = request.tables
+    return request.show(
         "lists/details.html",
-        mailing_list=mailing_list,
+        mailing_list=await lists.read(tables, list_named(name)),
         counts=await counts.read(tables, name),
-        growth=growth,
+        growth=await counts.growth(tables, name, request.now(), days=GROWTH_DAYS),
         open_imports=await jobs.unfinished(tables, name),
-        url=context.site.url,
+        url=request.context.site.url,
     )
 
 
 @router.get("/{name}/edit")
-async def edit_page(request: Request, signed_in: Editor, name: str) -> Response:
-    found, etag = await lists.read_with_etag(context_of(request).storage.tables, list_named(name))
+async def edit_page(request: Editor, name: str) -> Response:
+    found, etag = await lists.read_with_etag(request.tables, list_named(name))
     form = Form(_values(found) | {"etag": etag})
-    return show(request, signed_in, "lists/form.html", form=form, mailing_list=found)
+    return request.show("lists/form.html", form=form, mailing_list=found)
 
 
 @router.post("/{name}/edit")
-async def edit(request: Request, signed_in: Editor, name: str) -> Response:
+async def edit(request: Editor, name: str) -> Response:
     """Save; a change by somebody else is shown beside the fields."""
-    tables = context_of(request).storage.tables
-    form = await posted(request)
-    named = ListName(list_named(name))
+    form = await request.form()
+    page_list = {"name": list_named(name)}  # what the page needs if storage does not respond
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     try:
-        if await _save(tables, name, form):
+        if await _save(request.tables, name, form):
             return go(f"/admin/lists/{name}", "saved")
     except StorageError:
         form.keep_for_later()
         status = HTTPStatus.SERVICE_UNAVAILABLE
     status = HTTPStatus.CONFLICT if form.others else status
-    return show(request, signed_in, "lists/form.html", status, form=form, mailing_list=named)
+    return request.show("lists/form.html", status, form=form, mailing_list=page_list)
 
 
 async def _save(tables: Tables, name: str, form: Form) -> bool:
@@ -142,14 +122,14 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
     sender, description, postal = _checked(form)
     if not form.is_good:
         return False
-    wording = ListChanges(
+    changes = ListChanges(
         sender=sender,
         description=description,
         postal_address=postal,
         public_form=form.is_ticked("public_form"),
     )
     try:
-        await manage_lists.edit(tables, name, wording, form.value("etag"))
+        await manage_lists.edit(tables, name, changes, form.value("etag"))
     except Conflict:
         found, etag = await lists.read_with_etag(tables, name)
         return not form.show_others(_values(found), etag)
@@ -157,46 +137,36 @@ async def _save(tables: Tables, name: str, form: Form) -> bool:
 
 
 @router.get("/{name}/delete")
-async def delete_page(request: Request, signed_in: Editor, name: str) -> Response:
-    tables = context_of(request).storage.tables
-    found, etag = await lists.read_with_etag(tables, list_named(name))
-    return await _ask(request, signed_in, found, Form({"etag": etag}))
+async def delete_page(request: Editor, name: str) -> Response:
+    found, etag = await lists.read_with_etag(request.tables, list_named(name))
+    return await _confirm_deletion(request, found, Form({"etag": etag}))
 
 
 @router.post("/{name}/delete")
-async def delete(request: Request, signed_in: Editor, name: str) -> Response:
+async def delete(request: Editor, name: str) -> Response:
     """Delete only with the name typed, because all subscribers are deleted too."""
-    tables = context_of(request).storage.tables
-    form = await posted(request)
-    seen = await lists.find_with_etag(tables, list_named(name))
-    if seen is None:  # a second click, or somebody else: it is gone, as was wanted
+    form = await request.form()
+    found = await lists.find_with_etag(request.tables, list_named(name))
+    if found is None:  # deleted by a second click or by somebody else
         return go("/admin/lists", "deleting")
-    found, etag = seen
     if form.value("typed") != name:
         form.mistakes["typed"] = _("Type the name of the list exactly as shown above.")
-        return await _ask(request, signed_in, found, form, 422)
+        return await _confirm_deletion(request, found.value, form, 422)
     try:
-        await manage_lists.delete(act_of(request, signed_in), name, form.value("etag"))
+        await manage_lists.delete(request.act(), name, form.value("etag"))
     except Conflict:
-        form.values["etag"] = etag
+        form.values["etag"] = found.etag
         form.mistake = _("Somebody changed the list. Check it and try again.")
-        return await _ask(request, signed_in, found, form, 409)
+        return await _confirm_deletion(request, found.value, form, 409)
     return go("/admin/lists", "deleting")
 
 
-async def _ask(
-    request: Request, signed_in: SignedIn, found: MailingList, form: Form, status: int = 200
+async def _confirm_deletion(
+    request: AdminRequest, mailing_list: MailingList, form: Form, status: int = 200
 ) -> Response:
-    people = await counts.read(context_of(request).storage.tables, found.name)
-    return show(
-        request,
-        signed_in,
-        "lists/delete.html",
-        status,
-        form=form,
-        mailing_list=found,
-        counts=people,
-    )
+    people = await counts.read(request.tables, mailing_list.name)
+    values = {"form": form, "mailing_list": mailing_list, "counts": people}
+    return request.show("lists/delete.html", status, **values)
 
 
 def _checked(form: Form) -> tuple[str | None, str | None, str | None]:
@@ -208,18 +178,10 @@ def _checked(form: Form) -> tuple[str | None, str | None, str | None]:
 
 
 def _values(mailing_list: MailingList) -> dict[str, str]:
+    """A list as the fields of the form."""
     return {
         "sender": mailing_list.sender,
         "description": mailing_list.description,
         "postal_address": mailing_list.postal_address,
         "public_form": "yes" if mailing_list.public_form else "",
     }
-
-
-async def _read(tables: Tables, name: str) -> MailingList:
-    return await lists.read(tables, list_named(name))
-
-
-async def _growth(tables: Tables, mailing_list: MailingList, now: datetime) -> list[int]:
-    days = await counts.growth(tables, mailing_list.name, now, days=GROWTH_DAYS)
-    return [joined - left for _day, joined, left in days]

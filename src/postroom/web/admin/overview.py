@@ -1,4 +1,4 @@
-"""The overview: messages being sent, scheduled and recently sent, senders and queues."""
+"""The overview: messages being sent, scheduled and recently sent, senders, queues, mail server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.domain.dead_letter import DeadLetters, grouped
@@ -18,21 +18,21 @@ from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
-from postroom.storage.port import Storage, StorageError, Troubles
+from postroom.storage.port import StorageError, Troubles
+from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.admin.messages.progress import has_fresh_books
-from postroom.web.context import WebContext, context_of, one_per_app
+from postroom.web.context import WebContext, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
-from postroom.web.mail_server import SharedTrouble, shared_troubles
-from postroom.web.pages import part, show
+from postroom.web.mail_server import SharedTrouble, shared_troubles, troubles_now
+from postroom.web.pages import part
 from postroom.web.server import stopping_of
-from postroom.web.signed_in import Viewer
 
 router = APIRouter()
-MESSAGES_LOOKED_AT = 30
+MESSAGES_SEARCHED = 30
 SHOWN_MAX = 5
-GAUGED_EVERY_S = 10.0
-GAUGED_FOR = timedelta(hours=1)  # what the charts show, and how long nobody has to look
-GAUGES_MAX = 360
+SAMPLED_EVERY_S = 10.0
+HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops after as long without a viewer
+SAMPLES_MAX = 360
 TROUBLES_SHOWN_FOR_S = 600.0
 
 
@@ -51,34 +51,24 @@ class Overview(msgspec.Struct, frozen=True):
     dead_letters: int
     senders: int
     first_list: str  # its name; empty: there is none yet
-    has_people: bool = False  # on that list, who get messages
+    has_people: bool = False  # that list has confirmed subscribers
     has_message: bool = False
     mail_troubles: tuple[SharedTrouble, ...] = ()
-    drafts_among: int = 0  # so many of the newest messages were looked at; 0: all
-    troubles: Troubles = Troubles()  # of living roles with storage, if lately
+    drafts_among: int = 0  # the number of newest messages that were searched; 0: all
+    troubles: Troubles = Troubles()  # recent problems of running roles with storage
     queue_history: tuple[QueueSample, ...] = ()
     set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
 
-    @property
-    def queue_curve(self) -> str:
-        """Times and work items for the chart."""
+    def curve(self, name: str) -> str:
+        """Times and values of this field of the samples, for a chart."""
+        samples = self.queue_history
         return json.dumps(
-            [[at.at for at in self.queue_history], [at.waiting for at in self.queue_history]]
-        )
-
-    @property
-    def sender_curve(self) -> str:
-        return json.dumps(
-            [[at.at for at in self.queue_history], [at.senders for at in self.queue_history]]
+            [[each.at for each in samples], [getattr(each, name) for each in samples]]
         )
 
     @property
     def trouble_at(self) -> datetime:
         return datetime.fromtimestamp(self.troubles.last_at, UTC)
-
-    @property
-    def has_list(self) -> bool:
-        return bool(self.first_list)
 
     @property
     def is_new(self) -> bool:
@@ -87,132 +77,126 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 @router.get("")
-async def overview_page(request: Request, signed_in: Viewer) -> Response:
-    context = context_of(request)
-    overview = await look(context, _gauges_of(request))
-    return show(request, signed_in, "overview.html", overview=overview, context=context)
+async def overview_page(request: Viewer) -> Response:
+    context = request.context
+    overview = await read_overview(context, _queue_history(request))
+    return request.show("overview.html", overview=overview, context=context)
 
 
 @router.get("/live")
-async def live(request: Request, signed_in: Viewer) -> Response:
-    context = context_of(request)
-    queue_history = _gauges_of(request)
+async def live(request: Viewer) -> Response:
+    context = request.context
+    queue_history = _queue_history(request)
 
-    def new_pulse() -> SharedPoll[Overview]:
-        return SharedPoll(lambda: look(context, queue_history), context.clock)
+    def new_poll() -> SharedPoll[Overview]:
+        return SharedPoll(lambda: read_overview(context, queue_history), context.clock)
 
-    poll = polls_of(request).of("overview", new_pulse)
-    return stream(request, signed_in, poll, "overview", _news)
+    def render(now: Overview, before: Overview | None) -> Update:
+        return Update() if now == before else Update(part("overview_live.html", overview=now))
+
+    poll = polls_of(request.http).of("overview", new_poll)
+    return stream(request.http, request.signed_in, poll, "overview", render)
 
 
-def _news(now: Overview, before: Overview | None) -> Update:
-    return Update() if now == before else Update(part("overview_live.html", overview=now))
+@router.get("/sending")
+async def sending_page(request: Viewer) -> Response:
+    """The mail server in use, or how to set one up."""
+    troubles = await troubles_now(polls_of(request.http), request.context)
+    server = request.context.mail_server
+    return request.show("sending.html", server=server, mail_troubles=troubles)
 
 
 class QueueHistory:
     """The last hour of the queue and the senders, as this process saw it.
 
-    From the first look at the overview on, until nobody has looked for an hour.
+    Sampling starts with the first view of the overview and stops an hour after the last.
     """
 
     def __init__(self, context: WebContext) -> None:
         self._context = context
-        self._taken: deque[QueueSample] = deque(maxlen=GAUGES_MAX)
-        self._looked_at: datetime = context.clock.now()
+        self._samples: deque[QueueSample] = deque(maxlen=SAMPLES_MAX)
+        self._viewed_at: datetime = context.clock.now()
         self._task: asyncio.Task[None] | None = None
 
-    def look(self, stopping: asyncio.Event) -> None:
-        self._looked_at = self._context.clock.now()
+    def keep_sampling(self, stopping: asyncio.Event) -> None:
+        self._viewed_at = self._context.clock.now()
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._keep_gauging(stopping))
+            self._task = asyncio.create_task(self._sample_regularly(stopping))
 
-    def taken(self, now: datetime) -> tuple[QueueSample, ...]:
-        since = (now - GAUGED_FOR).timestamp()
-        return tuple(each for each in self._taken if each.at >= since)
+    def recent(self, now: datetime) -> tuple[QueueSample, ...]:
+        since = (now - HISTORY).timestamp()
+        return tuple(each for each in self._samples if each.at >= since)
 
-    async def _keep_gauging(self, stopping: asyncio.Event) -> None:
-        while self._context.clock.now() < self._looked_at + GAUGED_FOR:
+    async def _sample_regularly(self, stopping: asyncio.Event) -> None:
+        storage = self._context.storage
+        while (now := self._context.clock.now()) < self._viewed_at + HISTORY:
             with contextlib.suppress(StorageError):  # a gap in the curve
-                self._taken.append(await _gauge(self._context))
+                waiting = await storage.queues.length(MAIL_QUEUE)
+                senders = leases.senders_among(await leases.living(storage.tables, now))
+                self._samples.append(QueueSample(now.timestamp(), waiting, senders))
             try:
-                async with asyncio.timeout(GAUGED_EVERY_S):
+                async with asyncio.timeout(SAMPLED_EVERY_S):
                     await stopping.wait()
                 return
             except TimeoutError:
                 continue
 
 
-async def _gauge(context: WebContext) -> QueueSample:
-    storage = context.storage
-    now = context.clock.now()
-    waiting = await storage.queues.length(MAIL_QUEUE)
-    running = await leases.living(storage.tables, now)
-    return QueueSample(now.timestamp(), waiting, leases.senders_among(running))
-
-
-def _gauges_of(request: Request) -> QueueHistory:
-    queue_history = one_per_app(request.app, QueueHistory, context_of(request))
-    queue_history.look(stopping_of(request))
+def _queue_history(request: AdminRequest) -> QueueHistory:
+    queue_history = one_per_app(request.http.app, QueueHistory, request.context)
+    queue_history.keep_sampling(stopping_of(request.http))
     return queue_history
 
 
-async def look(context: WebContext, queue_history: QueueHistory) -> Overview:
+async def read_overview(context: WebContext, queue_history: QueueHistory) -> Overview:
     storage = context.storage
+    tables = storage.tables
     now = context.clock.now()
-    found, older = await messages.newest(storage.tables, limit=MESSAGES_LOOKED_AT)
+    found, older = await messages.newest(tables, limit=MESSAGES_SEARCHED)
     drafts = sum(each.status is Status.DRAFT for each in found)
-    if older:  # what has a time may have been written long ago
-        known = {each.ref for each in found}
+    if older:  # a scheduled message may have been written long ago
+        newest = {each.ref for each in found}
         found += await messages.scheduled_or_sending(
-            storage.tables, limit=MESSAGES_LOOKED_AT, besides=known
+            tables, limit=MESSAGES_SEARCHED, besides=newest
         )
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
     )
-    alive = await leases.living(storage.tables, now)
-    first_list = await _first_list(storage)
-    going = [each for each in found if each.status in GOING_OUT | {Status.PAUSED}]
+    alive = await leases.living(tables, now)
+    first_lists, _next = await lists.page(tables, limit=1)
+    first_list = first_lists[0].name if first_lists else ""
+    going_out = [each for each in found if each.status in GOING_OUT | {Status.PAUSED}]
     pending = sorted(
         (each for each in found if each.status is Status.PENDING and each.due_at),
         key=lambda each: each.due_at or now,
     )
     return Overview(
-        going_out=[await _counted(storage, each) for each in going[:SHOWN_MAX]],
+        going_out=[
+            each if has_fresh_books(each) else await report.books_of(tables, each)
+            for each in going_out[:SHOWN_MAX]
+        ],
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
         drafts=drafts,
-        drafts_among=MESSAGES_LOOKED_AT if older else 0,
+        drafts_among=MESSAGES_SEARCHED if older else 0,
         waiting=waiting,
         dead_letters=dead,
         senders=leases.senders_among(alive),
         first_list=first_list,
-        has_people=await _has_people(storage, first_list),
+        has_people=bool(first_list) and (await counts.read(tables, first_list)).verified > 0,
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
-        queue_history=queue_history.taken(now),
+        queue_history=queue_history.recent(now),
         set_aside=grouped(await dead_letters.oldest(storage.queues)) if dead else [],
-        troubles=_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
+        troubles=_recent_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )
 
 
-def _troubles(met: Sequence[Troubles], now: datetime) -> Troubles:
+def _recent_troubles(by_role: Sequence[Troubles], now: datetime) -> Troubles:
     """The storage troubles of all roles combined, unless the last one is long past."""
-    last_at = max(each.last_at for each in met)
+    last_at = max(each.last_at for each in by_role)
     if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
         return Troubles()
-    refused = sum(each.refused for each in met)
-    in_doubt = sum(each.in_doubt for each in met)
+    refused = sum(each.refused for each in by_role)
+    in_doubt = sum(each.in_doubt for each in by_role)
     return Troubles(refused, in_doubt, last_at)
-
-
-async def _counted(storage: Storage, message: Message) -> Message:
-    return message if has_fresh_books(message) else await report.books_of(storage.tables, message)
-
-
-async def _has_people(storage: Storage, list_name: str) -> bool:
-    return bool(list_name) and (await counts.read(storage.tables, list_name)).verified > 0
-
-
-async def _first_list(storage: Storage) -> str:
-    found, _ = await lists.page(storage.tables, limit=1)
-    return found[0].name if found else ""

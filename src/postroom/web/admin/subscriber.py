@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import ask_to_confirm, move_subscriber
@@ -17,65 +17,59 @@ from postroom.flow import subscribe
 from postroom.records import consents, lists
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
 from postroom.web.admin.subscriber_form import (
-    attributes_typed,
     find_person,
-    is_own,
+    parse_attributes,
     person_path,
     values_of,
+    was_added_by,
 )
 from postroom.web.admin.subscribers import list_choices
-from postroom.web.context import context_of
-from postroom.web.forms import Form, posted
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer, act_of
-from postroom.web.submit_once import Submission, SubmitResult, act_once
+from postroom.web.forms import Form
+from postroom.web.pages import go
+from postroom.web.submit_once import Submission, SubmitResult
 
-router = APIRouter(prefix="/subscribers/{list_name}/{who}")
+router = APIRouter(prefix="/subscribers/{list_name}/{person_id}")
 
 
 @router.get("")
-async def details(request: Request, signed_in: Viewer, list_name: str, who: str) -> Response:
-    context = context_of(request)
-    one, _etag = await find_person(context, list_name, who)
-    why = cannot_ask(one, context.clock.now())
-    return show(
-        request,
-        signed_in,
+async def details(request: Viewer, list_name: str, person_id: str) -> Response:
+    one, _etag = await find_person(request.context, list_name, person_id)
+    reason = cannot_ask(one, request.now())
+    return request.show(
         "subscribers/person.html",
         one=one,
-        person=person_path(context, list_name, one.key),
-        history=await consents.history(context.storage.tables, list_name, one.key),
-        cannot_ask=CANNOT_ASK_TEXTS[why] if why else "",
+        person=person_path(request.context, list_name, one.key),
+        history=await consents.history(request.tables, list_name, one.key),
+        cannot_ask=CANNOT_ASK_TEXTS[reason] if reason else "",
     )
 
 
 @router.post("/ask")
-async def ask(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+async def ask(request: Editor, list_name: str, person_id: str) -> Response:
     """Ask to confirm; after a second click the page says that they were just asked."""
-    context = context_of(request)
-    one, _etag = await find_person(context, list_name, who)
-    why = await ask_to_confirm.ask_one(act_of(request, signed_in), list_name, one.key)
-    return go(person_path(context, list_name, one.key), "" if why else "asked")
+    one, _etag = await find_person(request.context, list_name, person_id)
+    refusal = await ask_to_confirm.ask_one(request.act(), list_name, one.key)
+    return go(person_path(request.context, list_name, one.key), "" if refusal else "asked")
 
 
 @router.get("/edit")
-async def edit_page(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    one, etag = await _there(request, list_name, who)
-    return await _form(request, signed_in, one, Form(values_of(one) | {"etag": etag}))
+async def edit_page(request: Editor, list_name: str, person_id: str) -> Response:
+    one, etag = await _find_active(request, list_name, person_id)
+    return await _show_form(request, one, Form(values_of(one) | {"etag": etag}))
 
 
 @router.post("/edit")
-async def edit(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+async def edit(request: Editor, list_name: str, person_id: str) -> Response:
     """Save; another address or list is a move, the rest changes one row."""
-    context = context_of(request)
-    form = await posted(request)
-    one, _etag = await find_person(context, list_name, who)
-    to = await _destination(request, form)
+    form = await request.form()
+    one, _etag = await find_person(request.context, list_name, person_id)
+    to = await _destination_in(request, form)
     if to is None:
-        return await _form(request, signed_in, one, form, 422)
+        return await _show_form(request, one, form, 422)
     try:
-        where = await _saved(request, signed_in, one, to, form)
+        return go(await _save(request, one, to, form), "saved")
     except AlreadySubscribed as error:
         if error.subscriber.gone:
             form.mistakes["bring_back"] = _(
@@ -89,59 +83,51 @@ async def edit(request: Request, signed_in: Editor, list_name: str, who: str) ->
     except NotFound:
         form.mistake = _("They unsubscribed in the meantime. Nothing was changed.")
     except Conflict:
-        one, etag = await find_person(context, list_name, who)
+        one, etag = await find_person(request.context, list_name, person_id)
         if not form.show_others(values_of(one), etag):  # a second click on the button
-            return go(person_path(context, one.list_name, one.key), "saved")
-    else:
-        return go(where, "saved")
-    return await _form(request, signed_in, one, form, 409)
+            return go(person_path(request.context, one.list_name, one.key), "saved")
+    return await _show_form(request, one, form, 409)
 
 
 @router.get("/remove")
-async def remove_page(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
-    one, _etag = await _there(request, list_name, who)
-    person = person_path(context_of(request), list_name, one.key)
-    return show(request, signed_in, "subscribers/remove.html", one=one, person=person)
+async def remove_page(request: Editor, list_name: str, person_id: str) -> Response:
+    one, _etag = await _find_active(request, list_name, person_id)
+    person = person_path(request.context, list_name, one.key)
+    return request.show("subscribers/remove.html", one=one, person=person)
 
 
 @router.post("/remove")
-async def remove(request: Request, signed_in: Editor, list_name: str, who: str) -> Response:
+async def remove(request: Editor, list_name: str, person_id: str) -> Response:
     """Remove them; somebody who has just unsubscribed stays unsubscribed."""
-    context = context_of(request)
-    one, _etag = await find_person(context, list_name, who)
+    one, _etag = await find_person(request.context, list_name, person_id)
     if not one.gone:
-        await subscribe.leave(
-            act_of(request, signed_in), list_name, one.guid, InactiveReason.REMOVED
-        )
-    return go(person_path(context, list_name, one.key), "removed")
+        await subscribe.leave(request.act(), list_name, one.guid, InactiveReason.REMOVED)
+    return go(person_path(request.context, list_name, one.key), "removed")
 
 
-async def _saved(
-    request: Request, signed_in: SignedIn, one: Subscriber, to: Destination, form: Form
-) -> str:
-    """Where they are now. A move acts once; a repeated edit fails on its etag."""
-    context = context_of(request)
+async def _save(request: AdminRequest, one: Subscriber, to: Destination, form: Form) -> str:
+    """Save and return the new path. A move acts once; a repeated edit fails on its etag."""
 
-    async def save(turn: Submission) -> SubmitResult:
-        act = act_of(request, signed_in, turn.at)
+    async def save(submission: Submission) -> SubmitResult:
+        act = request.act(submission.at)
         try:
             await move_subscriber.change(act, one, to, etag=form.value("etag"))
         except NotFound:
-            if not await is_own(act.tables, turn, to.list_name, to.address):
+            if not await was_added_by(submission, act.tables, to.list_name, to.address):
                 raise
-        return SubmitResult(person_path(context, to.list_name, to.address.storage_key))
+        return SubmitResult(person_path(request.context, to.list_name, to.address.storage_key))
 
     if to.is_elsewhere(one):
-        return (await act_once(request, signed_in, form, save)).what
-    return (await save(Submission(context.clock.now()))).what
+        return (await request.act_once(form, save)).what
+    return (await save(Submission(request.now()))).what
 
 
-async def _destination(request: Request, form: Form) -> Destination | None:
+async def _destination_in(request: AdminRequest, form: Form) -> Destination | None:
     """The destination that the form names; None, with errors in the form, if it is not valid."""
     address = form.take("address", parse_address)
     name = form.take("list", check_list_name)
-    attributes = form.take("attributes", attributes_typed)
-    if name and await lists.find(context_of(request).storage.tables, name) is None:
+    attributes = form.take("attributes", parse_attributes)
+    if name and await lists.find(request.tables, name) is None:
         form.mistakes["list"] = _("There is no such list.")
     if not form.is_good or address is None or name is None:
         return None
@@ -154,24 +140,21 @@ async def _destination(request: Request, form: Form) -> Destination | None:
     )
 
 
-async def _form(
-    request: Request, signed_in: SignedIn, one: Subscriber, form: Form, status: int = 200
+async def _show_form(
+    request: AdminRequest, one: Subscriber, form: Form, status: int = 200
 ) -> Response:
-    context = context_of(request)
-    return show(
-        request,
-        signed_in,
+    return request.show(
         "subscribers/edit.html",
         status,
         one=one,
         form=form,
-        person=person_path(context, one.list_name, one.key),
-        choices=await list_choices(context.storage.tables, form.value("list")),
+        person=person_path(request.context, one.list_name, one.key),
+        choices=await list_choices(request.tables, form.value("list")),
     )
 
 
-async def _there(request: Request, list_name: str, who: str) -> Stored[Subscriber]:
-    found = await find_person(context_of(request), list_name, who)
+async def _find_active(request: AdminRequest, list_name: str, person_id: str) -> Stored[Subscriber]:
+    found = await find_person(request.context, list_name, person_id)
     if found.value.gone:
         raise NotFound(_("They are no longer on {name}.", name=list_name))
     return found

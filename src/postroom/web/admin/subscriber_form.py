@@ -1,8 +1,8 @@
-"""One person of a list: how their page is found, and what forms about them have in common.
+"""One subscriber: how their page is found, and what the forms about them share.
 
-Pages are found by the sealed address key, so that no e-mail address stands in a path, and the path
-stays the same whether somebody is there, gone, or back again. A GUID works as well, while its owner
-is there: it is what messages know of people.
+Pages are found by the sealed address key: no path contains an email address, and the path stays the
+same when somebody unsubscribes and is re-added. The GUID of an active subscriber works as well,
+because messages know people by it.
 """
 
 from __future__ import annotations
@@ -25,35 +25,39 @@ _GUID = re.compile(r"[0-9a-f]{32}")
 
 
 def person_path(context: WebContext, list_name: str, key: str) -> str:
-    return f"/admin/subscribers/{list_name}/{seal(context.site.secret, _purpose(list_name), key)}"
+    sealed = seal(context.site.secret, f"person of {list_name}", key)
+    return f"/admin/subscribers/{list_name}/{sealed}"
 
 
-def key_of(context: WebContext, list_name: str, who: str) -> str | None:
-    """The address key, signed."""
-    return unseal(context.site.secret, _purpose(list_name), who)
+def unseal_key(context: WebContext, list_name: str, sealed: str) -> str | None:
+    """The address key in a path; None if it is not ours."""
+    return unseal(context.site.secret, f"person of {list_name}", sealed)
 
 
-async def find_person(context: WebContext, list_name: str, who: str) -> Stored[Subscriber]:
+async def find_person(context: WebContext, list_name: str, person_id: str) -> Stored[Subscriber]:
     """The subscriber, active or not; NotFound if the link is not valid or the row is deleted."""
     tables = context.storage.tables
     found = None
     list_named(list_name)
-    if _GUID.fullmatch(who):
-        found = await subscribers.find_by_guid(tables, list_name, who)
-    elif key := key_of(context, list_name, who):
+    if _GUID.fullmatch(person_id):
+        found = await subscribers.find_by_guid(tables, list_name, person_id)
+    elif key := unseal_key(context, list_name, person_id):
         found = await subscribers.find(tables, list_name, key)
     if found is None:
         raise NotFound(_("This person is not on the list."))
     return found
 
 
-async def is_own(tables: Tables, turn: Submission, list_name: str, address: Address) -> bool:
+async def was_added_by(
+    submission: Submission, tables: Tables, list_name: str, address: Address
+) -> bool:
     """Whether an earlier submission of the same form added them."""
     found = await subscribers.find(tables, list_name, address.storage_key)
-    return bool(turn.is_again and found and not found.value.gone and found.value.since == turn.at)
+    one = found.value if found else None
+    return bool(submission.is_again and one and not one.gone and one.since == submission.at)
 
 
-def attributes_typed(text: str) -> dict[str, str]:
+def parse_attributes(text: str) -> dict[str, str]:
     """Parse name=value, one per line."""
     return clean_attributes(attributes_from(line for line in text.splitlines() if line.strip()))
 
@@ -66,7 +70,3 @@ def values_of(one: Subscriber) -> dict[str, str]:
         "verified": "yes" if one.verified else "",
         "attributes": "\n".join(f"{name}={value}" for name, value in one.attributes.items()),
     }
-
-
-def _purpose(list_name: str) -> str:
-    return f"person of {list_name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import sign_in
@@ -12,115 +12,104 @@ from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import _
 from postroom.domain.user import INVITATION_LASTS, ROLE_TEXTS, Role
 from postroom.records import users
-from postroom.storage.port import Conflict, Tables
-from postroom.web.context import context_of
-from postroom.web.forms import Form, posted
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Owner, SignedIn
-from postroom.web.submit_once import Submission, SubmitResult, act_once
+from postroom.storage.port import Conflict
+from postroom.web.admin.admin_request import AdminRequest, Owner
+from postroom.web.forms import Form
+from postroom.web.pages import go
+from postroom.web.submit_once import Submission, SubmitResult
 
 router = APIRouter(prefix="/users")
-_SEALED_FOR = "user"  # no address stands in the path of a page
+_SEALED_FOR = "user"  # paths contain no addresses
 
 
 @router.get("")
-async def index(request: Request, signed_in: Owner) -> Response:
-    return await _index(request, signed_in, Form({"role": Role.EDITOR}))
+async def index(request: Owner) -> Response:
+    return await _index(request, Form({"role": Role.EDITOR}))
 
 
 @router.post("/invite")
-async def invite(request: Request, signed_in: Owner) -> Response:
+async def invite(request: Owner) -> Response:
     """Show the link once; nothing is emailed, so nothing can get lost."""
-    context = context_of(request)
-    form = await posted(request)
+    form = await request.form()
     address = form.take("address", parse_address)
-    role = form.take("role", _role)
+    role = form.take("role", _parse_role)
     if not address or not role:
-        return await _index(request, signed_in, form, status=422)
+        return await _index(request, form, status=422)
 
-    async def make(turn: Submission) -> SubmitResult:
+    async def create_link(submission: Submission) -> SubmitResult:
         """Create the link; earlier links stop working, also one that was never shown."""
-        token = await sign_in.invite(context.storage.tables, address.typed, role, turn.at)
+        token = await sign_in.invite(request.tables, address.typed, role, submission.at)
         return SubmitResult("/admin/users", token)
 
-    done = await act_once(request, signed_in, form, make)
-    typed = address.typed
+    token = (await request.act_once(form, create_link)).secret
     days = INVITATION_LASTS.days
-    if done.secret is None:
-        return show(request, signed_in, "users/link_before.html", address=typed, days=days)
-    link = f"{context.site.url}/admin/welcome/{done.secret}"
-    return show(request, signed_in, "users/link.html", link=link, address=typed, days=days)
+    if token is None:
+        return request.show("users/link_before.html", address=address.typed, days=days)
+    link = f"{request.context.site.url}/admin/welcome/{token}"
+    return request.show("users/link.html", link=link, address=address.typed, days=days)
 
 
 @router.post("/role")
-async def give_role(request: Request, signed_in: Owner) -> Response:
-    tables = context_of(request).storage.tables
-    form = await posted(request)
-    role = form.take("role", _role)
+async def give_role(request: Owner) -> Response:
+    form = await request.form()
+    role = form.take("role", _parse_role)
     if role is None:
-        return await _index(request, signed_in, form, status=422)
+        return await _index(request, form, status=422)
+    key = form.value("key")
+    if key not in [user.key async for user in users.every_user(request.tables)]:
+        raise NotFound(_("There is no such user."))
     try:
-        await sign_in.give_role(tables, await _known_key(tables, form), role)
-    except WrongState as error:
-        return await _index(request, signed_in, Form(mistake=str(error)), status=409)
-    except Conflict:
-        return await _index(request, signed_in, Form(mistake=_CHANGED), status=409)
+        await sign_in.give_role(request.tables, key, role)
+    except (WrongState, Conflict) as error:
+        return await _refuse(request, error)
     return go("/admin/users", "saved")
 
 
-@router.get("/{who}/remove")
-async def remove_page(request: Request, signed_in: Owner, who: str) -> Response:
+@router.get("/{sealed_key}/remove")
+async def remove_page(request: Owner, sealed_key: str) -> Response:
     """Ask first: a removed user is signed out at once and has to be invited again."""
-    context = context_of(request)
-    user, _etag = await users.read(context.storage.tables, _unsealed(request, who))
-    sessions = await users.sessions_of(context.storage.tables, user, context.clock.now())
-    return show(
-        request,
-        signed_in,
-        "users/remove.html",
-        user=user,
-        seen_at=sessions[0].seen_at if sessions else None,
-    )
+    user, _etag = await users.read(request.tables, _unseal(request, sealed_key))
+    sessions = await users.sessions_of(request.tables, user, request.now())
+    seen_at = sessions[0].seen_at if sessions else None
+    return request.show("users/remove.html", user=user, seen_at=seen_at)
 
 
-@router.post("/{who}/remove")
-async def remove(request: Request, signed_in: Owner, who: str) -> Response:
-    tables = context_of(request).storage.tables
-    key = _unsealed(request, who)
+@router.post("/{sealed_key}/remove")
+async def remove(request: Owner, sealed_key: str) -> Response:
+    key = _unseal(request, sealed_key)
     try:
-        await sign_in.remove(tables, key)
-    except NotFound:  # a second click, or somebody else: they are gone, as was wanted
-        return go("/admin/users", "removed")
-    except WrongState as error:
-        return await _index(request, signed_in, Form(mistake=str(error)), status=409)
-    except Conflict:
-        return await _index(request, signed_in, Form(mistake=_CHANGED), status=409)
+        await sign_in.remove(request.tables, key)
+    except NotFound:  # removed by a second click or by somebody else
+        pass
+    except (WrongState, Conflict) as error:
+        return await _refuse(request, error)
     return go("/admin/users", "removed")
 
 
 @router.post("/withdraw")
-async def withdraw(request: Request, signed_in: Owner) -> Response:
+async def withdraw(request: Owner) -> Response:
     """Revoke a link that was not used yet."""
-    form = await posted(request)
+    form = await request.form()
     if form.value("key"):
-        await users.withdraw_invitations(context_of(request).storage.tables, form.value("key"))
+        await users.withdraw_invitations(request.tables, form.value("key"))
     return go("/admin/users", "withdrawn")
 
 
-_CHANGED = _("Somebody changed this user at the same time. Check it and try again.")
+async def _refuse(request: AdminRequest, error: WrongState | Conflict) -> Response:
+    changed = _("Somebody changed this user at the same time. Check it and try again.")
+    mistake = changed if isinstance(error, Conflict) else str(error)
+    return await _index(request, Form(mistake=mistake), status=409)
 
 
-async def _index(request: Request, signed_in: SignedIn, form: Form, status: int = 200) -> Response:
-    context = context_of(request)
-    known = [user async for user in users.every_user(context.storage.tables)]
-    return show(
-        request,
-        signed_in,
+async def _index(request: AdminRequest, form: Form, status: int = 200) -> Response:
+    secret = request.context.site.secret
+    everybody = [user async for user in users.every_user(request.tables)]
+    return request.show(
         "users/index.html",
         status,
-        users=[(user, removal_path(context.site.secret, user.key)) for user in known],
-        invited=await users.open_invitations(context.storage.tables, context.clock.now()),
-        present_roles={user.key: user.role for user in known},  # a new password changes no role
+        users=[(user, removal_path(secret, user.key)) for user in everybody],
+        invited=await users.open_invitations(request.tables, request.now()),
+        present_roles={user.key: user.role for user in everybody},  # a new password changes no role
         form=form,
         roles=[(role.value, ROLE_TEXTS[role]) for role in Role],
     )
@@ -131,22 +120,14 @@ def removal_path(secret: str, key: str) -> str:
     return f"/admin/users/{seal(secret, _SEALED_FOR, key)}/remove"
 
 
-def _unsealed(request: Request, who: str) -> str:
-    key = unseal(context_of(request).site.secret, _SEALED_FOR, who)
+def _unseal(request: AdminRequest, sealed_key: str) -> str:
+    key = unseal(request.context.site.secret, _SEALED_FOR, sealed_key)
     if key is None:
         raise NotFound(_("There is no such user."))
     return key
 
 
-async def _known_key(tables: Tables, form: Form) -> str:
-    """Check the key of a user from a URL."""
-    keys = [user.key async for user in users.every_user(tables)]
-    if form.value("key") not in keys:
-        raise NotFound(_("There is no such user."))
-    return form.value("key")
-
-
-def _role(text: str) -> Role:
+def _parse_role(text: str) -> Role:
     if text not in set(Role):
         raise BadInput(_("Choose a role: viewer, editor or owner."))
     return Role(text)

@@ -1,16 +1,16 @@
 """Autosave of drafts.
 
-The script of the form sends all of it every few seconds, with the etag it has. What cannot be saved
-yet, or not any more, is a value, not an error: the form says why and keeps what was typed.
+The form's script submits the whole form every few seconds, with its last etag. Why a form cannot be
+saved is part of the answer, not an error: the form shows it and keeps what was typed.
 
-A new message becomes a draft with the first save. If the answer to that one is lost, the form sends
-its token again, perhaps with other words: the draft is found by the token, and edited. Only a draft
-is saved this way: a scheduled message goes out as it was last saved by hand.
+The first save of a new message creates the draft. If its answer is lost, the form submits its token
+again, perhaps with other content: the draft is found by the token and edited. Only drafts are saved
+this way, because a scheduled message is sent as it was last saved by hand.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from postroom.domain.errors import NotFound, PostroomError
@@ -21,11 +21,10 @@ from postroom.flow.compose import Draft, Revision
 from postroom.records import messages
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage
+from postroom.web.admin.admin_request import AdminRequest, Editor
 from postroom.web.admin.messages.form import MessageInput, posted_message, read_input, values_of
 from postroom.web.admin.messages.writing import create_draft
-from postroom.web.context import context_of
 from postroom.web.forms import ONCE, Form
-from postroom.web.signed_in import Editor
 
 router = APIRouter(prefix="/messages")
 
@@ -44,74 +43,64 @@ DELETED = _(
 
 
 @router.post("/autosave")
-async def create(request: Request, signed_in: Editor) -> Response:
-    storage = context_of(request).storage
-    form = await posted_message(request)
-    said = await read_input(form)
-    if said is None:
-        return _refused(form)
-    draft = Draft(**said._asdict())
-    token = Form({ONCE: form.value(ONCE)})  # the same draft, whatever it says by now
-    try:
-        done = await create_draft(request, signed_in, token, draft)
-        ref = done.what.rpartition("/")[2]
-        found = await messages.find_live(storage.tables, ref)
-        if found is None:
-            return _stopped(DELETED)
-        if found.value.edition:  # edited since, so not by this form, which has no etag yet
-            return _stopped(CHANGED)
-        return await _edit(storage, found, said, form, found.etag)
-    except PostroomError as error:
-        form.mistake = str(error)
-        return _refused(form)
+async def create(request: Editor) -> Response:
+    return await _autosave(request)
 
 
 @router.post("/{ref}/autosave")
-async def edit(request: Request, signed_in: Editor, ref: str) -> Response:
-    storage = context_of(request).storage
-    form = await posted_message(request)
-    said = await read_input(form)
-    if said is None:
+async def edit(request: Editor, ref: str) -> Response:
+    return await _autosave(request, ref)
+
+
+async def _autosave(request: AdminRequest, ref: str = "") -> Response:
+    form = await posted_message(request.http)
+    content = await read_input(form)
+    if content is None:
         return _refused(form)
     try:
-        found = await messages.read_with_etag(storage.tables, ref)
-    except NotFound:
-        return _stopped(DELETED)
-    try:
-        return await _edit(storage, found, said, form, form.value("etag"))
+        if ref:
+            try:
+                found = await messages.read_with_etag(request.tables, ref)
+            except NotFound:
+                return _stopped(DELETED)
+            return await _edit(request.storage, found, content, form, form.value("etag"))
+        token = Form({ONCE: form.value(ONCE)})  # the same draft, whatever its content is now
+        result = await create_draft(request, token, Draft(**content._asdict()))
+        created = await messages.find_live(request.tables, result.what.rpartition("/")[2])
+        if created is None:
+            return _stopped(DELETED)
+        if created.value.edition:  # edited since, so not by this form, which has no etag yet
+            return _stopped(CHANGED)
+        return await _edit(request.storage, created, content, form, created.etag)
     except PostroomError as error:
         form.mistake = str(error)
         return _refused(form)
 
 
 async def _edit(
-    storage: Storage, found: Stored[Message], said: MessageInput, form: Form, etag: str
+    storage: Storage, found: Stored[Message], content: MessageInput, form: Form, etag: str
 ) -> Response:
     """Save, guarded by the etag: somebody else's change is never overwritten."""
     ref = found.value.ref
     if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    if etag == found.etag and _says_the_same(form, await values_of(storage, found.value)):
+    if etag == found.etag and await _is_equal(form, storage, found.value):
         return _saved(ref, etag)
     try:
-        _message, new_etag = await compose.edit(storage, ref, Revision(**said._asdict()), etag)
-    except Conflict:
-        return await _changed(storage, ref, form)
-    return _saved(ref, new_etag)
-
-
-async def _changed(storage: Storage, ref: str, form: Form) -> Response:
-    """Whether our own last save was stored although its answer was lost."""
-    found = await messages.find_live(storage.tables, ref)
-    if found is None:
+        _message, new_etag = await compose.edit(storage, ref, Revision(**content._asdict()), etag)
+        return _saved(ref, new_etag)
+    except Conflict:  # perhaps with our own last save, whose answer was lost
+        current = await messages.find_live(storage.tables, ref)
+    if current is None:
         return _stopped(DELETED)
-    if found.value.status is not Status.DRAFT:
+    if current.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    is_ours = _says_the_same(form, await values_of(storage, found.value))
-    return _saved(ref, found.etag) if is_ours else _stopped(CHANGED)
+    is_ours = await _is_equal(form, storage, current.value)
+    return _saved(ref, current.etag) if is_ours else _stopped(CHANGED)
 
 
-def _says_the_same(form: Form, stored: dict[str, str]) -> bool:
+async def _is_equal(form: Form, storage: Storage, message: Message) -> bool:
+    stored = await values_of(storage, message)
     return all(form.value(name).strip() == value.strip() for name, value in stored.items())
 
 
@@ -121,11 +110,10 @@ def _saved(ref: str, etag: str) -> Response:
 
 def _refused(form: Form) -> Response:
     """Not saved for now; the next input may fix it."""
-    sentences = [form.mistake, *form.mistakes.values()]
-    why = next(str(each) for each in sentences if str(each))
-    return JSONResponse({"state": "refused", "words": why})
+    mistakes = [form.mistake, *form.mistakes.values()]
+    return JSONResponse({"state": "refused", "words": next(filter(None, map(str, mistakes)))})
 
 
-def _stopped(why: Text) -> Response:
+def _stopped(reason: Text) -> Response:
     """Stop autosave: a person has to compare both versions."""
-    return JSONResponse({"state": "stopped", "words": str(why)})
+    return JSONResponse({"state": "stopped", "words": str(reason)})

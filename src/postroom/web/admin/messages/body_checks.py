@@ -24,32 +24,11 @@ class AudienceSample(msgspec.Struct, frozen=True):
     having: dict[str, int]  # how many of them have an attribute that is not blank
     is_all: bool  # there is nobody else
 
-    @property
-    def fields(self) -> list[str]:
-        """Attributes of at least one of them."""
-        return sorted(self.having)
 
-
-def warnings_about(html: str | None, text: str | None, html_bytes: int) -> list[Text]:
+def warnings_about(html: str | None, text: str | None, html_bytes: int) -> Iterator[Text]:
     """`html_bytes` is the size in the email, with the footer."""
     document = LexborHTMLParser(html or "")
-    return [
-        *_about_format(html or ""),
-        *_about_size(html_bytes),
-        *_about_parts(html, text),
-        *_about_links(document),
-        *_about_pictures(document),
-    ]
-
-
-def fitting_kind(html: str) -> str:
-    """The format that a body seems to be written in, if it is not the chosen one."""
-    unfit = format_mismatch(html)
-    return _FITTING[unfit] if unfit else ""
-
-
-def _about_format(html: str) -> Iterator[Text]:
-    match format_mismatch(html):
+    match format_mismatch(html or ""):
         case FormatMismatch.TEXT_AS_HTML:
             yield _(
                 "This is plain text, but the format is HTML, so its lines will run together. "
@@ -59,22 +38,28 @@ def _about_format(html: str) -> Iterator[Text]:
             yield _(
                 "This is an HTML document, but the format is Markdown, which changes how it looks."
             )
-
-
-def _about_size(html_bytes: int) -> Iterator[Text]:
     if html_bytes > GMAIL_CLIPS_BYTES:
         yield _(
             "The HTML is {size} kB. Gmail clips emails over 102 kB, which hides the unsubscribe "
             "link.",
             size=html_bytes // 1024,
         )
-
-
-def _about_parts(html: str | None, text: str | None) -> Iterator[Text]:
     if html is None:
         yield _("This message has no HTML. Everybody gets the text.")
     elif text is not None and not text.strip():
         yield _("The text part is empty. Leave it out or write it.")
+    yield from _about_links(document)
+    for reason, sources in unseen_pictures(document).items():
+        yield _about_unseen(reason, _first_few(sources))
+    nameless = sum("alt" not in node.attributes for node in document.css("img"))
+    if nameless:
+        yield _("Images without alt text, which many people see instead: {count}.", count=nameless)
+
+
+def fitting_kind(html: str) -> str:
+    """The format that a body seems to be written in, if it is not the chosen one."""
+    mismatch = format_mismatch(html)
+    return _FITTING[mismatch] if mismatch else ""
 
 
 def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
@@ -92,23 +77,12 @@ def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
     if relative:
         yield _(
             "Relative links, which do not work in emails: {links}. Start them with https://.",
-            links=_some(relative),
+            links=_first_few(relative),
         )
 
 
-def _about_pictures(document: LexborHTMLParser) -> Iterator[Text]:
-    for why, sources in unseen_pictures(document).items():
-        yield _about_unseen(why, _some(sources))
-    nameless = sum("alt" not in node.attributes for node in document.css("img"))
-    if nameless:
-        yield _(
-            "Images without alt text, which many people see instead: {count}.",
-            count=nameless,
-        )
-
-
-def _about_unseen(why: UnseenReason, pictures: str) -> Text:
-    match why:
+def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
+    match reason:
         case UnseenReason.NO_ADDRESS:
             return _("Some images have no address (src), so nobody can see them.")
         case UnseenReason.RELATIVE:
@@ -201,7 +175,7 @@ def about_missing(without_default: list[str], people: AudienceSample) -> Iterato
             )
 
 
-def _some(places: list[str]) -> str:
+def _first_few(places: list[str]) -> str:
     unique = list(dict.fromkeys(places))
     more = ", …" if len(unique) > PLACES_SHOWN else ""
     return ", ".join(unique[:PLACES_SHOWN]) + more

@@ -20,11 +20,11 @@ from postroom.storage.port import Storage
 from postroom.web import labels
 from postroom.web.forms import Form, opened
 
-FIELD_BYTES_MAX = 8 * 1024 * 1024  # what is too long comes back with a sentence, up to this size
+FIELD_BYTES_MAX = 8 * 1024 * 1024  # up to this size, a body that is too long gets an error message
 # What the body and the text part may be uploaded as; the second kind of each is Markdown.
 _BODY_FILES = ((".htm", ".html"), (".md", ".markdown", ".txt"))
 _TEXT_FILES = ((".txt",), (".md", ".markdown"))
-_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class MessageInput(NamedTuple):
@@ -39,9 +39,9 @@ class MessageInput(NamedTuple):
 
 
 async def read_input(form: Form) -> MessageInput | None:
+    """The content; None, with errors in the form, if it is not valid."""
     list_name = form.take("list", _chosen_list)
     subject = form.take("subject", _subject)
-    doubt = form.value("on_doubt")
     found = None
     try:
         found = await bodies_in(form)
@@ -49,7 +49,7 @@ async def read_input(form: Form) -> MessageInput | None:
         form.mistakes["body"] = str(error)
     if not form.is_good or list_name is None or subject is None or found is None:
         return None
-    on_doubt = OnDoubt.HOLD if doubt == OnDoubt.HOLD else OnDoubt.RESEND
+    on_doubt = OnDoubt.HOLD if form.value("on_doubt") == OnDoubt.HOLD else OnDoubt.RESEND
     return MessageInput(list_name, subject, on_doubt, *found)
 
 
@@ -70,39 +70,36 @@ async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
     body = form.value("body")
     text = form.value("text")
     for each in (body, text):
-        _check_length(each)
-    if form.value("kind") != "markdown" or not body.strip():
-        return body if body.strip() else None, text if text.strip() else None, None
-    html = await in_thread(html_from_markdown, body)
-    return html, text if text.strip() else None, body
-
-
-def _check_length(body: str) -> None:
-    """Check the size before anything else."""
-    size = len(body.encode(errors="surrogatepass"))
-    if size > BODY_BYTES_MAX:
-        raise BadInput(
-            _(
-                "The body is {size}, but can be at most {limit}. Shorten it, or put large images "
-                "on a website.",
-                size=labels.size(size),
-                limit=labels.size(BODY_BYTES_MAX),
+        size = len(each.encode(errors="surrogatepass"))
+        if size > BODY_BYTES_MAX:  # before anything else is done with it
+            raise BadInput(
+                _(
+                    "The body is {size}, but can be at most {limit}. Shorten it, or put large "
+                    "images on a website.",
+                    size=labels.size(size),
+                    limit=labels.size(BODY_BYTES_MAX),
+                )
             )
-        )
+    html = body if body.strip() else None
+    markdown = None
+    if html is not None and form.value("kind") == "markdown":
+        html = await in_thread(html_from_markdown, body)
+        markdown = body
+    return html, text if text.strip() else None, markdown
 
 
 async def posted_message(request: Request) -> Form:
     """The fields; an uploaded file replaces what was typed."""
-    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as sent:
-        form = Form(sent.fields)
+    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as submitted:
+        form = Form(submitted.fields)
         for name, field in (("html_file", "body"), ("text_file", "text")):
-            file = sent.files.get(name)
+            file = submitted.files.get(name)
             if file and file.filename:
-                await _take_file(form, file, name, field)
+                await _read_file(form, file, name, field)
         return form
 
 
-async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> None:
+async def _read_file(form: Form, file: UploadFile, name: str, field: str) -> None:
     """Keep what was typed if the file is refused."""
     file_name = (file.filename or "").lower()
     size = file.size or 0
@@ -125,7 +122,7 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
     except UnicodeDecodeError:
         form.mistakes[name] = _("The file is not in UTF-8. Save it as UTF-8 and upload it again.")
         return
-    if _NO_TEXT.search(text):
+    if _CONTROL_CHARACTERS.search(text):
         form.mistakes[name] = _("This is not a text file. Choose another one.")
         return
     form.values[field] = text.replace("\r\n", "\n")
@@ -134,12 +131,11 @@ async def _take_file(form: Form, file: UploadFile, name: str, field: str) -> Non
 
 
 async def values_of(storage: Storage, message: Message) -> dict[str, str]:
-    """The fields of a stored message; without its bodies it can be written again."""
+    """The fields of a stored message; empty bodies if they were deleted."""
     try:
         html, text = await bodies.load(storage.blobs, message)
     except NotFound:
-        html = None
-        text = None
+        html = text = None
     markdown = await bodies.load_markdown(storage.blobs, message)
     return {
         "list": message.list_name,

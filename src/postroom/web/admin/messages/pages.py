@@ -4,61 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from fastapi import APIRouter
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
-from postroom.domain.message import (
-    EDITABLE,
-    GOING_OUT,
-    SUBJECT_CHARS_MAX,
-    Message,
-    Status,
-)
+from postroom.domain.message import EDITABLE, GOING_OUT, SUBJECT_CHARS_MAX, Message, Status
 from postroom.domain.texts import Text, _
-from postroom.flow import compose, report
+from postroom.flow import compose
 from postroom.flow.compose import Draft
-from postroom.records import bodies, lists, messages, recipient_outcomes
+from postroom.records import bodies, leases, lists, messages, recipient_outcomes, trials
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
-from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.messages.mail_checks import (
-    CheckReport,
-    WrittenMessage,
-    check,
-    find_person,
-    sample,
-)
-from postroom.web.admin.messages.progress import MessageProgress, has_fresh_books, progress_of
-from postroom.web.admin.messages.test_outcomes import test_outcome
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
+from postroom.web.admin.messages.mail_checks import CheckReport, WrittenMessage, check
+from postroom.web.admin.messages.progress import progress_of
 from postroom.web.admin.messages.writing import create_draft
 from postroom.web.admin.subscribers import list_choices
-from postroom.web.context import context_of
-from postroom.web.forms import Form, list_named, posted
+from postroom.web.forms import Form, list_named
 from postroom.web.live_updates import polls_of
+from postroom.web.mail_server import shared_troubles
 from postroom.web.mail_view import framed
-from postroom.web.pages import go, show
-from postroom.web.signed_in import Editor, SignedIn, Viewer
+from postroom.web.pages import go, part
 
 router = APIRouter(prefix="/messages")
 MESSAGES_A_PAGE = 30
 COUNTED_MAX = 500  # messages that are not archived: a few milliseconds
-PAGES_LOOKED_THROUGH = 5  # for those of one status or one list
+PAGES_SEARCHED_MAX = 5  # for messages of one status or one list
 PEOPLE_A_PAGE = 50
 SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
 _REF = re.compile(r"[0-9]{1,18}")
-_PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
+_POSITION = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 
 
 class Tab(NamedTuple):
     name: str
     title: Text
     statuses: frozenset[Status]
-    is_counted: bool = True  # those of the past are too many to count
+    is_counted: bool = True  # there are too many past messages to count
 
 
 TABS = [
@@ -68,30 +53,24 @@ TABS = [
     Tab("sent", _("Sent"), frozenset({Status.COMPLETED}), is_counted=False),
     Tab("cancelled", _("Cancelled"), frozenset({Status.CANCELLED}), is_counted=False),
 ]
-_EVERY = frozenset(Status)
 
 
 @router.get("")
-async def index(request: Request, signed_in: Viewer) -> Response:
-    tables = context_of(request).storage.tables
-    query = request.query_params
-    tab = next((each for each in TABS if each.name == query.get("status", "")), None)
-    after = query.get("after", "")
-    list_name = query.get("list", "")
+async def index(request: Viewer) -> Response:
+    tab = next((each for each in TABS if each.name == request.query("status")), None)
+    after = request.query("after")
+    list_name = request.query("list")
     if after and not _REF.fullmatch(after):
         raise NotFound(_("There is no such page."))
     if list_name:
         list_named(list_name)
-    choices = await list_choices(tables)
-    statuses = tab.statuses if tab else _EVERY
-    found, next_ = await _page(tables, statuses, list_name, after)
-    return show(
-        request,
-        signed_in,
+    choices = await list_choices(request.tables)
+    found, next_ = await _page(request.tables, tab, list_name, after)
+    return request.show(
         "messages/index.html",
         messages=found,
         tabs=TABS,
-        counts=await _counts(tables, list_name),
+        counts=await _counts(request.tables, list_name),
         only=tab.name if tab else "",
         choices=choices,
         list_name=list_name,
@@ -102,18 +81,18 @@ async def index(request: Request, signed_in: Viewer) -> Response:
 
 
 async def _page(
-    tables: Tables, statuses: frozenset[Status], list_name: str, after: str
+    tables: Tables, tab: Tab | None, list_name: str, after: str
 ) -> tuple[list[Message], str]:
     """A page may be short, because only a limited number of messages is searched."""
     found: list[Message] = []
     cursor: str | None = after or None
-    is_filtered = bool(list_name) or statuses != _EVERY
-    for _look in range(PAGES_LOOKED_THROUGH):
+    statuses = tab.statuses if tab else frozenset(Status)
+    for _search in range(PAGES_SEARCHED_MAX):
         page, cursor = await messages.newest(tables, limit=MESSAGES_A_PAGE, after=cursor)
         found += [
             each for each in page if each.status in statuses and list_name in ("", each.list_name)
         ]
-        if cursor is None or not is_filtered or len(found) >= MESSAGES_A_PAGE:
+        if cursor is None or not (tab or list_name) or len(found) >= MESSAGES_A_PAGE:
             break
     return found, cursor or ""
 
@@ -123,217 +102,186 @@ async def _counts(tables: Tables, list_name: str) -> dict[str, int]:
     live, has_more = await messages.first_live(tables, limit=COUNTED_MAX)
     if has_more:
         return {}
-    wanted = [each.status for each in live if list_name in ("", each.list_name)]
+    found = [each.status for each in live if list_name in ("", each.list_name)]
     return {
-        tab.name: sum(status in tab.statuses for status in wanted) for tab in TABS if tab.is_counted
+        tab.name: sum(status in tab.statuses for status in found) for tab in TABS if tab.is_counted
     }
 
 
 @router.get("/{ref}")
-async def details_page(request: Request, signed_in: Viewer, ref: str) -> Response:
-    message, _etag = await read_for(request, ref)
-    return await details(request, signed_in, message, Form())
+async def details_page(request: Viewer, ref: str) -> Response:
+    return await details(request, await messages.read(request.tables, ref), Form())
 
 
 async def details(
-    request: Request, signed_in: SignedIn, message: Message, form: Form, status: int = 200
+    request: AdminRequest, message: Message, form: Form, status: int = 200
 ) -> Response:
     """The checks before sending, the progress from then on."""
-    now = context_of(request).clock.now()
-    is_due = message.due_at is not None and message.due_at <= now
+    is_due = message.due_at is not None and message.due_at <= request.now()
     if message.status in EDITABLE and not (message.status is Status.PENDING and is_due):
-        return await _to_check(request, signed_in, message, form, status)
-    return await _to_watch(request, signed_in, message, form, status)
-
-
-async def _to_check(
-    request: Request, signed_in: SignedIn, message: Message, form: Form, status: int
-) -> Response:
-    looked = await _look(request, message)
-    return show(
-        request,
-        signed_in,
-        "messages/draft.html",
-        status,
-        message=message,
-        form=form,
-        looked=looked,
-        chosen=request.query_params.get("as", ""),
-        **await test_outcome(request, signed_in, message.ref),
-    )
-
-
-async def _to_watch(
-    request: Request, signed_in: SignedIn, message: Message, form: Form, status: int
-) -> Response:
-    context = context_of(request)
-    progress = await progress_of(polls_of(request), context, message)
+        return request.show(
+            "messages/draft.html",
+            status,
+            message=message,
+            form=form,
+            report=await _check(request, message),
+            chosen=request.query("as"),
+            **await _test_outcome(request, message.ref),
+        )
+    progress = await progress_of(polls_of(request.http), request.context, message)
     assert progress.message
-    outcome = _outcome(request, progress)
+    outcome = request.query("outcome")
+    if outcome not in OUTCOMES:  # show the one that needs attention first
+        urgent = [name for name in ("held", "failed") if getattr(progress.message.books, name)]
+        outcome = urgent[0] if urgent else "sent"
     people, next_ = await _people(request, progress.message, outcome)
-    return show(
-        request,
-        signed_in,
+    return request.show(
         "messages/watch.html",
         status,
         message=progress.message,
         progress=progress,
         form=form,
-        mailing_list=await lists.find(context.storage.tables, message.list_name),
+        mailing_list=await lists.find(request.tables, message.list_name),
         outcome=outcome,
         outcomes=list(OUTCOMES),
         people=people,
-        after=request.query_params.get("after", ""),
+        after=request.query("after"),
         next=next_,
     )
 
 
+@router.get("/{ref}/test/live")
+async def test_outcome(request: Editor, ref: str) -> Response:
+    """The outcome of a test email; the fragment reloads itself until the outcome is known."""
+    return HTMLResponse(part("messages/test_outcome.html", **await _test_outcome(request, ref)))
+
+
+async def _test_outcome(request: AdminRequest, ref: str) -> dict[str, Any]:
+    """The values of the fragment; the mail server is checked only while the email waits."""
+    now = request.now()
+    trial = await trials.find(request.tables, ref, request.signed_in.user.key)
+    alive = await leases.living(request.tables, now) if trial and trial.is_open else []
+    return {
+        "ref": ref,
+        "trial": trial,
+        "now": now,
+        "is_test_mode": request.context.has_outbox,
+        "has_sender": bool(leases.senders_among(alive)),
+        "mail_troubles": shared_troubles(alive, now),
+    }
+
+
 @router.get("/{ref}/look")
-async def look_page(request: Request, signed_in: Viewer, ref: str) -> Response:
+async def content_page(request: Viewer, ref: str) -> Response:
     """Its content, sent or not."""
-    message, _etag = await read_for(request, ref)
-    looked = await _look(request, message)
-    chosen = request.query_params.get("as", "")
-    return show(
-        request, signed_in, "messages/look.html", message=message, looked=looked, chosen=chosen
-    )
+    message = await messages.read(request.tables, ref)
+    report = await _check(request, message)
+    chosen = request.query("as")
+    return request.show("messages/content.html", message=message, report=report, chosen=chosen)
 
 
 @router.get("/{ref}/mail")
-async def mail(request: Request, signed_in: Viewer, ref: str) -> Response:
+async def mail(request: Viewer, ref: str) -> Response:
     """For the frame."""
-    message, _etag = await read_for(request, ref)
-    looked = await _look(request, message)
-    if looked.mail_view is None or looked.mail_view.html is None:
+    report = await _check(request, await messages.read(request.tables, ref))
+    if report.mail_view is None or report.mail_view.html is None:
         raise NotFound(_("This message has no HTML."))
-    return framed(looked.mail_view.html)
+    return framed(report.mail_view.html)
 
 
-async def _look(request: Request, message: Message) -> CheckReport:
-    context = context_of(request)
-    tables = context.storage.tables
-    chosen = request.query_params.get("as", "")
-    person, nobody = await find_person(tables, message.list_name, chosen)
+async def _check(request: AdminRequest, message: Message) -> CheckReport:
     try:
-        html, text = await bodies.load(context.storage.blobs, message)
+        html, text = await bodies.load(request.storage.blobs, message)
     except NotFound as error:
-        return CheckReport(person, mistake=str(error))
-    mailing_list = await lists.find(tables, message.list_name)
-    people = await sample(tables, message.list_name)
+        return CheckReport(mistake=str(error))
+    mailing_list = await lists.find(request.tables, message.list_name)
     written = WrittenMessage(message, mailing_list, html, text)
-    looked = await check(written, person, people, context.site, context.clock.now())
-    warnings = [nobody, *looked.warnings] if nobody else looked.warnings
-    return msgspec.structs.replace(looked, warnings=warnings)
-
-
-# --- Who got what -----------------------------------------------------------------------------
-
-
-def _outcome(request: Request, progress: MessageProgress) -> str:
-    """The requested outcome, or the one that needs attention first."""
-    wanted = request.query_params.get("outcome", "")
-    if wanted in OUTCOMES:
-        return wanted
-    assert progress.message
-    books = progress.message.books
-    return next((name for name in ("held", "failed") if getattr(books, name)), "sent")
+    return await check(request.context, written, request.query("as"))
 
 
 async def _people(
-    request: Request, message: Message, outcome: str
+    request: AdminRequest, message: Message, outcome: str
 ) -> tuple[list[RecipientOutcome], str]:
     if not getattr(message.books, outcome):
         return [], ""
-    place = _PLACE.fullmatch(request.query_params.get("after", ""))
-    start = AudiencePosition(int(place[1]), int(place[2])) if place else AudiencePosition()
-    tables = context_of(request).storage.tables
+    after = _POSITION.fullmatch(request.query("after"))
     found: list[RecipientOutcome] = []
-    next_: AudiencePosition | None = start
+    next_: AudiencePosition | None = (
+        AudiencePosition(int(after[1]), int(after[2])) if after else AudiencePosition()
+    )
     for _search in range(SEARCHES_MAX):
         if found or next_ is None:
             break
         found, next_ = await recipient_outcomes.page(
-            tables, message, OUTCOMES[outcome], limit=PEOPLE_A_PAGE, start=next_
+            request.tables, message, OUTCOMES[outcome], limit=PEOPLE_A_PAGE, start=next_
         )
-    is_all = not place and len(found) == getattr(message.books, outcome)
+    is_all = not after and len(found) == getattr(message.books, outcome)
     return found, f"{next_.batch}.{next_.position}" if next_ and not is_all else ""
 
 
 @router.get("/{ref}/people/export")
-async def export(request: Request, signed_in: Viewer, ref: str) -> Response:
+async def export(request: Viewer, ref: str) -> Response:
     """Stream the recipients, with one batch in memory."""
-    message, _etag = await read_for(request, ref)
-    outcome = request.query_params.get("outcome", "")
+    message = await messages.read(request.tables, ref)
+    outcome = request.query("outcome")
     only = OUTCOMES.get(outcome)
     name = f"{message.list_name}-{ref}-{outcome if only else 'everybody'}.csv"
     return StreamingResponse(
-        _csv(recipient_outcomes.all_outcomes(context_of(request).storage.tables, message, only)),
+        _csv_pieces(recipient_outcomes.all_outcomes(request.tables, message, only)),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
-async def _csv(people: AsyncIterator[RecipientOutcome]) -> AsyncIterator[str]:
+async def _csv_pieces(people: AsyncIterator[RecipientOutcome]) -> AsyncIterator[str]:
     yield BYTE_ORDER_MARK + csv_text([("email", "outcome", "at", "words")])
-    async for fate in people:
-        yield csv_text([(fate.address, fate.outcome, fate.at, fate.words)])
-
-
-# --- Copy, delete -----------------------------------------------------------------------------
+    async for each in people:
+        yield csv_text([(each.address, each.outcome, each.at, each.words)])
 
 
 @router.post("/{ref}/copy")
-async def copy(request: Request, signed_in: Editor, ref: str) -> Response:
+async def copy(request: Editor, ref: str) -> Response:
     """A new draft with the same body, opened for editing."""
-    storage = context_of(request).storage
-    form = await posted(request)
-    message, _etag = await read_for(request, ref)
+    blobs = request.storage.blobs
+    form = await request.form()
+    message = await messages.read(request.tables, ref)
     try:
-        html, text = await bodies.load(storage.blobs, message)
+        html, text = await bodies.load(blobs, message)
         draft = Draft(
             list_name=message.list_name,
             subject=str(_("Copy of {subject}", subject=message.subject))[:SUBJECT_CHARS_MAX],
             html=html,
             text=text,
-            markdown=await bodies.load_markdown(storage.blobs, message),
+            markdown=await bodies.load_markdown(blobs, message),
             on_doubt=message.on_doubt,
         )
-        done = await create_draft(request, signed_in, form, draft)
-    except (NotFound, BadInput, WrongState) as error:  # its list or its bodies are gone
-        return await details(request, signed_in, message, Form(mistake=str(error)), 409)
-    return go(f"{done.what}/write", "copied")
+        result = await create_draft(request, form, draft)
+    except (NotFound, BadInput, WrongState) as error:  # its list or its bodies were deleted
+        return await details(request, message, Form(mistake=str(error)), 409)
+    return go(f"{result.what}/write", "copied")
 
 
 @router.get("/{ref}/delete")
-async def delete_page(request: Request, signed_in: Editor, ref: str) -> Response:
-    message, etag = await read_for(request, ref)
+async def delete_page(request: Editor, ref: str) -> Response:
+    message, etag = await messages.read_with_etag(request.tables, ref)
     if message.status not in EDITABLE:
         return go(f"/admin/messages/{ref}")
-    form = Form({"etag": etag})
-    return show(request, signed_in, "messages/delete.html", message=message, form=form)
+    return request.show("messages/delete.html", message=message, form=Form({"etag": etag}))
 
 
 @router.post("/{ref}/delete")
-async def delete(request: Request, signed_in: Editor, ref: str) -> Response:
-    form = await posted(request)
+async def delete(request: Editor, ref: str) -> Response:
+    form = await request.form()
     try:
-        message, etag = await read_for(request, ref)
-    except NotFound:  # a second click, or somebody else: it is gone, as was wanted
+        message, etag = await messages.read_with_etag(request.tables, ref)
+    except NotFound:  # deleted by a second click or by somebody else
         return go("/admin/messages", "deleted")
     try:
-        await compose.discard(context_of(request).storage, ref, form.value("etag"))
+        await compose.discard(request.storage, ref, form.value("etag"))
         return go("/admin/messages", "deleted")
     except WrongState as error:
-        return await details(request, signed_in, message, Form(mistake=str(error)), 409)
+        return await details(request, message, Form(mistake=str(error)), 409)
     except Conflict:
         form.values["etag"] = etag
         form.mistake = _("Somebody just changed this message. Check it and try again.")
-    return show(request, signed_in, "messages/delete.html", 409, message=message, form=form)
-
-
-async def read_for(request: Request, ref: str, *, with_books: bool = False) -> Stored[Message]:
-    tables = context_of(request).storage.tables
-    found = await messages.read_with_etag(tables, ref)
-    if with_books and not has_fresh_books(found.value):
-        return Stored(await report.books_of(tables, found.value), found.etag)
-    return found
+    return request.show("messages/delete.html", 409, message=message, form=form)

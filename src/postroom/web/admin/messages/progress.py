@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.clock import Clock
@@ -19,24 +19,25 @@ from postroom.domain.texts import Text, _
 from postroom.flow import report
 from postroom.records import batches, messages
 from postroom.storage.port import Tables
-from postroom.web.context import WebContext, context_of
+from postroom.web.admin.admin_request import Viewer
+from postroom.web.context import WebContext
 from postroom.web.live_updates import SharedPoll, SharedPolls, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, troubles_now
 from postroom.web.pages import number, part
-from postroom.web.signed_in import SignedIn, Viewer
+from postroom.web.signed_in import SignedIn
 
 router = APIRouter(prefix="/messages")
 CURVE_S = 600.0
-RATE_OVER_S = 20.0  # what “now” means for the rate and the time left
-SLOWEST = 0.05  # mails a second: anything less is standing still
+RATE_OVER_S = 20.0  # the window of the current rate and the time left
+SLOWEST = 0.05  # emails per second; anything slower counts as stopped
 SMOOTHED_OVER_S = 5.0  # a point of the curve
-COUNTED_LATELY_S = 5.0  # the scheduler counts about once a second; if it does not, we do
-GROUPS_LOOKED_AT = 20  # for those who wait to retry: ledgers of about 200,000 people
+BOOKS_FRESH_S = 5.0  # the scheduler counts about once a second; if it does not, we do
+GROUPS_READ_MAX = 20  # to find deferred recipients: ledgers of about 200,000 people
 
 
 class RateSample(msgspec.Struct, frozen=True):
     at: float  # seconds since the epoch
-    done: int  # people whose fate is known
+    done: int  # recipients with an outcome
     rate: float = 0.0  # a point of the curve
 
 
@@ -53,13 +54,13 @@ class MessageProgress(msgspec.Struct, frozen=True):
     message: Message | None
     samples: tuple[RateSample, ...] = ()
     mail_troubles: tuple[SharedTrouble, ...] = ()  # if it waits for the mail server
-    waiting: DeferredPeople = DeferredPeople()
+    deferred: DeferredPeople = DeferredPeople()
 
     @property
     def is_waiting(self) -> bool:
-        """Everybody else is done."""
+        """Everybody has an outcome, except those who were deferred."""
         open_ = self.message.books.open if self.message else 0
-        return bool(open_) and self.waiting.people == open_
+        return bool(open_) and self.deferred.people == open_
 
     @property
     def rate(self) -> float:
@@ -80,10 +81,8 @@ class MessageProgress(msgspec.Struct, frozen=True):
         if self.message is None or not self.pace:
             return None
         open_ = self.message.books.open + self.message.size - self.message.audience
-        open_ -= self.waiting.people  # by the server's time, not by our rate
-        if open_ <= 0:
-            return None
-        return words_for(open_ / self.rate)
+        open_ -= self.deferred.people  # the server decides when, not our rate
+        return duration_text(open_ / self.rate) if open_ > 0 else None
 
     @property
     def took(self) -> Text | None:
@@ -91,7 +90,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
         message = self.message
         if message is None or message.completed_at is None or message.queuing_at is None:
             return None
-        return words_for((message.completed_at - message.queuing_at).total_seconds())
+        return duration_text((message.completed_at - message.queuing_at).total_seconds())
 
     @property
     def curve(self) -> str:
@@ -100,7 +99,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
         return json.dumps([[each.at for each in points], [each.rate for each in points]])
 
 
-def words_for(seconds: float) -> Text:
+def duration_text(seconds: float) -> Text:
     """“22 s”, “5 min”, “3 h 20 min”."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 3:
@@ -133,7 +132,7 @@ class ProgressReader:
         self._ref = ref
         self._samples: deque[RateSample] = deque()
         self._row: Message | None = None
-        self._row_since = 0.0
+        self._row_changed_s = 0.0
 
     async def read(self) -> MessageProgress:
         row = await messages.find(self._tables, self._ref)
@@ -142,19 +141,16 @@ class ProgressReader:
         now_s = self._clock.now().timestamp()
         if row != self._row:
             self._row = row
-            self._row_since = now_s
-        is_counted = has_fresh_books(row) and now_s < self._row_since + COUNTED_LATELY_S
+            self._row_changed_s = now_s
+        is_counted = has_fresh_books(row) and now_s < self._row_changed_s + BOOKS_FRESH_S
         message = row if is_counted else await report.books_of(self._tables, row)
-        self._note(now_s, message.books.total - message.books.open)
-        waiting = await waiting_of(self._tables, message, now_s)
-        return MessageProgress(message, tuple(self._samples), waiting=waiting)
-
-    def _note(self, at: float, done: int) -> None:
-        self._samples.append(RateSample(at, done))
-        rate = round(_rate(self._samples, SMOOTHED_OVER_S), 1)
-        self._samples[-1] = RateSample(at, done, rate)
-        while self._samples[0].at < at - CURVE_S:
+        sample = RateSample(now_s, message.books.total - message.books.open)
+        rate = round(_rate([*self._samples, sample], SMOOTHED_OVER_S), 1)
+        self._samples.append(msgspec.structs.replace(sample, rate=rate))
+        while self._samples[0].at < now_s - CURVE_S:
             self._samples.popleft()
+        deferred = await deferred_of(self._tables, message, now_s)
+        return MessageProgress(message, tuple(self._samples), deferred=deferred)
 
 
 def has_fresh_books(message: Message) -> bool:
@@ -163,12 +159,12 @@ def has_fresh_books(message: Message) -> bool:
     return is_reported or message.completed_at is not None
 
 
-async def waiting_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
+async def deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
     """Recipients waiting for a retry, once everybody is queued; none if too many to read."""
     closed_groups = int(message.closed_groups, 16)
     open_ = [group for group in batches.groups(message.batches) if not closed_groups >> group & 1]
-    is_told = message.status is Status.PROCESSING and message.books.queued
-    if not is_told or len(open_) > GROUPS_LOOKED_AT:
+    has_queued = message.status is Status.PROCESSING and message.books.queued
+    if not has_queued or len(open_) > GROUPS_READ_MAX:
         return DeferredPeople()
     times = [
         wait.retry_at
@@ -177,11 +173,8 @@ async def waiting_of(tables: Tables, message: Message, now_s: float) -> Deferred
         for at, wait in ledger.deferred.items()
         if wait.attempts and wait.retry_at > now_s and ledger.states[at] == State.QUEUED
     ]
-    return (
-        DeferredPeople(len(times), datetime.fromtimestamp(min(times), UTC))
-        if times
-        else DeferredPeople()
-    )
+    next_at = datetime.fromtimestamp(min(times), UTC) if times else None
+    return DeferredPeople(len(times), next_at)
 
 
 async def progress_of(polls: SharedPolls, context: WebContext, message: Message) -> MessageProgress:
@@ -192,11 +185,11 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
     tables = context.storage.tables
     troubles = await _troubles(polls, context, message)
     if not has_fresh_books(message):
-        # By status and round: what somebody has just done with the message shows at once.
+        # By status and round, so that what somebody has just done with the message shows at once.
         name = f"{message.ref} {message.status} {message.restarts}"
         message = await polls.cached_read(name, partial(report.books_of, tables, message))
-    waiting = await waiting_of(tables, message, context.clock.now().timestamp())
-    return MessageProgress(message, waiting=waiting, mail_troubles=troubles)
+    deferred = await deferred_of(tables, message, context.clock.now().timestamp())
+    return MessageProgress(message, deferred=deferred, mail_troubles=troubles)
 
 
 async def _troubles(
@@ -209,29 +202,26 @@ async def _troubles(
 
 
 @router.get("/{ref}/live")
-async def live(request: Request, signed_in: Viewer, ref: str) -> Response:
-    context = context_of(request)
-    await messages.read(context.storage.tables, ref)
+async def live(request: Viewer, ref: str) -> Response:
+    context = request.context
+    polls = polls_of(request.http)
+    await messages.read(request.tables, ref)
 
-    def new_pulse() -> SharedPoll[MessageProgress]:
-        meter = ProgressReader(context.storage.tables, context.clock, ref)
-        polls = polls_of(request)
+    def new_poll() -> SharedPoll[MessageProgress]:
+        reader = ProgressReader(request.tables, context.clock, ref)
 
         async def read() -> MessageProgress:
-            found = await meter.read()
-            troubles = await _troubles(polls, context, found.message)
-            return msgspec.structs.replace(found, mail_troubles=troubles)
+            progress = await reader.read()
+            troubles = await _troubles(polls, context, progress.message)
+            return msgspec.structs.replace(progress, mail_troubles=troubles)
 
         return SharedPoll(read, context.clock)
 
-    def render(now: MessageProgress, before: MessageProgress | None) -> Update:
-        return news(now, before, signed_in)
-
-    poll = polls_of(request).of(_name(ref), new_pulse)
-    return stream(request, signed_in, poll, "books", render)
+    render = partial(_render, signed_in=request.signed_in)
+    return stream(request.http, request.signed_in, polls.of(_name(ref), new_poll), "books", render)
 
 
-def news(now: MessageProgress, before: MessageProgress | None, signed_in: SignedIn) -> Update:
+def _render(now: MessageProgress, before: MessageProgress | None, *, signed_in: SignedIn) -> Update:
     """The live part of the page; its buttons only when they change, so that none loses focus."""
     if now.message is None:
         return Update(is_last=True)
@@ -250,7 +240,7 @@ def news(now: MessageProgress, before: MessageProgress | None, signed_in: Signed
 
 
 def _shown(progress: MessageProgress) -> tuple[object, ...]:
-    return progress.message, round(progress.rate), progress.waiting, progress.mail_troubles
+    return progress.message, round(progress.rate), progress.deferred, progress.mail_troubles
 
 
 def _acted_on(progress: MessageProgress) -> tuple[object, ...]:

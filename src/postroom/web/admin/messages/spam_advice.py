@@ -29,13 +29,15 @@ class SpamAdviceGroup(NamedTuple):
 def advise(findings: Iterable[SpamFinding]) -> list[SpamAdviceGroup]:
     """In the order of the findings, which is that of their weight."""
     return [
-        SpamAdviceGroup(TITLES[weight], [_advice(each) for each in equals])
-        for weight, equals in groupby(findings, key=lambda each: each.weight)
+        SpamAdviceGroup(
+            TITLES[weight],
+            [
+                SpamAdvice(PLACES[each.where], SENTENCES[each.sign], each.found, each.has_more)
+                for each in same_weight
+            ],
+        )
+        for weight, same_weight in groupby(findings, key=lambda each: each.weight)
     ]
-
-
-def _advice(found: SpamFinding) -> SpamAdvice:
-    return SpamAdvice(PLACES[found.where], SENTENCES[found.sign], found.found, found.has_more)
 
 
 TITLES = {
