@@ -324,7 +324,7 @@ async def test_of_two_that_fold_at_once_one_counts(tables: Tables, folded_before
     for name in "ab":
         await join(tables, name)
     stored = await counts._read_count(tables, LIST)
-    tallies = [counts._Tally(tables, LIST, stored) for _ in range(2)]
+    tallies = [counts._FoldedCounts(tables, LIST, stored) for _ in range(2)]
     rows, _more = await first_rows(tables, counts.TABLE, counts._deltas_of(LIST), limit=10)
     deltas = [counts._read_delta(row) for row in rows]
     await tallies[0].fold(deltas[:1])

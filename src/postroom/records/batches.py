@@ -106,10 +106,10 @@ async def find_batch_of(tables: Tables, message: Message, key: str) -> int | Non
         elif key < header.first:
             high = middle
         else:
-            for table in (LIVE, ARCHIVE):
-                if await tables.get(table, partition(message.ref, middle), TO + key):
-                    return middle
-            return None  # its range has the address, but no row has
+            where = partition(message.ref, middle)
+            found = await tables.get(LIVE, where, TO + key)
+            found = found or await tables.get(ARCHIVE, where, TO + key)
+            return middle if found else None  # no row is for exactly this address
     return None
 
 

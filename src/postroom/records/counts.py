@@ -161,12 +161,12 @@ async def fold(tables: Tables, list_name: str) -> int:
 
     Conflict if another process folds too, or deletes the list; the other deltas stay.
     """
-    tally: _Tally | None = None
+    tally: _FoldedCounts | None = None
     after: str | None = None
     while tally is None or tally.folded < DELTAS_A_FOLD:
         page = await tables.scan(TABLE, _deltas_of(list_name), after=after)
         if page.rows:
-            tally = tally or _Tally(tables, list_name, await _read_count(tables, list_name))
+            tally = tally or _FoldedCounts(tables, list_name, await _read_count(tables, list_name))
             for batch in _batches([*map(_read_delta, page.rows)]):
                 await tally.fold(batch)
         after = page.next
@@ -176,7 +176,7 @@ async def fold(tables: Tables, list_name: str) -> int:
 
 
 @dataclass
-class _Tally:
+class _FoldedCounts:
     """The stored counts of a list, while deltas are added to them."""
 
     tables: Tables
