@@ -81,10 +81,12 @@ async def _next_page(
     while ledger := await _uncounted(storage, message, now):
         await storage.queues.put(MAIL_QUEUE, _item(message, ledger, restart=True))
         message = _counted(message, ledger)
-    found = await lists.find(storage.tables, message.list_name)
-    # A new list of the same name is another list.
-    has_list = found is not None and found.created_at == message.list_created_at
-    if message.status is Status.CANCELLED or not has_list:
+    is_over = message.status is Status.CANCELLED
+    if not is_over:
+        found = await lists.find(storage.tables, message.list_name)
+        # A new list of the same name is another list.
+        is_over = found is None or found.created_at != message.list_created_at
+    if is_over:
         return msgspec.structs.replace(message, fanned_out=True)
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
