@@ -100,7 +100,7 @@ async def test_an_unknown_link_claims_nothing(office: Office) -> None:
     path = office.leave_path(STRANGER)
     assert "Nothing to unsubscribe" in (await office.browser.get(path)).text
     answer = await office.browser.post(path, data={"List-Unsubscribe": "One-Click"})
-    assert "not known" in answer.text
+    assert "link is unknown" in answer.text
 
 
 async def test_cancel_says_that_nothing_changed(office: Office) -> None:

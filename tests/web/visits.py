@@ -389,7 +389,7 @@ async def at_failures(visit: Visit) -> None:
     with speaking(PSEUDO):
         for path in ("/admin/x", "/x"):
             for status in (400, *app.ADMIN_PAGES):
-                page = app._failed(path, status).body
+                page = app._error_response(path, status).body
                 visit.read(f"{status} of {path}", bytes(page).decode())
 
 

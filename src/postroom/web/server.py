@@ -84,8 +84,10 @@ class WebServer:
         """Begin the notice: open requests are finished, streams end."""
         if not self._stopping.is_set():  # a second signal changes nothing
             self._stopping.set()
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._notice_s, setattr, self._server, "should_exit", True)
+            asyncio.get_running_loop().call_later(self._notice_s, self._end)
+
+    def _end(self) -> None:
+        self._server.should_exit = True
 
     def _announcing_stop(self, app: ASGIApp) -> ASGIApp:
         """Let every request see that the server is stopping, and every response say so."""
