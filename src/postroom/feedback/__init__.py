@@ -1,0 +1,1 @@
+"""Reports of servers and providers: read, verified and classified. Pure; no storage."""
