@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from postroom.domain.address import parse_mailbox
 from postroom.domain.outcome import Outcome
+from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 
+COMPILED = compile_mail(
+    MailParts(
+        sender=parse_mailbox("History Department <history@contoso.edu>"),
+        subject="Lectures for {{ name | default('students') }}",
+        html="<p>Dear {{ name | default('student') }}, the lecture is in room 7.</p>",
+        list_id=("History", "history.lists.contoso.edu"),
+    )
+)
+_LETTERS = str.maketrans("0123456789", "abcdefghij")  # tokens have no 0, 1, 8 and 9
 BODY = b"Dear student,\r\n\r\nThe lecture is in room 7.\r\n"
 
 
@@ -22,8 +33,29 @@ class Letter:
     needs_utf8: bool = False
 
     @property
+    def token(self) -> str:
+        return str(self.position).translate(_LETTERS).rjust(32, "a")
+
+    @property
     def message_id(self) -> str:
         return f"<{self.position}@lists.contoso.edu>"
+
+    @property
+    def compiled(self) -> CompiledMail:
+        return COMPILED
+
+    @property
+    def merge_values(self) -> Mapping[str, str]:
+        return {
+            "email": self.recipient,
+            "name": f"<{self.recipient.partition('@')[0]}>",
+            "unsubscribe_url": f"https://lists.contoso.edu/u/history/{self.position}",
+        }
+
+    @property
+    def own_headers(self) -> list[tuple[str, str]]:
+        unsubscribe = f"<{self.merge_values['unsubscribe_url']}>"
+        return [("Message-ID", self.message_id), ("List-Unsubscribe", unsubscribe)]
 
     def source(self, *, eight_bit: bool) -> bytes:
         body = self.body

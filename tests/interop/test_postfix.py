@@ -16,6 +16,7 @@ from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Un
 from postroom.transport.smtp.config import WINDOW
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from tests.interop.postfix import SIZE_BYTES_MAX, Postfix
+from tests.letters import Letter
 
 MAILS = 400
 LANES = 4
@@ -28,18 +29,14 @@ numbers = count()
 
 
 @dataclass(frozen=True)
-class Letter:
-    position: int
-    recipient: str
-    body: str = BODY
+class EncodedLetter(Letter):
+    """A letter in the two encodings that a server may accept."""
+
+    text: str = BODY
     sender: str = "donotreply@contoso.edu"
 
-    @property
-    def needs_utf8(self) -> bool:
-        return not self.recipient.isascii()
-
     def source(self, *, eight_bit: bool) -> bytes:
-        body = self.body if eight_bit else self.body.replace("ü", "ue").replace("ß", "ss")
+        body = self.text if eight_bit else self.text.replace("ü", "ue").replace("ß", "ss")
         encoding = "8bit" if eight_bit else "7bit"
         headers = [
             "From: donotreply@contoso.edu",
@@ -76,8 +73,11 @@ def students(number: int) -> list[str]:
     return [f"student{next(numbers)}@contoso.edu" for _ in range(number)]
 
 
-def letters(*recipients: str, body: str = BODY) -> list[Letter]:
-    return [Letter(position, recipient, body) for position, recipient in enumerate(recipients)]
+def letters(*recipients: str, body: str = BODY) -> list[EncodedLetter]:
+    return [
+        EncodedLetter(position, recipient, needs_utf8=not recipient.isascii(), text=body)
+        for position, recipient in enumerate(recipients)
+    ]
 
 
 Open = Callable[..., SmtpTransport]
@@ -101,7 +101,7 @@ def port(request: pytest.FixtureRequest, postfix: Postfix) -> int:
     return int(getattr(postfix, f"{request.param}_port"))
 
 
-async def send_in_slices(transport: SmtpTransport, mails: list[Letter]) -> list[Outcome]:
+async def send_in_slices(transport: SmtpTransport, mails: list[EncodedLetter]) -> list[Outcome]:
     """All mails over several lanes, slice by slice, as a sender does."""
     slices = [mails[start : start + SLICE] for start in range(0, len(mails), SLICE)]
 
@@ -205,7 +205,10 @@ async def test_a_mail_too_big_for_postfix_is_rejected_without_blame_on_the_addre
     postfix: Postfix, port: int, transport_to: Open
 ) -> None:
     big, small = students(2)
-    mails = [Letter(0, big, body="x" * 70 + "\r\n" * SIZE_BYTES_MAX), Letter(1, small)]
+    mails = [
+        EncodedLetter(0, big, text="x" * 70 + "\r\n" * SIZE_BYTES_MAX),
+        EncodedLetter(1, small),
+    ]
     rejected, sent = await transport_to(port).lane().send(mails, OpenWatch())
     assert isinstance(rejected, Rejected)
     assert not rejected.address_fault

@@ -32,7 +32,7 @@ from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import KeysAcross, Storage, Troubles, Value
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.port import HandOverWatch, Lane, Mail
+from postroom.transport.port import HandOverWatch, Lane, OutgoingMail
 from tests.acting import acting
 from tests.no_limits import NoLimits
 
@@ -242,7 +242,7 @@ class _OneSlice:
         self._lane = lane
         self._lease = lease
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         outcomes = await self._lane.send(mails, watch)
         self._lease.stop()
         return outcomes

@@ -16,7 +16,7 @@ from postroom.domain.outcome import Deferred, Outcome, Rejected, Scope, Sent, Un
 from postroom.flow.render import CompiledMessage, Renderer, Site
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.storage.port import StorageError
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, OutgoingMail
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -147,10 +147,10 @@ class Lane:
     def __init__(self, post: Post) -> None:
         self._post = post
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         return [await self._send_one(mail, watch) for mail in mails]
 
-    async def _send_one(self, mail: Mail, watch: HandOverWatch) -> Outcome:
+    async def _send_one(self, mail: OutgoingMail, watch: HandOverWatch) -> Outcome:
         if not watch.may_hand_over():
             return Untried("stopping")
         if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:

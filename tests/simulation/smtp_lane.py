@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from postroom.domain.outcome import Outcome
 from postroom.storage.port import StorageError
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, OutgoingMail
 from postroom.transport.smtp.config import Timeouts
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import RSET, BdatExchange
@@ -48,7 +48,7 @@ class SmtpLane:
     def __init__(self, post: Post) -> None:
         self._post = post
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         slice_ = Slice(mails, watch)
         for _ in range(CONNECTIONS_MAX):
             await self._carry(slice_)

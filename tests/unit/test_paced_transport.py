@@ -14,7 +14,8 @@ from postroom.pacing.transport import NO_QUOTA_S, PacedTransport
 from postroom.records import rate_limits
 from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, OutgoingMail
+from tests.letters import Letter
 from tests.unit.seconds import most_in_a_second
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -34,16 +35,8 @@ class Clock:
         self.passed_s += seconds
 
 
-class Letter:
-    sender = "donotreply@contoso.edu"
-    needs_utf8 = False
-
-    def __init__(self, position: int, domain: str = "contoso.edu") -> None:
-        self.position = position
-        self.recipient = f"student{position}@{domain}"
-
-    def source(self, *, eight_bit: bool) -> bytes:
-        return b""
+def letter(position: int, domain: str = "contoso.edu") -> Letter:
+    return Letter(position, f"student{position}@{domain}")
 
 
 class Line:
@@ -61,11 +54,11 @@ class Line:
         self.id += 1
         return self
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         self.slices.append([mail.position for mail in mails])
         return [self._carry(mail, watch) for mail in mails]
 
-    def _carry(self, mail: Mail, watch: HandOverWatch) -> Outcome:
+    def _carry(self, mail: OutgoingMail, watch: HandOverWatch) -> Outcome:
         if not watch.may_hand_over():
             return Untried("stopping")
         watch.handing_over([mail.position])
@@ -121,7 +114,7 @@ class Desk:
         return await self.lane.send(letters, watch or Looker())
 
 
-LETTERS = [Letter(position) for position in range(30)]
+LETTERS = [letter(position) for position in range(30)]
 
 
 async def test_without_a_limit_a_slice_goes_to_the_line_as_it_is() -> None:
@@ -144,7 +137,7 @@ async def test_under_a_limit_mails_leave_evenly_and_in_order() -> None:
 async def test_mails_to_a_limited_domain_wait_and_the_others_go_at_once() -> None:
     context = Desk()
     await context.limit("few.example", mails=2.0)
-    letters = [Letter(at, "few.example" if at < 4 else "contoso.edu") for at in range(20)]
+    letters = [letter(at, "few.example" if at < 4 else "contoso.edu") for at in range(20)]
     assert await context.send(*letters) == [Sent()] * 20
     assert context.line.slices[0] == list(range(4, 20))
     assert list(chain(*context.line.slices[1:])) == [0, 1, 2, 3]
@@ -204,7 +197,7 @@ async def test_a_lane_without_a_connection_waits_while_the_others_are_sending() 
     second = context.transport.lane()
     tried: list[list[Outcome]] = []
 
-    async def send(mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         """In the middle of a slice of the first lane, the second one tries to send."""
         tried.append(await second.send([LETTERS[1]], Looker(patience=5)))
         return [Sent()]

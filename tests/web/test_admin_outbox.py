@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from postroom.domain.user import Role
 from postroom.transport.outbox import OutboxLane
+from tests.letters import Letter
 from tests.web.office import NOW, open_office
 from tests.web.signed_in import Worker, at_work, notice_in, sign_in_as
 
@@ -27,15 +28,13 @@ SOURCE = (
 
 
 @dataclass(frozen=True)
-class KeptMail:
-    number: int
+class KeptMail(Letter):
     position: int = 0
-    sender: str = "a@contoso.edu"
     recipient: str = "student1@contoso.edu"
-    needs_utf8: bool = False
+    sender: str = "a@contoso.edu"
 
     def source(self, *, eight_bit: bool) -> bytes:
-        return SOURCE % self.number
+        return SOURCE % self.position
 
 
 class NoWatch:

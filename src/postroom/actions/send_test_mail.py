@@ -42,13 +42,13 @@ from postroom.records.single_mail_items import (
     start_over,
 )
 from postroom.storage.port import Claim, Queues, Storage
-from postroom.transport.port import Lane, Mail, Permit
+from postroom.transport.port import Lane, OutgoingMail, Permit
 
 RULES = RetryRules(first_s=15.0, longest_s=300.0)  # somebody is waiting for it
 
 
 class TrialWriter(Protocol):
-    async def trial(self, message: Message, address: Address, nonce: str) -> Mail: ...
+    async def trial(self, message: Message, address: Address, nonce: str) -> OutgoingMail: ...
 
 
 async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:

@@ -57,7 +57,7 @@ from postroom.records.single_mail_items import (
 )
 from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Claim, Storage
-from postroom.transport.port import Lane, Mail, Permit
+from postroom.transport.port import Lane, OutgoingMail, Permit
 
 log = structlog.get_logger("confirm")
 SLICE_MAX = BATCH_CHANGES_MAX  # emails handed over together: their events fit into one write
@@ -69,7 +69,7 @@ _SENDERS_STOPPED = "its sender stopped while it was sending this email, several 
 class ConfirmationWriter(Protocol):
     def confirmations(
         self, mailing_list: MailingList, people: Sequence[Subscriber]
-    ) -> Sequence[Mail]: ...
+    ) -> Sequence[OutgoingMail]: ...
 
 
 class _Request(NamedTuple):
@@ -204,9 +204,9 @@ class Confirmer:
         queues = self.storage.queues
         await together([start_over(queues, [each.claim], wait_s) for each, wait_s in waiting])
 
-    async def _write(self, requests: Sequence[_Request]) -> list[tuple[_Request, Mail]]:
+    async def _write(self, requests: Sequence[_Request]) -> list[tuple[_Request, OutgoingMail]]:
         """The requests with their emails; what the emails of a list share is compiled once."""
-        written: list[tuple[_Request, Mail]] = []
+        written: list[tuple[_Request, OutgoingMail]] = []
         by_list = sorted(requests, key=lambda each: each.mailing_list.name)
         for _name, found in groupby(by_list, key=lambda each: each.mailing_list.name):
             group = list(found)

@@ -7,8 +7,9 @@ Commit point: none; rendering writes nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ import msgspec
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_mailbox
 from postroom.domain.delivery import Delivery
+from postroom.domain.delivery_token import delivery_tokens, single_mail_token
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import SUBJECT_CHARS_MAX, Message
@@ -25,7 +27,14 @@ from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import sign
 from postroom.mail.footer import with_footer
-from postroom.mail.mime import CompiledMail, MailParts, compile_mail, format_date, message_id
+from postroom.mail.mime import (
+    CompiledMail,
+    MailParts,
+    compile_mail,
+    format_date,
+    message_id_end,
+    unsubscribe_headers,
+)
 from postroom.records import bodies, lists
 from postroom.storage.port import Storage
 
@@ -43,6 +52,7 @@ class Site:
 
     url: str  # public base URL, without a slash at the end
     secret: str
+    bounce_domain: str = ""  # where bounces go, each to an address of its own; "": to the From
 
     @property
     def host(self) -> str:
@@ -55,11 +65,16 @@ class Site:
         token = sign(self.secret, "confirm", list_name, guid)
         return f"{self.url}/c/{list_name}/{guid}/{token}"
 
+    def envelope_sender(self, token: str, sender: Address) -> str:
+        """Where bounces go: by its own address a bounce names its delivery (VERP)."""
+        return f"b+{token}@{self.bounce_domain}" if self.bounce_domain else sender.typed
+
 
 class RenderedMail(msgspec.Struct, frozen=True):
     """One mail; it is encoded when the lane knows what the server accepts."""
 
     position: int
+    token: str
     sender: str
     address: Address
     compiled: CompiledMail
@@ -75,6 +90,16 @@ class RenderedMail(msgspec.Struct, frozen=True):
     @property
     def needs_utf8(self) -> bool:
         return self.address.needs_utf8
+
+    @property
+    def merge_values(self) -> Mapping[str, str]:
+        unsubscribe_url = self.unsubscribe_url or ""
+        return {**self.values, "email": self.recipient, "unsubscribe_url": unsubscribe_url}
+
+    @property
+    def own_headers(self) -> list[tuple[str, str]]:
+        unsubscribe = unsubscribe_headers(self.unsubscribe_url) if self.unsubscribe_url else []
+        return [("Message-ID", self.message_id), *unsubscribe]
 
     def source(self, *, eight_bit: bool) -> bytes:
         return self.compiled.splice(
@@ -95,21 +120,23 @@ class CompiledMessage:
     site: Site
     clock: Clock
 
-    def mails_for(self, deliveries: Iterable[Delivery]) -> list[RenderedMail]:
+    def mails_for(self, batch: int, deliveries: Sequence[Delivery]) -> list[RenderedMail]:
         """The mails of a slice; what they have in common is computed once."""
-        ref, list_name = self.message.ref, self.message.list_name
+        list_name = self.message.list_name
         site = self.site
-        sender, domain = self.sender.typed, self.sender.domain
-        secret = site.secret.encode()
+        positions = [delivery.position for delivery in deliveries]
+        tokens = delivery_tokens(site.secret.encode(), self.message.ref, batch, positions)
+        id_end = message_id_end(self.sender.domain)
         date = format_date(self.clock.now())
         return [
             RenderedMail(
                 delivery.position,
-                sender,
+                token := tokens[delivery.position],
+                site.envelope_sender(token, self.sender),
                 Address(delivery.address, delivery.key),  # parsed when its owner joined
                 self.compiled,
                 delivery.attributes,
-                message_id(secret, ref, delivery.key, domain),
+                f"<{token}{id_end}",
                 date,
                 site.unsubscribe_url(list_name, delivery.guid),
             )
@@ -152,11 +179,13 @@ class Renderer:
         secret = site.secret.encode()
         compiled, sender = self._compiled_confirmation(mailing_list.sender)
         title = mailing_list.description or mailing_list.name
+        id_end = message_id_end(sender.domain)
         date = format_date(self._clock.now())
         return [
             RenderedMail(
                 position,
-                sender.typed,
+                token := single_mail_token(secret, one.guid),
+                site.envelope_sender(token, sender),
                 Address(one.address, one.key),
                 compiled,
                 {
@@ -164,7 +193,7 @@ class Renderer:
                     "confirm_url": site.confirm_url(mailing_list.name, one.guid),
                     "site": site.host,
                 },
-                message_id(secret, "confirm", one.guid, sender.domain),
+                f"<{token}{id_end}",
                 date,
                 None,
             )
@@ -198,10 +227,15 @@ class Renderer:
             subject = TRIAL_MARK + subject
         compiled = await self._compile(msgspec.structs.replace(message, subject=subject))
         nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
-        secret = self._site.secret.encode()
-        id_ = message_id(secret, f"{message.ref}-{nonce}", nobody.key, compiled.sender.domain)
-        [mail] = compiled.mails_for([nobody])
-        return msgspec.structs.replace(mail, message_id=id_)
+        [mail] = compiled.mails_for(0, [nobody])
+        digest = hashlib.sha256(f"{message.ref}-{nonce}-{nobody.key}".encode()).hexdigest()
+        token = single_mail_token(self._site.secret.encode(), digest[:32])
+        return msgspec.structs.replace(
+            mail,
+            token=token,
+            sender=self._site.envelope_sender(token, compiled.sender),
+            message_id=f"<{token}{message_id_end(compiled.sender.domain)}",
+        )
 
 
 def _remember(cache: OrderedDict[str, T], key: str, value: T, size_max: int) -> None:

@@ -212,7 +212,9 @@ class BatchSender:
                 break  # record first
             if slice_:
                 await self._announce(batch, slice_)
-                mails = compiled.mails_for(batch.deliveries[at] for at in slice_)
+                mails = compiled.mails_for(
+                    batch.ledger.batch, [batch.deliveries[at] for at in slice_]
+                )
                 outcomes = await lane.send(mails, watch)
                 await self._archive_ends(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))

@@ -9,7 +9,6 @@ injected (standards F7).
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -47,7 +46,7 @@ _RECIPIENT_HEADERS = re.compile(
     rf"(?:List-Unsubscribe: <https?://[!-;=?-~]{{1,{URL_CHARS_MAX}}}>\r\n"
     r"(?:List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n)?)?"
 )
-_ONE_CLICK = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
+_ONE_CLICK = "List-Unsubscribe=One-Click"
 
 # Values that need neither escaping nor encoding: nearly all of them, recognized in one step.
 _PLAIN_VALUES = {
@@ -81,23 +80,41 @@ def compile_mail(parts: MailParts) -> CompiledMail:
         raise BadTemplate(
             _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
         )
-    return CompiledMail(merge.compile_header(parts.subject), _fixed_headers(parts), _bodies(parts))
+    return CompiledMail(parts, merge.compile_header(parts.subject), _bodies(parts))
 
 
 class CompiledMail:
-    """A message ready to be sent; the two renditions of its bodies are made when needed."""
+    """A message ready to be sent; the two renditions of its bodies are made when needed.
 
-    def __init__(self, subject: list[Segment], headers: bytes, bodies: tuple[_Body, ...]) -> None:
-        self._subject = subject
-        self._headers = headers
+    Transports that take no MIME read its structure: the sender, the segments of the subject and of
+    both bodies, and the headers that are the same for everybody.
+    """
+
+    def __init__(self, parts: MailParts, subject: list[Segment], bodies: tuple[_Body, ...]) -> None:
+        self.parts = parts
+        self.subject = subject
+        self._headers = _fixed_headers(parts)
         self._bodies = bodies
         has_fields = any(isinstance(segment, Field) for segment in subject)
         self._subject_line = None if has_fields else _subject_line(subject, {})
 
     @property
+    def text(self) -> list[Segment]:
+        return self._bodies[0].segments
+
+    @property
+    def html(self) -> list[Segment] | None:
+        return self._bodies[1].segments if len(self._bodies) > 1 else None
+
+    @property
+    def fixed_headers(self) -> list[tuple[str, str]]:
+        """Headers that are the same for everybody, decoded, without From and Reply-To."""
+        return _header_values(self.parts)
+
+    @property
     def fields(self) -> frozenset[str]:
         """The names of all merge fields."""
-        segments = [*self._subject, *(part for body in self._bodies for part in body.segments)]
+        segments = [*self.subject, *(part for body in self._bodies for part in body.segments)]
         return frozenset(part.name for part in segments if isinstance(part, Field))
 
     def splice(
@@ -119,7 +136,7 @@ class CompiledMail:
         """
         values = {**values, "email": recipient.typed, "unsubscribe_url": unsubscribe_url or ""}
         head = _recipient_headers(recipient, message_id, date, unsubscribe_url, one_click)
-        head += self._subject_line or _subject_line(self._subject, values)
+        head += self._subject_line or _subject_line(self.subject, values)
         if eight_bit and self._eight_bit is not None:
             source = self._eight_bit.fill(head, values)
             if source is not None:
@@ -215,12 +232,11 @@ class _EightBit:
         return source if source.count(self._delimiter) == self._delimiters else None
 
 
-def message_id(secret: bytes, ref: str, key: str, domain: str) -> str:
-    """Derive the Message-ID, always the same for one message and address (standards F2)."""
+def message_id_end(domain: str) -> str:
+    """The end of a Message-ID, after "<" and a token that is the same at every try (RFC 5322)."""
     if not _DOMAIN.fullmatch(domain):
         raise BadHeader(_("A Message-ID must end in an ASCII domain name; change it."))
-    digest = hmac.digest(secret, f"{ref}\0{key}".encode(), "sha256")
-    return f"<{digest[:16].hex()}@{domain}>"
+    return f"@{domain}>"
 
 
 def format_date(moment: datetime) -> str:
@@ -247,7 +263,8 @@ def _recipient_headers(
     if unsubscribe_url:
         lines += f"List-Unsubscribe: <{unsubscribe_url}>\r\n"
         # One-click without TLS would expose the token on its way (RFC 8058 3.1).
-        lines += _ONE_CLICK if one_click and unsubscribe_url.startswith("https:") else ""
+        if one_click and unsubscribe_url.startswith("https:"):
+            lines += f"List-Unsubscribe-Post: {_ONE_CLICK}\r\n"
     if not _RECIPIENT_HEADERS.fullmatch(lines):
         raise BadHeader(
             _(
@@ -259,20 +276,37 @@ def _recipient_headers(
     return lines.encode()
 
 
+def unsubscribe_headers(url: str) -> list[tuple[str, str]]:
+    """The same headers as pairs, for transports that take no MIME."""
+    one_click = [("List-Unsubscribe-Post", _ONE_CLICK)] if url.startswith("https:") else []
+    return [("List-Unsubscribe", f"<{url}>"), *one_click]
+
+
+def _machine_headers(parts: MailParts) -> list[tuple[str, str]]:
+    headers: list[tuple[str, str]] = []
+    if parts.precedence_bulk:
+        headers.append(("Precedence", "bulk"))
+    if parts.auto_submitted:
+        headers.append(("Auto-Submitted", "auto-generated"))
+    if parts.precedence_bulk or parts.auto_submitted:
+        headers.append(("X-Auto-Response-Suppress", "OOF, AutoReply"))
+    if parts.feedback_id is not None:
+        headers.append(("Feedback-ID", parts.feedback_id))
+    return headers
+
+
+def _header_values(parts: MailParts) -> list[tuple[str, str]]:
+    list_id = [("List-Id", "{} <{}>".format(*parts.list_id))] if parts.list_id else []
+    return [*list_id, *_machine_headers(parts), *parts.headers]
+
+
 def _fixed_headers(parts: MailParts) -> bytes:
     lines = [header.mailbox("From", parts.sender)]
     if parts.reply_to is not None:
         lines.append(header.mailbox("Reply-To", parts.reply_to))
     if parts.list_id is not None:
         lines.append(header.list_id(*parts.list_id))
-    if parts.precedence_bulk:
-        lines.append(header.structured("Precedence", "bulk"))
-    if parts.auto_submitted:
-        lines.append(header.structured("Auto-Submitted", "auto-generated"))
-    if parts.precedence_bulk or parts.auto_submitted:
-        lines.append(header.structured("X-Auto-Response-Suppress", "OOF, AutoReply"))
-    if parts.feedback_id is not None:
-        lines.append(header.structured("Feedback-ID", parts.feedback_id))
+    lines += [header.structured(name, value) for name, value in _machine_headers(parts)]
     names: set[str] = set()
     for name, value in parts.headers:
         header.check_custom_header(name, value)

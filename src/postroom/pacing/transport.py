@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from postroom.clock import Clock
 from postroom.domain.outcome import Outcome, Untried, is_fault
 from postroom.pacing.pacer import Admission, Pacer
-from postroom.transport.port import GuardedWatch, HandOverWatch, Lane, Mail, Transport
+from postroom.transport.port import GuardedWatch, HandOverWatch, Lane, OutgoingMail, Transport
 
 WAIT_S_MIN = 0.001  # timers are no finer
 NO_QUOTA_S = 15.0  # how long a slice waits in a lane while other senders have the whole limit
@@ -58,7 +58,7 @@ class PacedLane:
     def is_sending(self) -> bool:
         return self._using.locked()
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         async with self._using:
             if not self._pacer.is_limited:
                 self._pacer.sent(self.id, ())
@@ -78,7 +78,7 @@ class PacedLane:
             await self._pacer.release(self.id, is_closed=True)
 
     async def _send_in_bursts(
-        self, mails: Sequence[Mail], watch: HandOverWatch
+        self, mails: Sequence[OutgoingMail], watch: HandOverWatch
     ) -> dict[int, Outcome]:
         """Send as the pacer admits; what it does not admit, and all after a fault, is left out."""
         outcomes: dict[int, Outcome] = {}
@@ -101,7 +101,7 @@ class PacedLane:
             without_quota_s = 0.0
         return outcomes
 
-    async def _send(self, burst: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def _send(self, burst: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         is_valid = self._pacer.sent(self.id, [mail.recipient for mail in burst])
         if is_valid is None:
             return await self._lane.send(burst, watch)

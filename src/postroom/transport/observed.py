@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from postroom.domain.outcome import Outcome
-from postroom.transport.port import HandOverWatch, Lane, Mail, Transport
+from postroom.transport.port import HandOverWatch, Lane, OutgoingMail, Transport
 
 Note = Callable[[Sequence[Outcome]], None]
 
@@ -28,7 +28,7 @@ class ObservedLane:
         self._lane = lane
         self._note = note
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         outcomes = await self._lane.send(mails, watch)
         self._note(outcomes)
         return outcomes

@@ -12,7 +12,7 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
 from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.storage.port import Storage, StorageError, Value
-from postroom.transport.port import HandOverWatch, Mail, new_lane_id
+from postroom.transport.port import HandOverWatch, OutgoingMail, new_lane_id
 
 TABLE = "outbox"
 PARTITION = "mails"
@@ -24,7 +24,7 @@ class OutboxLane:
         self._storage = storage
         self._clock = clock
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for mail in mails:
             if not watch.may_hand_over():
@@ -35,7 +35,7 @@ class OutboxLane:
             watch.answered(mail.position, outcomes[-1])
         return outcomes
 
-    async def _store(self, mail: Mail) -> Outcome:
+    async def _store(self, mail: OutgoingMail) -> Outcome:
         """Write the content first, because a row without its blob cannot be shown."""
         content = mail.source(eight_bit=True)
         now = self._clock.now()

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from postroom.domain.outcome import Outcome
+from postroom.mail.mime import CompiledMail
 
 new_lane_id = itertools.count().__next__  # for lanes that wrap no other lane
 
 
-class Mail(Protocol):
-    """One mail for one recipient, ready to send."""
+class OutgoingMail(Protocol):
+    """One mail for one recipient, ready to send: as bytes, or as the parts it is made of."""
 
     @property
     def position(self) -> int:
         """Its position in the batch, as the watch and the ledger number it."""
+
+    @property
+    def token(self) -> str:
+        """The delivery token (domain/delivery_token.py), for reports that come back."""
+
+    @property
+    def message_id(self) -> str:
+        """With its angle brackets; the same at every attempt."""
 
     @property
     def sender(self) -> str:
@@ -32,6 +41,18 @@ class Mail(Protocol):
 
     def source(self, *, eight_bit: bool) -> bytes:
         """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
+
+    @property
+    def compiled(self) -> CompiledMail:
+        """What all mails of the message share: the same object for the mails of one slice."""
+
+    @property
+    def merge_values(self) -> Mapping[str, str]:
+        """The values of all merge fields, unescaped, with `email` and `unsubscribe_url`."""
+
+    @property
+    def own_headers(self) -> Sequence[tuple[str, str]]:
+        """The headers of this recipient alone, without To and Date: Message-ID and unsubscribe."""
 
 
 class HandOverRecord(Protocol):
@@ -91,7 +112,7 @@ class Lane(Protocol):
     def id(self) -> int:
         """Identifies the lane in its process; a lane that wraps another one has the same id."""
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         """One outcome per mail, in order. Never raises for what a server says or does."""
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from postroom.domain.outcome import Rejected
-from postroom.transport.port import Mail
+from postroom.transport.port import OutgoingMail
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Envelope(NamedTuple):
     source: bytes
 
 
-def envelope_for(mail: Mail, offers: ServerExtensions) -> Envelope | Rejected:
+def envelope_for(mail: OutgoingMail, offers: ServerExtensions) -> Envelope | Rejected:
     """Return the mail in a form that this server accepts, or why it cannot be sent through it."""
     sender = mail.sender
     recipient = mail.recipient

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, clip
 from postroom.domain.trouble import Fault
-from postroom.transport.port import HandOverWatch, Mail
+from postroom.transport.port import HandOverWatch, OutgoingMail
 
 TRIES_MAX = 2  # connections that may break on a mail before it is deferred
 
@@ -16,7 +16,7 @@ class Slice:
     """The mails of one send call and their outcomes, over as many connections as needed."""
 
     def __init__(
-        self, mails: Sequence[Mail], watch: HandOverWatch, *, was_answered: bool = False
+        self, mails: Sequence[OutgoingMail], watch: HandOverWatch, *, was_answered: bool = False
     ) -> None:
         self.mails = mails
         self.watch = watch

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import monotonic, thread_time
 
 from postroom.domain.outcome import Outcome
-from postroom.transport.port import HandOverWatch, Mail, new_lane_id
+from postroom.transport.port import HandOverWatch, OutgoingMail, new_lane_id
 from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp_url
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
@@ -111,7 +111,7 @@ class SmtpLane:
         self._answered_at = -WORKS_S
         self._window = Window(config)
 
-    async def send(self, mails: Sequence[Mail], watch: HandOverWatch) -> list[Outcome]:
+    async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         was_answered = monotonic() < self._answered_at + WORKS_S
         slice_ = Slice(mails, watch, was_answered=was_answered)
         try:

@@ -21,7 +21,7 @@ from postroom.domain.message import Message
 from postroom.domain.texts import Text, _
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
 from postroom.mail.merge import Field, parse
-from postroom.mail.mime import compile_mail, format_date, message_id
+from postroom.mail.mime import compile_mail, format_date, message_id_end
 from postroom.mail.spam.page import INLINE
 from postroom.mail.spam.signs import CheckedMail, spam_signs
 from postroom.parsing import in_thread
@@ -209,9 +209,7 @@ def _render(
     source = compiled.splice(
         person.address,
         {**field_names, **person.attributes},
-        message_id=message_id(
-            site.secret.encode(), "preview", NOBODYS_GUID, parts.sender.address.domain
-        ),
+        message_id=f"<preview{message_id_end(parts.sender.address.domain)}",
         date=format_date(now),
         unsubscribe_url=site.unsubscribe_url(message.list_name, NOBODYS_GUID),
         eight_bit=True,
