@@ -17,6 +17,7 @@ class Intervals:
     room_s: float  # while the mail queue is full
     report_s: float  # adding up the books of a message
     last_report_s: float  # the same when few recipients are left, so that the end shows at once
+    feedback_s: float  # looking for events while messages are being sent; otherwise as for imports
     imports_s: float  # looking for imports to run; on one machine the web role wakes the scheduler
 
 
@@ -29,6 +30,7 @@ LOCAL = Intervals(
     room_s=0.05,
     report_s=1.0,
     last_report_s=0.1,
+    feedback_s=2.0,
     imports_s=10.0,
 )
 # Every call is billed: an idle role makes at most ten a minute (docs/azure.md).
@@ -41,5 +43,6 @@ REMOTE = Intervals(
     room_s=0.25,
     report_s=1.0,
     last_report_s=1.0,
+    feedback_s=4.0,
     imports_s=60.0,
 )

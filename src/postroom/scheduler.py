@@ -14,7 +14,7 @@ import structlog
 
 from postroom.clock import Clock
 from postroom.domain.message import Status
-from postroom.flow import archive, fan_out, report, schedule, sweep
+from postroom.flow import archive, fan_out, feedback, report, schedule, sweep
 from postroom.flow.schedule import Agenda, DueMessage, Leftovers
 from postroom.importing import upload as import_upload
 from postroom.importing import worker as import_worker
@@ -25,6 +25,7 @@ from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.storage.port import CLAIM_ITEMS_MAX, Conflict, Storage, StorageError
 
 BUSY_SWEEPS_LATER = 5  # times the usual pause
@@ -46,6 +47,7 @@ class Scheduler:
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     is_test_mode: bool = False  # mails are stored, not sent
+    suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     lease: Lease | None = None
     _reported: dict[str, float] = field(default_factory=dict)  # when to report again
     _next_at: float | None = None  # when the next message is due, as far as we know
@@ -81,6 +83,11 @@ class Scheduler:
         self._reported = {ref: at for ref, at in self._reported.items() if ref in refs}
         await self._sweep(is_busy=is_busy)
         return is_busy
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether messages are on their way, as far as the last step saw."""
+        return bool(self._reported)
 
     async def stop(self) -> None:
         """Let another scheduler lead at once."""
@@ -191,6 +198,7 @@ class Scheduler:
             room=room,
             renewals=self._renewal_tracker,
             scheduler=self._leadership,
+            suppressions=self.suppressions,
         )
         return step != message
 
@@ -247,7 +255,10 @@ class Scheduler:
             "test mails": lambda: trials.forget_old(tables, now),
             "imports": lambda: import_upload.sweep(storage, now),
             "import items": lambda: import_worker.put_forgotten_items(storage, now),
+            "feedback": lambda: feedback.put_forgotten_items(storage),
         }
+        if self.suppressions:
+            chores["suppressions"] = self.suppressions.save_snapshot
         for name, chore in chores.items():
             await self._try_to_sweep(name, chore)
 

@@ -24,6 +24,7 @@ from postroom.flow.send import FAULT_DELAY_S, BatchSender, Handled
 from postroom.pacing.pacer import Pacer
 from postroom.pacing.transport import PacedTransport
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.journal import FileJournal, FileJournals
 from postroom.sending.lane_pool import LanePool
 from postroom.sending.lease import SendingLease
@@ -252,7 +253,9 @@ def build_sender(
     lease = SendingLease(storage, clock, owner, lease_s=lease_s, health=health)
     pacer = Pacer(storage.tables, clock, owner, lanes=lanes, lease_s=lease_s)
     paced = PacedTransport(transport, pacer, clock)
-    settler = BatchSettler(storage, clock, owner, journals, rules)
+    secret = renderer.site.secret
+    settler = BatchSettler(storage, clock, owner, journals, rules, secret)
+    suppressions = SuppressionFilter(storage, clock, secret)
     confirmer = Confirmer(storage, clock, renderer, rules)
     mail_one_test = functools.partial(mail_test, storage, renderer, clock)
     return Sender(
@@ -261,7 +264,9 @@ def build_sender(
         lease,
         pacer,
         JournalRecovery(settler, journals, clock),
-        BatchSender(storage, clock, lease, settler, renderer, pacer, rules, slice_size),
+        BatchSender(
+            storage, clock, lease, settler, renderer, pacer, rules, slice_size, suppressions
+        ),
         SingleMailLane(storage, clock, lease, pacer, paced.lane(), confirmer.mail, mail_one_test),
         LanePool(paced, journals, wakeup, lanes=lanes),
         wakeup,

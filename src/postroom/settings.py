@@ -95,6 +95,31 @@ class Settings(BaseModel):
         description="Deliveries that are announced, sent and recorded together. A smaller number "
         "leaves fewer in doubt when a whole machine is lost, and costs more writes.",
     )
+    bounce_domain: str = Field(
+        "",
+        description="Domain whose mail reaches Postroom, such as `bounces.contoso.edu`. Emails are "
+        "then sent from an address of their own there, so that each bounce names its recipient. "
+        "Default: bounces go to the From address of the list.",
+    )
+    soft_bounces_max: int = Field(
+        5,
+        ge=1,
+        le=100,
+        description="Temporary bounces in a row after which an address is suppressed.",
+    )
+    soft_bounces_days: float = Field(
+        7.0,
+        ge=0,
+        le=365,
+        description="Days between the first and the last of these bounces, at least.",
+    )
+    pause_refused_share: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="A message pauses by itself if at least this share of its emails, and at least "
+        "20, are refused for reasons on our side: reputation, authentication or content.",
+    )
     smtp_window: int = Field(
         8,
         ge=1,
@@ -230,6 +255,13 @@ class Settings(BaseModel):
                 "must be at most 20 lower-case letters and digits, beginning with a letter"
             )
         return value
+
+    @field_validator("bounce_domain")
+    @classmethod
+    def _domain(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", value.lower()):
+            raise ValueError("must be a domain name such as bounces.contoso.edu")
+        return value.lower()
 
     @field_validator("bind", "metrics_bind")
     @classmethod

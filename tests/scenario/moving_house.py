@@ -224,7 +224,7 @@ async def _send(storage: Storage, clock: Clock, mails: int) -> None:
     lease = SendingLease(storage, clock, "sender.1")
     lease.renewed(clock.monotonic(), 30)
     rules = RetryRules()
-    settler = BatchSettler(storage, clock, lease.owner, _NoJournal(), rules)
+    settler = BatchSettler(storage, clock, lease.owner, _NoJournal(), rules, "secret")
     renderer = Renderer(storage, Site("https://post.contoso.edu", "a secret"), clock)
     sender = BatchSender(
         storage, clock, lease, settler, renderer, NoLimits(clock), rules, slice_size=mails

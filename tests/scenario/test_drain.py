@@ -44,7 +44,9 @@ class Drain:
         self._wakeup = cast(WakeUpListener, PassingTime(town, role))
 
     async def step(self) -> bool:
-        return await roles.drain_step(self.town.scheduler, self.role, self._wakeup)
+        return await roles.drain_step(
+            self.town.scheduler, self.role, self.town.feedback, self._wakeup
+        )
 
     async def until_faults(self, faults: int) -> None:
         for _ in range(STEPS_MAX):

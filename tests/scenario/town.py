@@ -24,6 +24,7 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
+from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender, Handled
 from postroom.records import archive, batches, leases, lists, messages, subscribers
@@ -31,6 +32,7 @@ from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import all_rows
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, build_sender
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.journal import FileJournals
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
@@ -81,11 +83,12 @@ class Clerk:
             town.storage,
             town.clock,
             self.lease,
-            BatchSettler(town.storage, town.clock, owner, self._journals, rules),
+            BatchSettler(town.storage, town.clock, owner, self._journals, rules, SITE.secret),
             renderer,
             NoLimits(town.clock),
             rules,
             slice_size,
+            SuppressionFilter(town.storage, town.clock, SITE.secret),
         )
         self._journals.open()
         self.journal = self._journals.lane(0)
@@ -138,12 +141,18 @@ class Town:
     sink: Sink
     folder: Path
     scheduler: Scheduler = field(init=False)
+    suppressions: SuppressionFilter = field(init=False)
+    feedback: FeedbackHandler = field(init=False)
     roles: list[Sender] = field(default_factory=list)
     _owners: Iterator[int] = field(default_factory=lambda: count(1))
     _clerks: list[Clerk] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.storage, self.clock, "scheduler.1")
+        self.suppressions = SuppressionFilter(self.storage, self.clock, SITE.secret)
+        self.scheduler = Scheduler(
+            self.storage, self.clock, "scheduler.1", suppressions=self.suppressions
+        )
+        self.feedback = FeedbackHandler(self.storage, self.clock, SITE.secret)
 
     # People and messages
 

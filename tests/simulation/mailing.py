@@ -180,7 +180,7 @@ class Mailing:
                 storage,
                 clock,
                 lease,
-                BatchSettler(storage, clock, owner, self.journals, rules),
+                BatchSettler(storage, clock, owner, self.journals, rules, "secret"),
                 OneMessage(clock),
                 NoLimits(clock),
                 rules,

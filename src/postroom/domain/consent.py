@@ -57,6 +57,9 @@ class SourceKind(StrEnum):
     CONFIRMATION_EMAIL = "confirmation_email"
     IMPORT = "import"
     NOT_CONFIRMED = "not_confirmed"  # in time
+    BOUNCE = "bounce"
+    COMPLAINT = "complaint"  # reported as spam at the mailbox provider
+    PROVIDER = "provider"  # unsubscribed at the email provider
 
 
 class ConsentSource(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,6 +117,9 @@ _FIXED_TEXTS = {
     SourceKind.ONE_CLICK: _("one-click unsubscribe"),
     SourceKind.CONFIRMATION_EMAIL: _("confirmation email"),
     SourceKind.NOT_CONFIRMED: _("not confirmed in time"),
+    SourceKind.BOUNCE: _("email bounced"),
+    SourceKind.COMPLAINT: _("reported as spam"),
+    SourceKind.PROVIDER: _("unsubscribed at the email provider"),
 }
 
 

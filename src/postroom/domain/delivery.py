@@ -131,7 +131,7 @@ def _is_due(wait: Deferral, now_s: float, rules: RetryRules) -> bool:
     """Also true if `retry_at` is later than any rule allows: then the clock was set back."""
     left_s = wait.retry_at - now_s
     longest_s = retry_after_s_max(wait.attempts, rules) if wait.attempts else LIMIT_DEFERRAL_S_MAX
-    return left_s <= 0 or left_s > longest_s
+    return left_s <= 0 or left_s > max(longest_s, rules.doubt_s)
 
 
 def announced(ledger: Ledger, slice_: Iterable[int], *, owner: str, now_s: float) -> Ledger:
@@ -208,7 +208,7 @@ def _wait(
     """Queue it again, or give up once its window is over."""
     attempts = before.attempts + 1 if before else 1
     since = before.since if before and before.attempts else now_s
-    retry_at = now_s + retry_after_s(attempts, rules)
+    retry_at = now_s + max(retry_after_s(attempts, rules), rules.doubt_s if doubt else 0.0)
     in_doubt = doubt or (before is not None and before.in_doubt)
     if retry_at > since + rules.window_s:
         words = words if doubt else after_doubt(words, before)
@@ -287,7 +287,7 @@ def judge_in_hindsight(
             outcome = Unknown("its sender died between the hand-over and recording the answer")
         verdict = judge(outcome, before, on_doubt=on_doubt, rules=rules, now_s=now_s)
         if verdict.doubt and verdict.deferral:  # the server refused nothing: no need to wait
-            at_once = msgspec.structs.replace(verdict.deferral, retry_at=now_s)
+            at_once = msgspec.structs.replace(verdict.deferral, retry_at=now_s + rules.doubt_s)
             verdict = msgspec.structs.replace(verdict, deferral=at_once)
         verdicts[at] = verdict
     return verdicts

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
 
+SMTP_SOURCE = "smtp"  # events that a sender made from a server's reply
+
+
 class FeedbackKind(StrEnum):
     """What happened to the email after it was handed over."""
 
+    ACCEPTED = "accepted"  # the provider took it over
     DELIVERED = "delivered"  # the recipient's server took it
     DEFERRED = "deferred"  # not accepted yet; the server in charge keeps trying
     BOUNCED = "bounced"  # not delivered, and nobody tries again
@@ -79,3 +85,66 @@ class FeedbackEvent(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""  # the recipient, as reported
     classification: Classification | None = None  # of a bounce, a deferral or a complaint
     provider_id: str = ""  # the provider's own name for the email
+
+
+class FeedbackEffect(StrEnum):
+    """What an event does to the person and to the message."""
+
+    NOTHING = "nothing"
+    SUPPRESS = "suppress"  # the address does not exist: no more email from any list
+    COMPLAINT = "complaint"  # no more messages from any list
+    UNSUBSCRIBE = "unsubscribe"  # from the list of the message
+    STRIKE = "strike"  # one of several temporary bounces
+    CLEAR_STRIKES = "clear_strikes"
+    BLAME_US = "blame_us"  # says nothing about the person
+
+
+def effect_of(event: FeedbackEvent) -> FeedbackEffect:
+    """Decide what an event does; the only place that decides it."""
+    match event.kind:
+        case FeedbackKind.COMPLAINED:
+            return FeedbackEffect.COMPLAINT
+        case FeedbackKind.UNSUBSCRIBED:
+            return FeedbackEffect.UNSUBSCRIBE
+        case FeedbackKind.DELIVERED:
+            return FeedbackEffect.CLEAR_STRIKES
+        case FeedbackKind.BOUNCED if event.classification:
+            return _BOUNCE_EFFECTS[event.classification.bounce_class]
+    return FeedbackEffect.NOTHING
+
+
+_BOUNCE_EFFECTS = {
+    BounceClass.DEAD: FeedbackEffect.SUPPRESS,
+    BounceClass.TEMPORARY: FeedbackEffect.STRIKE,
+    BounceClass.OURS: FeedbackEffect.BLAME_US,
+    BounceClass.COMPLAINT: FeedbackEffect.COMPLAINT,
+    BounceClass.IGNORE: FeedbackEffect.NOTHING,
+}
+
+
+@dataclass(frozen=True)
+class FeedbackPolicy:
+    """When temporary bounces add up, and when refusals that are our fault pause a message."""
+
+    strikes_max: int = 5
+    strikes_days_min: float = 7.0  # between the first and the last of them
+    strikes_days_kept: float = 60.0  # a full mailbox of last year says nothing
+    pause_share: float = 0.1  # of the emails that have an outcome
+    pause_refusals_min: int = 20
+
+    def with_strike(
+        self, strikes: Mapping[str, datetime], delivery: str, at: datetime
+    ) -> dict[str, datetime]:
+        """The strikes that count, with this one; a delivery counts once."""
+        oldest = at - timedelta(days=self.strikes_days_kept)
+        return {name: when for name, when in strikes.items() if when >= oldest} | {delivery: at}
+
+    def keeps_bouncing(self, strikes: Mapping[str, datetime]) -> bool:
+        if len(strikes) < self.strikes_max:
+            return False
+        span = max(strikes.values()) - min(strikes.values())
+        return span >= timedelta(days=self.strikes_days_min)
+
+    def should_pause(self, refused: int, ended: int) -> bool:
+        """Whether so many refusals are our fault that sending on would do harm."""
+        return refused >= self.pause_refusals_min and refused >= self.pause_share * max(1, ended)

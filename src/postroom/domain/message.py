@@ -79,6 +79,14 @@ class Books(msgspec.Struct, frozen=True):
         return Books(*map(add, ours, msgspec.structs.astuple(other)))
 
 
+class PauseCause(msgspec.Struct, frozen=True):
+    """Why sending was paused by itself: refusals that are our fault, as counted then."""
+
+    refused: int
+    ended: int  # deliveries with an outcome
+    words: str = ""  # the server's, of one refusal
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     list_name: str
@@ -113,6 +121,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     closed_groups: str = "0"  # hexadecimal bitmap of ledger groups that a report no longer reads
     closed_books: Books = Books()  # the books of those groups
     books: Books = Books()  # as of the last report
+    pause_cause: PauseCause | None = None  # also after it is resumed: these refusals are known
 
     @property
     def is_fully_queued(self) -> bool:
@@ -211,6 +220,10 @@ def paused(message: Message) -> Message:
             )
         )
     return msgspec.structs.replace(message, status=Status.PAUSED)
+
+
+def paused_for(message: Message, cause: PauseCause) -> Message:
+    return msgspec.structs.replace(paused(message), pause_cause=cause)
 
 
 def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:

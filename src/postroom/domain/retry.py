@@ -12,6 +12,7 @@ class RetryRules:
     first_s: float = 60.0
     longest_s: float = 3600.0
     window_s: float = 24 * 3600.0  # give up if the next attempt would be later than this
+    doubt_s: float = 0.0  # how long a delivery in doubt waits for the provider's own report
     jitter: float = 0.25  # so that deliveries refused together are not retried together
     chance: Callable[[], float] = random.random
 

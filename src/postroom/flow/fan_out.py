@@ -40,6 +40,7 @@ from postroom.records.leases import RenewalTracker
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.stored import Stored
 from postroom.records.subscribers import Recipient
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.storage.port import Storage
 
 PAGE_BATCHES = 80  # written between two counts on the message row
@@ -54,6 +55,7 @@ async def advance(
     room: int = PAGE_BATCHES,
     renewals: RenewalTracker | None = None,
     scheduler: str = "",
+    suppressions: SuppressionFilter | None = None,
 ) -> Stored[Message]:
     """Take one bounded step of a queuing (or cancelled) message; return its new row and etag.
 
@@ -64,7 +66,8 @@ async def advance(
     if message.batches_requeued < message.batches:
         step = await _requeue_group(storage, message, now, renewals)
     elif not message.fanned_out:
-        step = await _next_page(storage, message, now, min(room, PAGE_BATCHES), scheduler)
+        room = min(room, PAGE_BATCHES)
+        step = await _next_page(storage, message, now, room, scheduler, suppressions)
     else:
         step = msgspec.structs.replace(message, status=Status.PROCESSING)
     if step.is_fully_queued:
@@ -75,7 +78,12 @@ async def advance(
 
 
 async def _next_page(
-    storage: Storage, message: Message, now: datetime, room: int, scheduler: str
+    storage: Storage,
+    message: Message,
+    now: datetime,
+    room: int,
+    scheduler: str,
+    suppressions: SuppressionFilter | None,
 ) -> Message:
     """Adopt what an earlier step wrote, then write the next batches, then count them."""
     while ledger := await _uncounted(storage, message, now):
@@ -91,8 +99,13 @@ async def _next_page(
     people, was_last = await subscribers.verified_after(
         storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
     )
+    cursor = people[-1].key if people else message.cursor
+    if suppressions is not None:
+        keys = [one.key for one in people]
+        if excluded := await suppressions.suppressed(keys, message.list_name):
+            people = [one for one in people if one.key not in excluded]
     message = await _write_batches(storage, message, people, now, scheduler)
-    return msgspec.structs.replace(message, fanned_out=was_last)
+    return msgspec.structs.replace(message, fanned_out=was_last, cursor=cursor)
 
 
 async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledger | None:

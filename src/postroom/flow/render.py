@@ -147,7 +147,7 @@ class CompiledMessage:
 class Renderer:
     def __init__(self, storage: Storage, site: Site, clock: Clock) -> None:
         self._storage = storage
-        self._site = site
+        self.site = site
         self._clock = clock
         self._cache: OrderedDict[str, CompiledMessage] = OrderedDict()
         self._confirmations: OrderedDict[str, tuple[CompiledMail, Address]] = OrderedDict()
@@ -162,20 +162,20 @@ class Renderer:
         mailing_list = await lists.find(self._storage.tables, message.list_name)
         html, text = await bodies.load(self._storage.blobs, message)
         try:
-            parts = message_parts(message, mailing_list, html, text, self._site)
+            parts = message_parts(message, mailing_list, html, text, self.site)
             compiled = compile_mail(parts)
         except ValueError as error:  # it was checked when it was written, so it was changed since
             raise BadInput(
                 _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
             ) from error
         sender = parts.sender.address
-        return CompiledMessage(message, compiled, sender, self._site, self._clock)
+        return CompiledMessage(message, compiled, sender, self.site, self._clock)
 
     def confirmations(
         self, mailing_list: MailingList, people: Sequence[Subscriber]
     ) -> list[RenderedMail]:
         """The confirmation emails; ValueError if the list's From is not valid in an email."""
-        site = self._site
+        site = self.site
         secret = site.secret.encode()
         compiled, sender = self._compiled_confirmation(mailing_list.sender)
         title = mailing_list.description or mailing_list.name
@@ -229,11 +229,11 @@ class Renderer:
         nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
         [mail] = compiled.mails_for(0, [nobody])
         digest = hashlib.sha256(f"{message.ref}-{nonce}-{nobody.key}".encode()).hexdigest()
-        token = single_mail_token(self._site.secret.encode(), digest[:32])
+        token = single_mail_token(self.site.secret.encode(), digest[:32])
         return msgspec.structs.replace(
             mail,
             token=token,
-            sender=self._site.envelope_sender(token, compiled.sender),
+            sender=self.site.envelope_sender(token, compiled.sender),
             message_id=f"<{token}{message_id_end(compiled.sender.domain)}",
         )
 

@@ -2,7 +2,7 @@
 
 Before: fan_out.py wrote the batch, its ledger and its work item.
 After: report.py finds final states in the ledger, archive rows say how each delivery ended, and the
-item is completed.
+item is completed. feedback.py finds an event for everyone who was refused.
 Steps: claim > is the message still going out? > is the ledger free? (else settle what a dead sender
 left) > load > skip people who unsubscribed > announce a slice > hand it to the lane > archive the
 ends > record, together with announcing the next slice > delete what is final > complete the item.
@@ -11,6 +11,7 @@ Dies half-way: the item comes back, and the ledger shows the next sender the sta
     announced, nothing handed   settled by the journal: queued again. Without it: in doubt
     handed over, no answer      in doubt: resend or hold, as the message says
     answered, not archived      settled by the journal. Without it: in doubt
+    refusals reported           reported again, which changes nothing: the archive comes after
     archived, not recorded      settled by the archive rows
     recorded, item not done     the next sender finds a final ledger, deletes and completes; the
                                 journal shows that we had the item, and no more of its mails
@@ -48,12 +49,14 @@ from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
 from postroom.domain.outcome import Outcome, clip, is_fault
 from postroom.domain.retry import RetryRules
+from postroom.domain.suppression import REASON_TEXTS
 from postroom.domain.work_item import BadItem, BatchItem, RecipientItem, parse_mail_item
 from postroom.flow.render import CompiledMessage, Renderer
 from postroom.pacing.pacer import Pacer
 from postroom.records import batches, dead_letters, messages
 from postroom.records.departures import DepartureCache
 from postroom.records.rows import Unreadable
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
@@ -111,6 +114,7 @@ class BatchSender:
     pacer: Pacer
     rules: RetryRules = field(default_factory=RetryRules)
     slice_size: int = 50
+    suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     _departures: DepartureCache = field(default_factory=DepartureCache)
 
     async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
@@ -233,17 +237,31 @@ class BatchSender:
         return message is not None
 
     async def _skip_departed(self, batch: ClaimedBatch, positions: Sequence[int]) -> list[int]:
-        """Skip people who unsubscribed after they were queued; return the others."""
+        """Skip people who unsubscribed or were suppressed since; return the others."""
         reason, is_skipped = await self._skip_rule(batch)
-        departed = [at for at in positions if is_skipped(batch.deliveries[at])]
-        if not departed:
+        reasons = {at: reason for at in positions if is_skipped(batch.deliveries[at])}
+        reasons |= await self._suppressed(batch, [at for at in positions if at not in reasons])
+        if not reasons:
             return list(positions)
         now = self.clock.now()
         waits = batch.ledger.deferred
-        words = {at: after_doubt(reason, waits.get(at)) for at in departed}
-        await batch.write_ends({at: DeliveryEnd(State.SKIPPED, words[at], now) for at in departed})
-        batch.ledger = skipped(batch.ledger, departed, now_s=now.timestamp())
-        return [at for at in positions if at not in set(departed)]
+        words = {at: after_doubt(why, waits.get(at)) for at, why in reasons.items()}
+        await batch.write_ends({at: DeliveryEnd(State.SKIPPED, words[at], now) for at in words})
+        batch.ledger = skipped(batch.ledger, words, now_s=now.timestamp())
+        return [at for at in positions if at not in words]
+
+    async def _suppressed(self, batch: ClaimedBatch, positions: Sequence[int]) -> dict[int, str]:
+        """Why people get no more email, for those who were suppressed after they were queued."""
+        suppressions = self.suppressions
+        if suppressions is None:
+            return {}
+        keys = {batch.deliveries[at].key: at for at in positions}
+        found = await batch.retry_until_stored(
+            lambda: suppressions.suppressed(list(keys), batch.message.list_name)
+        )
+        return {
+            keys[key]: f"suppressed: {REASON_TEXTS[entry.reason]}" for key, entry in found.items()
+        }
 
     async def _skip_rule(self, batch: ClaimedBatch) -> tuple[str, Callable[[Delivery], bool]]:
         message = batch.message
@@ -286,7 +304,9 @@ class BatchSender:
             )
             for at, outcome in outcomes.items()
         }
-        await batch.write_ends(ends_of(verdicts, now))
+        ends = ends_of(verdicts, now)
+        await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
+        await batch.write_ends(ends)
         batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
         batch.fault = any(map(is_fault, outcomes.values()))
         batch.is_tried |= not all(map(is_fault, outcomes.values()))

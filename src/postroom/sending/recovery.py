@@ -8,6 +8,7 @@ archive rows that are already written decide the same way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ import structlog
 
 from postroom.clock import Clock
 from postroom.domain.delivery import (
+    DeliveryEnd,
     JournalEvidence,
     SenderStillAlive,
     State,
@@ -22,9 +24,12 @@ from postroom.domain.delivery import (
     judge_in_hindsight,
     judged,
 )
+from postroom.domain.delivery_token import delivery_tokens
+from postroom.domain.feedback import SMTP_SOURCE, FeedbackEvent, FeedbackKind
 from postroom.domain.retry import RetryRules
 from postroom.domain.work_item import BatchItem
-from postroom.records import archive, batches, leases, messages
+from postroom.feedback.classify import classify_words
+from postroom.records import archive, batches, feedback, leases, messages
 from postroom.records.leases import RenewalTracker
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import Unreadable
@@ -46,7 +51,13 @@ class BatchSettler:
     """Settles batches whose sender died."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, owner: str, journals: Journals, rules: RetryRules
+        self,
+        storage: Storage,
+        clock: Clock,
+        owner: str,
+        journals: Journals,
+        rules: RetryRules,
+        secret: str,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -54,6 +65,33 @@ class BatchSettler:
         self._journals = journals
         self._rules = rules
         self._renewal_tracker = RenewalTracker(clock)
+        self._secret = secret.encode()
+
+    async def report_refusals(
+        self, batch: ClaimedBatch, ends: Mapping[int, DeliveryEnd]
+    ) -> None:
+        """Store an event for everyone who was refused, before the archive says so.
+
+        If we die in between, the delivery is judged again, and the event is the same.
+        """
+        failed = [at for at, ended in ends.items() if ended.state is State.FAILED]
+        if not failed:
+            return
+        ledger = batch.ledger
+        tokens = delivery_tokens(self._secret, ledger.ref, ledger.batch, failed)
+        events = [
+            FeedbackEvent(
+                id=f"{tokens[at]}-{ledger.revived}",
+                kind=FeedbackKind.BOUNCED,
+                at=ends[at].ended_at,
+                source=SMTP_SOURCE,
+                delivery=tokens[at],
+                address=batch.deliveries[at].address,
+                classification=classify_words("", ends[at].words),
+            )
+            for at in failed
+        ]
+        await feedback.take_in(self._storage, events)
 
     async def settle_if_abandoned(self, batch: ClaimedBatch) -> bool:
         """Settle the batch if its sender died; return whether it is free to be sent now."""
@@ -108,7 +146,9 @@ class BatchSettler:
             now_s=now.timestamp(),
         )
         new = {at: verdict for at, verdict in verdicts.items() if at not in ends}
-        await batch.write_settled(ends_of(new, now))
+        new_ends = ends_of(new, now)
+        await self.report_refusals(batch, new_ends)
+        await batch.write_settled(new_ends)
         has_outcomes = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
         settled = judged(ledger, verdicts, now_s=now.timestamp(), has_outcome=has_outcomes)
         await batch.record(msgspec.structs.replace(settled, owner=""))

@@ -17,13 +17,16 @@ import msgspec
 from postroom import metrics, worker
 from postroom import sender as sender_role
 from postroom.domain.errors import WrongState
+from postroom.domain.feedback import FeedbackPolicy
 from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
+from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
 from postroom.records import outbox
 from postroom.records.secrets import installation_secret
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender
 from postroom.sending.journal import FileJournals
@@ -45,8 +48,9 @@ DRAIN_PAUSE_S = 0.05
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
 
 
-def build_scheduler(parts: Parts) -> Scheduler:
+async def build_scheduler(parts: Parts) -> Scheduler:
     settings = parts.settings
+    secret = await installation_secret(parts.storage.tables)
     return Scheduler(
         parts.storage,
         parts.clock,
@@ -57,7 +61,19 @@ def build_scheduler(parts: Parts) -> Scheduler:
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
+        suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
     )
+
+
+async def build_feedback_handler(parts: Parts) -> FeedbackHandler:
+    settings = parts.settings
+    policy = FeedbackPolicy(
+        strikes_max=settings.soft_bounces_max,
+        strikes_days_min=settings.soft_bounces_days,
+        pause_share=settings.pause_refused_share,
+    )
+    secret = await installation_secret(parts.storage.tables)
+    return FeedbackHandler(parts.storage, parts.clock, secret, policy)
 
 
 def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
@@ -79,7 +95,8 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     storage = parts.storage
     clock = parts.clock
     owner = _new_owner()
-    site = Site(settings.url, await installation_secret(storage.tables))
+    secret = await installation_secret(storage.tables)
+    site = Site(settings.url, secret, settings.bounce_domain)
     transport = transport_of(settings).open(storage, clock)
     return sender_role.build_sender(
         storage,
@@ -128,15 +145,22 @@ async def build_web(parts: Parts) -> WebServer:
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
-    """Schedule messages and, beside that, run imports, whether or not this scheduler leads."""
+    """Schedule messages and, whether or not this scheduler leads, run imports and feedback."""
     _lower_priority()
     async with _role_parts("scheduler", settings) as parts:
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
-        scheduler = build_scheduler(parts)
+        scheduler = await build_scheduler(parts)
         import_wakeup = parts.wakeups.listen(SCHEDULER)
         importer = build_importer(parts, import_wakeup)
         stop.then(import_wakeup.ring)
+        feedback_wakeup = parts.wakeups.listen(SCHEDULER)
+        handler = await build_feedback_handler(parts)
+        stop.then(feedback_wakeup.ring)
+        intervals = parts.intervals
+
+        async def feedback_rest_s() -> float:
+            return intervals.feedback_s if scheduler.is_sending else intervals.imports_s
 
         async def step() -> bool:
             is_busy = await scheduler.step()
@@ -149,10 +173,12 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             await asyncio.gather(
                 worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
                 worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
+                worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
             )
         finally:
             await scheduler.stop()
             await importer.close(settings.stop_grace_s)
+            feedback_wakeup.close()
             import_wakeup.close()
             wakeup.close()
 
@@ -184,18 +210,22 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
 async def drain(settings: Settings) -> None:
     """Run scheduler and sender in this process until nothing is due."""
     async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
-        scheduler = build_scheduler(parts)
+        scheduler = await build_scheduler(parts)
+        handler = await build_feedback_handler(parts)
         try:
-            while not stop.is_asked and await drain_step(scheduler, sender, wakeup):
+            while not stop.is_asked and await drain_step(scheduler, sender, handler, wakeup):
                 pass
         finally:
             await scheduler.stop()
 
 
-async def drain_step(scheduler: Scheduler, sender: Sender, wakeup: WakeUpListener) -> bool:
+async def drain_step(
+    scheduler: Scheduler, sender: Sender, handler: FeedbackHandler, wakeup: WakeUpListener
+) -> bool:
     """Run one step of each role; return whether there is more to do."""
     is_busy = await scheduler.step()
     is_busy |= await sender.step()
+    is_busy |= await handler.step()
     if is_busy:
         return True
     faults = sender.breaker.faults

@@ -1,0 +1,172 @@
+"""Who may be suppressed, in memory: 8 MB for a million addresses, refreshed within seconds.
+
+A snapshot of 32-bit marks is a blob; the log of the suppression list has what came since. A mark
+says that an address *may* be suppressed, and then its row decides: no address is skipped by a
+coincidence of marks. The snapshot is a cache. If it is missing or damaged, the rows are read.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from postroom.clock import Clock
+from postroom.domain.suppression import Suppression, mark_of
+from postroom.records import suppressions
+from postroom.storage.port import Storage
+
+SNAPSHOT = "suppression/marks.bin"
+REFRESH_EVERY_S = 2.0
+SKEW = timedelta(minutes=10)  # log rows may be this much older than others that were read before
+RECENT_MAX = 20_000  # marks in a set, at 60 bytes each; more are merged into the array
+SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one
+LOG_KEPT = timedelta(days=2)  # after the snapshot has it, for processes that know an older one
+RELOAD_AFTER_S = 24 * 3600.0  # an idle process: part of the log may be gone
+_BITS_PER_MARK = 32  # of the bitmap, so that one of 32 strangers needs a search in the array
+_HEAD = struct.Struct("<8sQ")
+_MAGIC = b"postroom"
+log = structlog.get_logger("suppression")
+
+
+class SuppressionFilter:
+    """Follows the suppression list; shared by everything in a process that mails people."""
+
+    def __init__(self, storage: Storage, clock: Clock, secret: str) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._secret = secret
+        self._marks = array("I")
+        self._bitmap = bytearray(1)
+        self._bits = 0
+        self._recent: set[int] = set()
+        self._read_from: datetime | None = None  # None: nothing is read yet
+        self._refresh_at_s = 0.0
+        self._unsaved = 0  # marks that no snapshot has, as far as we know
+
+    async def refresh(self) -> None:
+        """Read what is new, at most every REFRESH_EVERY_S."""
+        now_s = self._clock.monotonic()
+        if self._read_from is not None and now_s < self._refresh_at_s:
+            return
+        if self._read_from is None or now_s > self._refresh_at_s + RELOAD_AFTER_S:
+            self._read_from = await self._load()
+        self._read_from = await self._read_log(self._read_from)
+        self._refresh_at_s = now_s + REFRESH_EVERY_S
+
+    async def suppressed(self, keys: Sequence[str], list_name: str) -> dict[str, Suppression]:
+        """The entries that stop messages to this list, by address key."""
+        return {
+            key: entry
+            for key, entry in (await self._entries(keys)).items()
+            if entry.covers(list_name)
+        }
+
+    async def suppressed_entirely(self, keys: Sequence[str]) -> dict[str, Suppression]:
+        """The entries that stop confirmations and test emails as well."""
+        found = await self._entries(keys)
+        return {key: entry for key, entry in found.items() if entry.covers_single_mails}
+
+    async def save_snapshot(self) -> None:
+        """A chore of the scheduler: write a snapshot if there is much to read without it."""
+        await self.refresh()
+        if self._unsaved < SNAPSHOT_AFTER or self._read_from is None:
+            return
+        self._merge_recent()
+        await self._storage.blobs.put(SNAPSHOT, _encoded(self._marks, self._read_from))
+        self._unsaved = 0
+        await suppressions.forget_log(self._storage.tables, self._read_from - LOG_KEPT)
+        log.info("suppression_snapshot", entries=len(self._marks))
+
+    async def _entries(self, keys: Sequence[str]) -> dict[str, Suppression]:
+        await self.refresh()
+        if not self._marks and not self._recent:
+            return {}
+        hits = [key for key in keys if self._may_hold(mark_of(key))]
+        return await suppressions.find_many(self._storage.tables, self._secret, hits)
+
+    def _may_hold(self, mark: int) -> bool:
+        bit = mark & self._bits
+        if self._bitmap[bit >> 3] & 1 << (bit & 7):
+            at = bisect.bisect_left(self._marks, mark)
+            if at < len(self._marks) and self._marks[at] == mark:
+                return True
+        return mark in self._recent
+
+    async def _load(self) -> datetime:
+        """Load the snapshot, or else all rows; return from when to follow the log."""
+        content = await self._storage.blobs.get(SNAPSHOT)
+        snapshot = _decoded(content) if content else None
+        self._recent = set()
+        if snapshot is not None:
+            self._set_marks(snapshot[0])
+            return snapshot[1]
+        read_from = self._clock.now() - SKEW
+        marks = array("I")
+        async for _name, (entry, _etag) in suppressions.everyone(self._storage.tables):
+            marks.append(entry.mark or mark_of(entry.key))
+        self._set_marks(_sorted(marks))
+        self._unsaved = len(marks)
+        return read_from
+
+    async def _read_log(self, since: datetime) -> datetime:
+        """Add what is new; return from when to read the next time."""
+        now = self._clock.now()
+        read_from = since
+        async for at, mark in suppressions.marks_since(self._storage.tables, since):
+            read_from = max(read_from, min(at, now) - SKEW)  # a clock ahead of ours hides nothing
+            if not self._may_hold(mark):
+                self._recent.add(mark)
+                self._unsaved += 1
+            if len(self._recent) > RECENT_MAX:
+                self._merge_recent()
+        return read_from
+
+    def _merge_recent(self) -> None:
+        self._set_marks(_sorted(itertools.chain(self._marks, self._recent)))
+        self._recent = set()
+
+    def _set_marks(self, marks: array[int]) -> None:
+        self._marks = marks
+        self._bits = (1 << max(3, (len(marks) * _BITS_PER_MARK).bit_length())) - 1
+        self._bitmap = bytearray((self._bits >> 3) + 1)
+        for mark in marks:
+            bit = mark & self._bits
+            self._bitmap[bit >> 3] |= 1 << (bit & 7)
+
+
+def _sorted(marks: Iterable[int]) -> array[int]:
+    """Sorted by parts: a million integers in one list would take 40 MB for a moment."""
+    parts = [array("I") for _part in range(256)]
+    for mark in marks:
+        parts[mark >> 24].append(mark)
+    merged = array("I")
+    for part in parts:
+        merged.extend(sorted(part))
+    return merged
+
+
+def _encoded(marks: array[int], read_from: datetime) -> bytes:
+    """Little-endian on every machine."""
+    if sys.byteorder == "big":
+        marks = array("I", marks)
+        marks.byteswap()
+    return _HEAD.pack(_MAGIC, int(read_from.timestamp() * 1000)) + marks.tobytes()
+
+
+def _decoded(content: bytes) -> tuple[array[int], datetime] | None:
+    """None if it is no snapshot of ours."""
+    if len(content) < _HEAD.size or len(content) % 4 or not content.startswith(_MAGIC):
+        return None
+    _magic, milliseconds = _HEAD.unpack_from(content)
+    marks = array("I")
+    marks.frombytes(content[_HEAD.size :])
+    if sys.byteorder == "big":
+        marks.byteswap()
+    return marks, datetime.fromtimestamp(milliseconds / 1000, UTC)
