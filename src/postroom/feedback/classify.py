@@ -1,0 +1,148 @@
+"""What a refusal means: whose problem it is, and why.
+
+In this order: a precise enhanced code, the server's words, an enhanced code that says little, the
+basic code. A code that calls somebody dead yields to words that say otherwise, a server that says
+"temporary" is believed, and without any evidence nobody is dead.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from postroom.domain.feedback import BounceClass, BounceReason, Classification
+from postroom.domain.outcome import clip
+from postroom.feedback.enhanced_codes import (
+    CodeMeaning,
+    enhanced_codes,
+    meaning_of,
+    most_telling,
+)
+from postroom.feedback.phrases import GROUPS
+from postroom.feedback.wording import PhraseGroup, first_match, plain
+
+DEAD = BounceClass.DEAD
+TEMPORARY = BounceClass.TEMPORARY
+OURS = BounceClass.OURS
+
+# A refusal that nobody can explain counts like a full mailbox: five of them are too many.
+NO_EVIDENCE = (BounceReason.UNKNOWN, TEMPORARY)
+
+BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
+    421: (BounceReason.BUSY, TEMPORARY),
+    450: (BounceReason.BUSY, TEMPORARY),
+    451: (BounceReason.SYSTEM, TEMPORARY),
+    452: (BounceReason.SYSTEM, TEMPORARY),
+    454: (BounceReason.AUTHENTICATION, OURS),
+    500: (BounceReason.BAD_MESSAGE, OURS),
+    501: (BounceReason.BAD_MESSAGE, OURS),
+    502: (BounceReason.BAD_MESSAGE, OURS),
+    503: (BounceReason.BAD_MESSAGE, OURS),
+    504: (BounceReason.BAD_MESSAGE, OURS),
+    523: (BounceReason.AUTHENTICATION, OURS),
+    525: (BounceReason.SUSPENDED, TEMPORARY),
+    530: (BounceReason.AUTHENTICATION, OURS),
+    535: (BounceReason.AUTHENTICATION, OURS),
+    538: (BounceReason.AUTHENTICATION, OURS),
+    551: (BounceReason.MOVED, TEMPORARY),  # often "not our user", often "we do not relay"
+    552: (BounceReason.MAILBOX_FULL, TEMPORARY),  # RFC 5321 4.5.3.1.10
+    556: (BounceReason.NO_MAIL_ACCEPTED, DEAD),  # RFC 7504
+    571: (BounceReason.BLOCKED, OURS),
+}
+
+_BASIC = re.compile(r"(?<![\w.\-/@#])([45][0-57]\d)(?=[ :,\-)\]]|$)")
+_BEFORE_RECIPIENT = re.compile(
+    r"(?:in reply to|after|our|following|sent <<<|>>>)\s+(?:the\s+)?"
+    r"(?:mail\b|ehlo\b|helo\b|initial)"
+    r"|refused to talk to me|(?:sender|my name) was rejected|\[mail_from\]|smtp:mail\b"
+    r"|while talking to \S{1,250}: <<<"
+)
+_AFTER_CONTENT = re.compile(
+    r"(?:in reply to|after|our|following)\s+(?:the\s+)?(?:final data|end of data|data\b)"
+    r"|smtp command data\b|smtp:data\b|after i sent the message"
+)
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A classification, and how sure it is."""
+
+    reason: BounceReason
+    bounce_class: BounceClass
+    status: str = ""
+    certain: bool = False  # by words or by a precise code; otherwise a guess
+
+
+def classify_words(status: str, words: str, code: int | None = None) -> Classification:
+    """Classify a reply of a server, as SMTP or a webhook reports it.
+
+    `status` is the enhanced code if it is known apart from the words, `code` the basic one.
+    """
+    judgement = judge(words, status=status, code=code)
+    return Classification(
+        bounce_class=judgement.bounce_class,
+        reason=judgement.reason,
+        status=judgement.status,
+        words=clip(words),
+    )
+
+
+def judge(words: str, *, status: str = "", code: int | None = None, context: str = "") -> Judgement:
+    """Weigh codes and words; `context` says at which command of the session they were said."""
+    text = plain(words)
+    # A code inside the words is the remote server's own; `status` may be a relay's translation.
+    telling = most_telling([*enhanced_codes(words), *enhanced_codes(status)])
+    basic = code or basic_code(words)
+    meaning = meaning_of(telling)
+    group = first_match(GROUPS, text)
+    evidence = group if group and not group.is_weak else None
+    certain = True
+    if meaning and meaning.precise and not (evidence and meaning.bounce_class is DEAD):
+        reason, bounce_class = meaning.reason, meaning.bounce_class
+    elif evidence:
+        reason, bounce_class = evidence.reason, evidence.bounce_class
+    else:
+        certain = False
+        reason, bounce_class = _guess(group, meaning, basic)
+    said = f"{text} {' '.join(context.lower().split())}"
+    is_temporary = telling.startswith("4") or (basic is not None and 400 <= basic < 500)
+    reason, bounce_class = _by_command(reason, bounce_class, said, telling, is_temporary)
+    return Judgement(reason, bounce_class, telling, certain)
+
+
+def basic_code(words: str) -> int | None:
+    """Return the first basic code (RFC 5321) in a reply."""
+    found = _BASIC.search(words[:2_000])
+    return int(found[1]) if found else None
+
+
+def _guess(
+    group: PhraseGroup | None, meaning: CodeMeaning | None, basic: int | None
+) -> tuple[BounceReason, BounceClass]:
+    """Take what is left: weak words, a code that says little, or nothing."""
+    found = group or meaning
+    if found:
+        return found.reason, found.bounce_class
+    return BASIC_CODES.get(basic or 0, NO_EVIDENCE)
+
+
+def _by_command(
+    reason: BounceReason, bounce_class: BounceClass, said: str, status: str, is_temporary: bool
+) -> tuple[BounceReason, BounceClass]:
+    """Let the command that was refused speak: before the recipient and after the content it is us.
+
+    This is also where somebody is not dead after all.
+    """
+    is_open = reason in (BounceReason.UNKNOWN, BounceReason.EXPIRED)
+    if bounce_class is not DEAD and not is_open:
+        return reason, bounce_class
+    if _BEFORE_RECIPIENT.search(said) and (bounce_class is DEAD or not is_temporary):
+        return (BounceReason.POLICY if is_open else BounceReason.BAD_SENDER), OURS
+    if is_temporary:
+        return reason, TEMPORARY
+    if _AFTER_CONTENT.search(said) and not status.startswith("5.1."):
+        if reason is BounceReason.NO_SUCH_USER:
+            return BounceReason.FILTERED, OURS  # it had accepted the recipient before
+        if reason is BounceReason.UNKNOWN:
+            return BounceReason.POLICY, OURS
+    return reason, bounce_class

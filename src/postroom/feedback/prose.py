@@ -1,0 +1,135 @@
+"""Reports without fields for machines: what servers write to people about a mail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from postroom.feedback.status_fields import first_address
+
+PARAGRAPHS_MAX = 40
+_ADDRESS = r"[^\s<>()\[\],;:@\"']{1,64}@[\w.-]{1,250}"
+
+# Where the returned message begins: a line that announces it, or its first header fields.
+_ORIGINAL = re.compile(
+    r"(?im)^[^\w\n]{0,12}(?:"
+    r"this is a copy of (?:the|your) message|below this line is a copy|enclosed is a copy"
+    r"|the header of the original message|original message (?:headers?|follows|text)"
+    r"|message headers? follow|original message\W*$|unsent message follows|returned message\W"
+    r"|original (?:message|mail)(?: info)?\W*$|included is a copy|below is a copy"
+    r"|message text follows|your original message|mensaje original|message d'origine"
+    r"|ursprüngliche nachricht|en-têtes de message|intestazioni originali"
+    r"|content-type:[ \t]*(?:message/rfc822|text/rfc822-headers)"
+    r"|(?:return-path|received|x-received|dkim-signature|arc-seal):"
+    r").*$"
+)
+_NULL_SENDER = re.compile(r"(?im)^return-path:\s*<>")
+_BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+_RECIPIENT_LINES = (
+    re.compile(
+        rf"(?im)^[ \t]*(?:x-)?(?:recipient|to|rcpt|recipient address)[ \t]*:[ \t]*<?({_ADDRESS})"
+    ),
+    re.compile(
+        rf"(?im)^[ \t*>\-\"'<(]{{0,12}}({_ADDRESS})[>\"')]{{0,3}}[ \t]*"
+        r"(?:[:,;(]|\.\.\.|\bon\b|<mailto|$)"
+    ),
+    re.compile(
+        rf"(?i)\b(?:to|recipient|address|user|user:|mailbox)[ \t:]{{1,3}}[<\"']?({_ADDRESS})"
+    ),
+    re.compile(rf"()({_ADDRESS})"),
+)
+_NEXT_RECIPIENT = re.compile(rf"<?{_ADDRESS}>?[ \t]*(?::|$)")
+_NOT_A_RECIPIENT = re.compile(r"(?i)^(?:postmaster|mailer-daemon|support|abuse|noreply|no-reply)@")
+
+BOUNCE_SENDERS = re.compile(
+    r"(?i)mailer[-_. ]?daemon|mail(?:er)? delivery|mail\.delivery|postmaster|mail system"
+    r"|system administrator|mdaemon|mmsc|mail administrator|delivery (?:agent|system)|^<>$"
+)
+BOUNCE_SUBJECTS = re.compile(
+    r"(?i)undeliver|non-?deliver|not (?:be )?deliver|n't (?:be )?deliver|unable to deliver"
+    r"|deliver\w* (?:\w+ )?(?:fail|status|report|notif|problem|error|delay|unsuccess)"
+    r"|fail\w* (?:to )?(?:deliver|notice|mail)|failure notice|mail (?:failure|error|system error)"
+    r"|return(?:ed|ing) (?:mail|message|to sender|email)|error (?:sending|delivering|in delivery)"
+    r"|errors from|message (?:delayed|status|you sent blocked)|warning: (?:message|could not)"
+    r"|not (?:a )?member|mail not accepted|message rejected|mail returned|nondelivery"
+    r"|postmaster notify|still being retried"
+    r"|unzustellbar|nicht zugestellt|zustellung|non remis|échec de la remise|non recapitabile"
+    r"|mancato recapito|no se (?:puede|pudo) entregar|no entregado|não (?:foi )?entreg|onbestelbaar"
+    r"|недоставлен|не доставлен|невозможно доставить|配信|送信でき|退信|无法投递|반송"
+)
+BOUNCE_BODIES = re.compile(
+    r"(?i)(?:could|can|was|were|been|is|be)(?: ?not|n't) (?:be )?(?:able to be )?"
+    r"(?:deliver|sent|reach)"
+    r"|unable to (?:be )?deliver|(?:was|am|were|is)(?: not|n't) able to deliver|undeliverable"
+    r"|non-deliverable|did not reach|deliver\w+ (?:\w+ ){0,6}fail|fail\w* (?:\w+ ){0,3}deliver"
+    r"|permanent(?: fatal)? error|fatal errors?|address(?:es|\(es\))? failed|recipients? failed"
+    r"|delivery status notification|transcript of (?:the )?session|returned (?:message|mail|to you)"
+    r"|returning (?:the )?message|error (?:occurred|delivering|sending)|trouble delivering"
+    r"|has been rejected|was rejected|following (?:address|recipient)|delivery (?:error|problem)"
+    r"|message was not delivered|has NOT BEEN DELIVERED|mailbox is full|user unknown|unknown user"
+    r"|not a member of this|incorrectly constructed|has been delayed|delayed for"
+    r"|not yet been delivered"
+    r"|failure reasons|konnte nicht zugestellt|n'a pas pu être|no se ha podido entregar"
+    r"|送信できません|配信できません|не может быть доставлено|не удалось доставить"
+)
+DELAYS = re.compile(
+    r"(?i)warning (?:message )?only|not need to re-?send|will (?:be retried|retry|keep trying)"
+    r"|still being retried|attempts? will (?:be )?continue|has not yet been delivered"
+    r"|temporary failure report|not been delivered yet|delivery incomplete|further attempts"
+    r"|continue (?:to )?try|being delayed|is delayed for|has been delayed|delivery is delayed"
+)
+DELAY_SUBJECTS = re.compile(r"(?i)\bdelay|still being retried|verzögert|retardé|will retry")
+AUTOMATIC_SUBJECTS = re.compile(
+    r"(?i)^\W{0,3}(?:auto(?:matic|mated|-|:|\s)?\s?(?:re(?:ply|sponse|sponder)|antwort|svar)"
+    r"|out of (?:the )?office|away from|on vacation|vacation|i am (?:out|away)|i'm out"
+    r"|abwesen|automatische antwort|réponse automatique|reponse automatique|absence|absent"
+    r"|respuesta automática|fuera de la oficina|risposta automatica|fuori sede|resposta automática"
+    r"|automatisch antwoord|afwezig|autosvar|frånvarande|nieobecn|автоответ|自動応答|自动回复|不在)"
+)
+
+
+def split_original(text: str) -> tuple[str, str]:
+    """Split a text into what the server wrote and the message it returned."""
+    found = _ORIGINAL.search(text)
+    if found is None:
+        return text, ""
+    if not text[: found.start()].strip():  # the text is the returned message, or begins like it
+        return "", text
+    return text[: found.start()], text[found.start() :]
+
+
+def bounced_inside(original: str) -> str:
+    """Return the text of a bounce that was itself returned, or nothing."""
+    if not _NULL_SENDER.search(original):
+        return ""
+    return _BLANK.split(original, maxsplit=1)[-1]
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs of a text that say something, each on one line."""
+    for block in _BLANK.split(text.replace("\r", ""))[:PARAGRAPHS_MAX]:
+        line = " ".join(block.split())
+        if len(line) > 3:
+            yield line
+
+
+def lines_about(text: str, recipient: str) -> str:
+    """Return the lines of a list of recipients that are about this one."""
+    at = text.find(recipient) if recipient else -1
+    if at < 0:
+        return ""
+    lines = text[text.rfind("\n", 0, at) + 1 :][:4_000].splitlines()
+    end = 1
+    while end < len(lines) and lines[end].strip() and not _NEXT_RECIPIENT.match(lines[end]):
+        end += 1
+    return " ".join(" ".join(lines[:end]).split())
+
+
+def recipient_in(text: str, not_this: str) -> str:
+    """Return the address that a text seems to be about; not the one the report was sent to."""
+    for pattern in _RECIPIENT_LINES:
+        for found in pattern.finditer(text[:20_000]):
+            address = first_address(found[found.lastindex or 0])
+            if address and address.lower() not in not_this and not _NOT_A_RECIPIENT.match(address):
+                return address
+    return ""

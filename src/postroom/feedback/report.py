@@ -1,0 +1,354 @@
+"""Reads an incoming mail as a report: a bounce, a delay, a complaint, or no report at all.
+
+Pure, and safe for any bytes: work and memory are bounded, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import email
+from email import policy
+
+import msgspec
+from flufl.bounce import all_failures
+
+from postroom.domain.feedback import BounceClass, BounceReason, Classification, FeedbackKind
+from postroom.domain.outcome import clip
+from postroom.feedback import prose
+from postroom.feedback.classify import NO_EVIDENCE, Judgement, judge
+from postroom.feedback.delivery_token import token_in_headers, token_in_original, token_in_text
+from postroom.feedback.mail_parts import (
+    Headers,
+    IncomingMail,
+    MailPart,
+    decode_words,
+    field,
+    read_mail,
+    split_headers,
+)
+from postroom.feedback.ses_notification import SesOutcome, read_notification
+from postroom.feedback.status_fields import (
+    RecipientStatus,
+    delivery_status,
+    feedback_fields,
+    first_address,
+)
+
+FORWARDS_MAX = 2  # a report that was forwarded, perhaps twice
+LAST_RESORT_BYTES_MAX = 50_000  # flufl.bounce parses with the email package
+EVIDENCE_MAX = 60  # paragraphs that are looked at
+
+STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
+FEEDBACK_TYPES = ("message/feedback-report",)
+RECEIPT_TYPES = ("message/disposition-notification", "message/global-disposition-notification")
+ORIGINAL_TYPES = (
+    "message/rfc822",
+    "message/global",
+    "text/rfc822-headers",
+    "message/rfc822-headers",
+)
+SUCCESSES = ("delivered", "relayed", "expanded")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What an incoming mail reports; without a kind, it is no feedback."""
+
+    kind: FeedbackKind | None
+    classification: Classification
+    recipient: str = ""
+    delivery: str = ""  # the delivery token, not checked
+    message_id: str = ""  # of the email that the report is about
+
+
+class _Contents(msgspec.Struct, frozen=True):
+    """The parts of a mail, by what they are for."""
+
+    mail: IncomingMail
+    statuses: list[RecipientStatus]
+    feedback: Headers
+    has_receipt: bool
+    text: str  # what the server wrote
+    original: Headers  # of the returned message
+    original_text: str  # the returned message, as far as it stands in the text
+    attached: bytes  # the returned message, if it is a part
+
+    @property
+    def subject(self) -> str:
+        return decode_words(field(self.mail.headers, "subject"))
+
+
+def read_report(raw: bytes) -> Report:
+    """Read a mail as a report."""
+    contents = _sort_parts(read_mail(raw))
+    report = _assess(contents, raw)
+    for _forward in range(FORWARDS_MAX):
+        if report.kind or not contents.attached:
+            break
+        raw = contents.attached
+        contents = _sort_parts(read_mail(raw))
+        if contents.statuses or contents.feedback:  # only what is a report beyond doubt
+            report = _assess(contents, raw)
+    return report
+
+
+def _sort_parts(mail: IncomingMail) -> _Contents:
+    statuses: list[RecipientStatus] = []
+    feedback: Headers = {}
+    texts: list[str] = []
+    originals: list[MailPart] = []
+    htmls: list[str] = []
+    for part in mail.parts:
+        if part.content_type in STATUS_TYPES:
+            statuses += delivery_status(part.text)
+        elif part.content_type in FEEDBACK_TYPES:
+            feedback = feedback or feedback_fields(part.text)
+        elif part.content_type in ORIGINAL_TYPES:
+            originals.append(part)
+        elif part.content_type == "text/html":
+            htmls.append(part.text)
+        elif part.content_type.startswith(("text/", "multipart/")):
+            texts.append(part.text)
+    text, original_text = prose.split_original("\n\n".join(texts if any(texts) else htmls))
+    if not statuses and not feedback:  # broken MIME, or fields written for people
+        feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in text else {}
+        statuses = delivery_status(text) or delivery_status(original_text[:20_000])
+    original = split_headers(originals[0].body.lstrip())[0] if originals else {}
+    return _Contents(
+        mail=mail,
+        statuses=statuses,
+        feedback=feedback,
+        has_receipt=any(part.content_type in RECEIPT_TYPES for part in mail.parts),
+        text=text,
+        original=original or _fields_in(original_text),
+        original_text=original_text,
+        attached=originals[0].body.lstrip() if originals else b"",
+    )
+
+
+def _assess(contents: _Contents, raw: bytes) -> Report:
+    if contents.feedback:
+        return _complaint(contents)
+    notification = read_notification(contents.text)
+    if notification:
+        return _notified(contents, notification, raw)
+    if _asks_to_unsubscribe(contents):
+        return _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
+    if contents.has_receipt:
+        return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
+    if contents.statuses:
+        return _status_report(contents, raw)
+    if _is_bounce(contents):
+        return _bounce(contents, RecipientStatus(), raw)
+    if _is_automatic(contents):
+        return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
+    return _report(contents, None, BounceReason.NOT_FEEDBACK)
+
+
+# --- Complaints -------------------------------------------------------------------------------
+
+
+def _complaint(contents: _Contents) -> Report:
+    """A feedback report; its type says whether the recipient complains."""
+    feedback_type = field(contents.feedback, "feedback-type").lower()
+    words = clip(f"Feedback-Type: {feedback_type}")
+    if feedback_type == "not-spam":
+        return _report(contents, None, BounceReason.NOT_FEEDBACK, words=words)
+    reason = BounceReason.COMPLAINT
+    if feedback_type.startswith(("auth-failure", "dmarc")):
+        reason = BounceReason.AUTHENTICATION  # a filter's report (RFC 6591), not the recipient's
+    kind = FeedbackKind.COMPLAINED
+    if feedback_type.startswith("opt-out"):
+        kind = FeedbackKind.UNSUBSCRIBED
+    return _report(contents, kind, reason, words=words, bounce_class=BounceClass.COMPLAINT)
+
+
+def _notified(contents: _Contents, notification: SesOutcome, raw: bytes) -> Report:
+    if notification.kind is FeedbackKind.BOUNCED:
+        return _bounce(contents, notification.status, raw)
+    is_complaint = notification.kind is FeedbackKind.COMPLAINED
+    report = _report(
+        contents,
+        notification.kind,
+        BounceReason.COMPLAINT if is_complaint else BounceReason.DELIVERED,
+        bounce_class=BounceClass.COMPLAINT if is_complaint else BounceClass.IGNORE,
+    )
+    return msgspec.structs.replace(report, recipient=notification.status.recipient)
+
+
+def _asks_to_unsubscribe(contents: _Contents) -> bool:
+    """Mail programs answer List-Unsubscribe with an almost empty mail."""
+    subject = contents.subject.strip().lower()
+    return subject == "unsubscribe" and len(contents.text) < 400 and not contents.statuses
+
+
+# --- Bounces ----------------------------------------------------------------------------------
+
+
+def _status_report(contents: _Contents, raw: bytes) -> Report:
+    groups = contents.statuses
+    failed = [group for group in groups if group.action in ("failed", "failure")]
+    delayed = [group for group in groups if group.action.startswith("delay")]
+    done = [group for group in groups if group.action in SUCCESSES or group.status[:1] == "2"]
+    if failed:
+        return _bounce(contents, failed[0], raw)
+    if delayed:
+        return _bounce(contents, delayed[0], raw, kind=FeedbackKind.DEFERRED)
+    if done and len(done) == len(groups):
+        report = _report(contents, FeedbackKind.DELIVERED, BounceReason.DELIVERED)
+        return msgspec.structs.replace(report, recipient=done[0].recipient or report.recipient)
+    return _bounce(contents, groups[0], raw)
+
+
+def _is_bounce(contents: _Contents) -> bool:
+    """Whether enough of sender, subject, text and form is typical for a bounce."""
+    headers = contents.mail.headers
+    if field(headers, "x-failed-recipients") or contents.mail.report_type == "delivery-status":
+        return True
+    sender = bool(prose.BOUNCE_SENDERS.search(decode_words(field(headers, "from"))))
+    from_nobody = field(headers, "return-path") == "<>"
+    subject = bool(prose.BOUNCE_SUBJECTS.search(contents.subject))
+    body = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
+    returned = bool(contents.attached or contents.original_text)
+    if prose.AUTOMATIC_SUBJECTS.search(contents.subject) and not (sender and body):
+        return False
+    return sum((sender, from_nobody, subject, body, returned and (body or subject))) >= 2
+
+
+def _is_automatic(contents: _Contents) -> bool:
+    headers = contents.mail.headers
+    submitted = field(headers, "auto-submitted").lower()
+    return (
+        submitted.startswith(("auto-replied", "auto-generated", "auto-notified"))
+        or any(name in headers for name in ("x-autoreply", "x-autorespond", "x-autoresponder"))
+        or field(headers, "precedence").lower() in ("auto_reply", "auto-reply")
+        or field(headers, "x-auto-response-suppress") != ""
+        or bool(prose.AUTOMATIC_SUBJECTS.search(contents.subject))
+    )
+
+
+def _bounce(
+    contents: _Contents,
+    group: RecipientStatus,
+    raw: bytes,
+    kind: FeedbackKind = FeedbackKind.BOUNCED,
+) -> Report:
+    is_delay = prose.DELAY_SUBJECTS.search(contents.subject) or prose.DELAYS.search(contents.text)
+    if is_delay and group.action not in ("failed", "failure"):
+        kind = FeedbackKind.DEFERRED
+    judgement, words = _judge_report(contents, group)
+    reason = judgement.reason
+    bounce_class = judgement.bounce_class
+    if kind is FeedbackKind.DEFERRED:
+        if bounce_class is BounceClass.DEAD:  # the server itself has not given up
+            bounce_class = BounceClass.TEMPORARY
+        if not judgement.certain:
+            reason = BounceReason.DELAYED
+    report = _report(contents, kind, reason, words=words, bounce_class=bounce_class)
+    return msgspec.structs.replace(
+        report,
+        classification=msgspec.structs.replace(report.classification, status=judgement.status),
+        recipient=_recipient(contents, group, raw),
+    )
+
+
+def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
+    """Judge the best evidence that explains the refusal, and return it with its words."""
+    pieces = [*prose.paragraphs(contents.text)]
+    inside = prose.bounced_inside(contents.original_text)
+    pieces += prose.paragraphs(prose.split_original(inside)[0]) if inside else []
+    context = prose.lines_about(contents.text, group.recipient)
+    first = judge(group.diagnostic, status=group.status, context=context)
+    if first.certain:
+        return first, group.diagnostic or group.status
+    for piece in ([context] if context else []) + pieces[:EVIDENCE_MAX]:
+        judgement = judge(piece, context=piece)
+        if judgement.certain:
+            status = judgement.status or first.status
+            return msgspec.structs.replace(judgement, status=status), piece
+    if first.status or group.diagnostic:
+        return first, group.diagnostic
+    guesses = [(judge(piece, context=piece), piece) for piece in pieces[:EVIDENCE_MAX]]
+    for judgement, piece in guesses:
+        if judgement.status or (judgement.reason, judgement.bounce_class) != NO_EVIDENCE:
+            return judgement, piece
+    subject = judge(contents.subject)
+    if subject.certain and subject.bounce_class is not BounceClass.DEAD:
+        return subject, contents.subject
+    return Judgement(*NO_EVIDENCE), " ".join(pieces)
+
+
+# --- What all reports have --------------------------------------------------------------------
+
+
+def _report(
+    contents: _Contents,
+    kind: FeedbackKind | None,
+    reason: BounceReason,
+    *,
+    words: str = "",
+    bounce_class: BounceClass = BounceClass.IGNORE,
+) -> Report:
+    if kind is FeedbackKind.UNSUBSCRIBED:
+        bounce_class = BounceClass.COMPLAINT
+    message_id = field(contents.original, "message-id")
+    return Report(
+        kind=kind,
+        classification=Classification(
+            bounce_class=bounce_class, reason=reason, words=clip(words or contents.subject)
+        ),
+        recipient=_complainant(contents) if kind else "",
+        delivery=_delivery(contents),
+        message_id=message_id[:998].strip("<>"),
+    )
+
+
+def _complainant(contents: _Contents) -> str:
+    for name in ("original-rcpt-to", "removal-recipient", "original-recipient"):
+        address = first_address(field(contents.feedback, name))
+        if address:
+            return address
+    return first_address(field(contents.original, "to"))
+
+
+def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:
+    headers = contents.mail.headers
+    ours = f"{field(headers, 'to')} {field(headers, 'delivered-to')}".lower()
+    return (
+        group.recipient
+        or first_address(field(headers, "x-failed-recipients"))
+        or prose.recipient_in(contents.text, ours)
+        or first_address(field(contents.original, "to"))
+        or _last_resort(raw)
+    )
+
+
+def _last_resort(raw: bytes) -> str:
+    """Ask flufl.bounce, which knows many rare formats, for the recipient."""
+    try:
+        mail = email.message_from_bytes(raw[:LAST_RESORT_BYTES_MAX], policy=policy.compat32)
+        temporary, permanent = all_failures(mail)
+    except Exception:  # noqa: BLE001 - it was not written for hostile mails
+        return ""
+    addresses = sorted(
+        address.decode("utf-8", "replace") for address in (permanent or temporary) if address
+    )
+    return addresses[0] if addresses else ""
+
+
+def _delivery(contents: _Contents) -> str:
+    return (
+        token_in_headers(contents.mail.headers)
+        or token_in_original(contents.feedback)
+        or token_in_original(contents.original)
+        or token_in_text(contents.original_text)
+        or token_in_text(contents.text)
+        or token_in_text(contents.attached[:20_000].decode("ascii", "replace"))
+    )
+
+
+def _fields_in(text: str) -> Headers:
+    """The headers of a message that was returned as text."""
+    if not text:
+        return {}
+    lines = text.splitlines()[:400]
+    begin = next((at for at, line in enumerate(lines) if ":" in line.split(" ")[0]), 0)
+    return split_headers("\n".join(lines[begin:]).encode("utf-8", "replace"))[0]
