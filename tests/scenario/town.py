@@ -13,26 +13,38 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from postroom.domain.address import parse_address
 from postroom.domain.breaker import MailHealth
 from postroom.domain.delivery import Ledger, State
+from postroom.domain.delivery_token import delivery_tokens
+from postroom.domain.feedback import FeedbackEvent, FeedbackKind
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
 from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.suppression import Suppression
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
 from postroom.flow.send import BatchSender, Handled
-from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records import (
+    archive,
+    batches,
+    feedback,
+    leases,
+    lists,
+    messages,
+    subscribers,
+    suppressions,
+)
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.rows import all_rows
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, build_sender
-from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.journal import FileJournals
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
@@ -300,6 +312,45 @@ class Town:
             if not is_idle and not is_busy:
                 await self._lane_is_free()
         raise AssertionError("it goes round in circles")
+
+    async def hear(self) -> None:
+        """Deal with all feedback that does not have to wait."""
+        for _ in range(TURNS_MAX):
+            if not await self.feedback.step():
+                return
+        raise AssertionError("feedback goes round in circles")
+
+    async def report(self, kind: FeedbackKind, ref: str, name: str, **more: Any) -> FeedbackEvent:
+        """A provider reports about the email to a person; stored, not dealt with yet."""
+        event = FeedbackEvent(
+            id=f"{kind}-{ref}-{name}",
+            kind=kind,
+            at=self.clock.now(),
+            source="sendgrid",
+            delivery=await self.token(ref, name),
+            address=address_of(name),
+            **more,
+        )
+        await feedback.take_in(self.storage, [event])
+        return event
+
+    async def token(self, ref: str, name: str) -> str:
+        """The delivery token of a person's email."""
+        key = parse_address(address_of(name)).storage_key
+        message = await messages.read(self.storage.tables, ref)
+        batch = await batches.find_batch_of(self.storage.tables, message, key)
+        assert batch is not None
+        rows = await batches.load_deliveries(self.storage.tables, ref, batch)
+        known = {row.key: at for at, row in rows.items()}
+        async for old in archive.load(self.storage.tables, ref, batch):
+            known[old.delivery.key] = old.delivery.position
+        position = known[key]
+        return delivery_tokens(SITE.secret.encode(), ref, batch, [position])[position]
+
+    async def suppression(self, name: str) -> Suppression | None:
+        key = parse_address(address_of(name)).storage_key
+        found = await suppressions.find(self.storage.tables, SITE.secret, key)
+        return found.value if found else None
 
     async def sender_alone(self) -> None:
         """The senders, until they are idle; the scheduler does nothing meanwhile."""

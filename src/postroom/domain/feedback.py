@@ -9,7 +9,6 @@ from enum import StrEnum
 
 import msgspec
 
-
 SMTP_SOURCE = "smtp"  # events that a sender made from a server's reply
 
 

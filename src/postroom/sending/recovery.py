@@ -67,9 +67,7 @@ class BatchSettler:
         self._renewal_tracker = RenewalTracker(clock)
         self._secret = secret.encode()
 
-    async def report_refusals(
-        self, batch: ClaimedBatch, ends: Mapping[int, DeliveryEnd]
-    ) -> None:
+    async def report_refusals(self, batch: ClaimedBatch, ends: Mapping[int, DeliveryEnd]) -> None:
         """Store an event for everyone who was refused, before the archive says so.
 
         If we die in between, the delivery is judged again, and the event is the same.
