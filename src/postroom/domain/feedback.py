@@ -11,6 +11,7 @@ import msgspec
 class FeedbackKind(StrEnum):
     """What happened to the email after it was handed over."""
 
+    ACCEPTED = "accepted"  # the provider took it over
     DELIVERED = "delivered"  # the recipient's server took it
     DEFERRED = "deferred"  # not accepted yet; the server in charge keeps trying
     BOUNCED = "bounced"  # not delivered, and nobody tries again
