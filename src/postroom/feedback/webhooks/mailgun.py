@@ -68,12 +68,13 @@ _PERMANENT = temporary(firm=False)  # "bounce", "generic": nobody knows whose fa
 _TEMPORARY = temporary(BounceReason.DELAYED, firm=False)
 
 
-class MailgunSignature(msgspec.Struct):
-    """The proof of origin."""
+class MailgunSignature(msgspec.Struct, rename="kebab"):
+    """The proof of origin. A subaccount's event is also signed with the key of its parent."""
 
     timestamp: str | int
     token: str
     signature: str
+    parent_signature: str | None = None
 
 
 class MailgunStatus(msgspec.Struct, rename="kebab"):
@@ -152,14 +153,15 @@ def read(
 def _verify(
     signature: MailgunSignature, keys: tuple[str, ...], now: datetime, limits: WebhookLimits
 ) -> RefusalReason | None:
-    has_form = _TOKEN.fullmatch(signature.token) and _SIGNATURE.fullmatch(signature.signature)
+    given = (signature.signature, signature.parent_signature or signature.signature)
+    has_form = _TOKEN.fullmatch(signature.token) and all(map(_SIGNATURE.fullmatch, given))
     if not has_form:
         return RefusalReason.UNSIGNED
     if not values.is_in_window(str(signature.timestamp), now, limits):
         return RefusalReason.OUTSIDE_WINDOW
     signed = f"{signature.timestamp}{signature.token}".encode()
     expected = [hmac.new(key.encode(), signed, hashlib.sha256).hexdigest() for key in keys if key]
-    if not values.is_secret(signature.signature, expected):
+    if not any(values.is_secret(each, expected) for each in given):
         return RefusalReason.BAD_SIGNATURE
     return None
 
