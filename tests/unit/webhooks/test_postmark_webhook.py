@@ -76,7 +76,9 @@ def test_a_post_without_either_is_refused(headers: dict[str, str], reason: Refus
     assert refusal(read(WebhookRequest(body=as_json(DELIVERED), headers=headers))) is reason
 
 
-@pytest.mark.parametrize("secrets", [PostmarkSecrets(), PostmarkSecrets(logins=("",))])
+@pytest.mark.parametrize(
+    "secrets", [PostmarkSecrets(), PostmarkSecrets(logins=("",), headers=("",))]
+)
 def test_without_a_configured_secret_nothing_is_accepted(secrets: PostmarkSecrets) -> None:
     empty = WebhookRequest(body=as_json(DELIVERED), headers={"authorization": "Basic "})
     for post in (SERVER.post(DELIVERED), Postmark(login="").post(DELIVERED), empty):

@@ -10,6 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.domain.delivery_token import (
+    DeliveryId,
+    SingleMailId,
+    delivery_tokens,
+    parse_token,
+    single_mail_token,
+)
 from postroom.domain.errors import BadInput
 from postroom.domain.feedback import BounceClass, BounceReason, FeedbackEvent, FeedbackKind
 from postroom.feedback.webhooks import sendgrid
@@ -442,9 +449,16 @@ def test_a_token_of_another_form_is_left_out(odd: str) -> None:
     assert read_one(sendgrid_event("delivered", delivery=odd)).delivery == ""
 
 
-def test_a_token_of_forty_characters_names_a_single_email() -> None:
-    token = "a2" * 20
-    assert read_one(sendgrid_event("delivered", delivery=token)).delivery == token
+def test_the_tokens_that_we_send_come_back() -> None:
+    secret = b"a secret of 32 bytes for tests.."
+    token = delivery_tokens(secret, "063898817400000000", 7, [3])[3]
+    single = single_mail_token(secret, "0" * 32)
+    for sent, named in [
+        (token, DeliveryId("063898817400000000", 7, 3)),
+        (single, SingleMailId("0" * 32)),
+    ]:
+        found = read_one(sendgrid_event("delivered", delivery=sent)).delivery
+        assert parse_token(secret, found) == named
 
 
 def test_an_open_by_a_machine_is_not_a_persons() -> None:

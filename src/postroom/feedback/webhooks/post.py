@@ -27,8 +27,9 @@ class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
 class WebhookLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a post is read, and how old its signature may be.
 
-    SendGrid posts up to 768 kB; the others post less. Because an event that was seen before
-    is recognized by its id, the replay window only bounds how long ids must be remembered.
+    SendGrid posts up to 768 kB; the others post less. An event that was seen before is recognized
+    by its id, so the replay window may be wide: as wide as a provider keeps trying, if it repeats
+    a post without signing it anew.
     """
 
     body_bytes_max: int = 1_000_000
