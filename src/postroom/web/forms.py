@@ -40,6 +40,7 @@ class Form:
     mistakes: dict[str, Text | str] = field(default_factory=dict)  # sentences beside the fields
     others: dict[str, str] = field(default_factory=dict)  # what somebody else saved
     mistake: Text | str = ""  # about the whole form
+    status: int = HTTPStatus.UNPROCESSABLE_ENTITY  # of the page that shows it again
 
     def value(self, name: str) -> str:
         return self.values.get(name, "")
@@ -70,6 +71,7 @@ class Form:
             if value.strip() != self.value(name).strip()
         }
         self.values["etag"] = etag
+        self.status = HTTPStatus.CONFLICT
         return bool(self.others)
 
     def keep_for_later(self) -> None:
@@ -77,6 +79,7 @@ class Form:
         self.mistake = _(
             "Storage is not responding. What you entered is still here. Wait and save again."
         )
+        self.status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class SubmittedForm(msgspec.Struct):

@@ -7,12 +7,13 @@ A test walks the route table and refuses a route without one of these.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Depends, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from postroom.act import Act
 from postroom.domain.user import Role
@@ -53,6 +54,12 @@ class AdminRequest:
 
     def show(self, template: str, status: int = HTTPStatus.OK, **values: object) -> Response:
         return show(self.http, self.signed_in, template, status, **values)
+
+
+def csv_download(pieces: AsyncIterator[str] | AsyncIterator[bytes], name: str) -> Response:
+    """A CSV file that is sent while it is read."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(pieces, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 class RequestWithRole:

@@ -15,12 +15,11 @@ from starlette.responses import Response
 
 from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.message import GOING_OUT, Message, Status
-from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.storage.port import StorageError, Troubles
 from postroom.web.admin.admin_request import AdminRequest, Viewer
-from postroom.web.admin.messages.progress import has_fresh_books
+from postroom.web.admin.messages.progress import with_current_books
 from postroom.web.context import WebContext, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, shared_troubles, troubles_now
@@ -171,10 +170,7 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         key=lambda each: each.due_at or now,
     )
     return Overview(
-        going_out=[
-            each if has_fresh_books(each) else await report.books_of(tables, each)
-            for each in going_out[:SHOWN_MAX]
-        ],
+        going_out=[await with_current_books(tables, each) for each in going_out[:SHOWN_MAX]],
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
         drafts=drafts,

@@ -21,7 +21,7 @@ from postroom.flow.compose import Draft, Revision
 from postroom.records import messages
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage
-from postroom.web.admin.admin_request import AdminRequest, Editor
+from postroom.web.admin.admin_request import Editor
 from postroom.web.admin.messages.form import MessageInput, posted_message, read_input, values_of
 from postroom.web.admin.messages.writing import create_draft
 from postroom.web.forms import ONCE, Form
@@ -43,16 +43,9 @@ DELETED = _(
 
 
 @router.post("/autosave")
-async def create(request: Editor) -> Response:
-    return await _autosave(request)
-
-
 @router.post("/{ref}/autosave")
-async def edit(request: Editor, ref: str) -> Response:
-    return await _autosave(request, ref)
-
-
-async def _autosave(request: AdminRequest, ref: str = "") -> Response:
+async def autosave(request: Editor) -> Response:
+    ref = request.http.path_params.get("ref", "")
     form = await posted_message(request.http)
     content = await read_input(form)
     if content is None:

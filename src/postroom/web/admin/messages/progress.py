@@ -24,7 +24,6 @@ from postroom.web.context import WebContext
 from postroom.web.live_updates import SharedPoll, SharedPolls, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, troubles_now
 from postroom.web.pages import number, part
-from postroom.web.signed_in import SignedIn
 
 router = APIRouter(prefix="/messages")
 CURVE_S = 600.0
@@ -114,12 +113,8 @@ def _rate(samples: Sequence[RateSample], over_s: float) -> float:
     """The rate between the first and the last recent reading."""
     if len(samples) < 2:
         return 0.0
-    last = samples[-1]
-    first = samples[-2]
-    for each in reversed(samples):
-        if each.at < last.at - over_s:
-            break
-        first = each if each is not last else first
+    *earlier, last = samples
+    first = next((each for each in earlier if each.at >= last.at - over_s), earlier[-1])
     return max(0.0, (last.done - first.done) / max(0.001, last.at - first.at))
 
 
@@ -159,6 +154,10 @@ def has_fresh_books(message: Message) -> bool:
     return is_reported or message.completed_at is not None
 
 
+async def with_current_books(tables: Tables, message: Message) -> Message:
+    return message if has_fresh_books(message) else await report.books_of(tables, message)
+
+
 async def deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
     """Recipients waiting for a retry, once everybody is queued; none if too many to read."""
     closed_groups = int(message.closed_groups, 16)
@@ -179,7 +178,7 @@ async def deferred_of(tables: Tables, message: Message, now_s: float) -> Deferre
 
 async def progress_of(polls: SharedPolls, context: WebContext, message: Message) -> MessageProgress:
     """The shared reading if somebody watches the message, else its current books."""
-    watched = polls.latest(_name(message.ref))
+    watched = polls.latest(message.ref)
     if isinstance(watched, MessageProgress) and watched.message:
         return watched
     tables = context.storage.tables
@@ -217,26 +216,24 @@ async def live(request: Viewer, ref: str) -> Response:
 
         return SharedPoll(read, context.clock)
 
-    render = partial(_render, signed_in=request.signed_in)
-    return stream(request.http, request.signed_in, polls.of(_name(ref), new_poll), "books", render)
+    def render(now: MessageProgress, before: MessageProgress | None) -> Update:
+        """The live part of the page; its buttons only if they change, so that none loses focus."""
+        if now.message is None:
+            return Update(is_last=True)
+        is_last = now.message.completed_at is not None
+        if before and _shown(before) == _shown(now):
+            return Update(is_last=is_last)
+        piece = part(
+            "messages/live.html",
+            message=now.message,
+            progress=now,
+            signed_in=request.signed_in,
+            has_new_actions=before is None or _acted_on(before) != _acted_on(now) or is_last,
+            is_update=True,
+        )
+        return Update(piece, is_last)
 
-
-def _render(now: MessageProgress, before: MessageProgress | None, *, signed_in: SignedIn) -> Update:
-    """The live part of the page; its buttons only when they change, so that none loses focus."""
-    if now.message is None:
-        return Update(is_last=True)
-    is_last = now.message.completed_at is not None
-    if before and _shown(before) == _shown(now):
-        return Update(is_last=is_last)
-    piece = part(
-        "messages/live.html",
-        message=now.message,
-        progress=now,
-        signed_in=signed_in,
-        has_new_actions=before is None or _acted_on(before) != _acted_on(now) or is_last,
-        is_update=True,
-    )
-    return Update(piece, is_last)
+    return stream(request.http, request.signed_in, polls.of(ref, new_poll), "books", render)
 
 
 def _shown(progress: MessageProgress) -> tuple[object, ...]:
@@ -247,7 +244,3 @@ def _acted_on(progress: MessageProgress) -> tuple[object, ...]:
     """What the buttons depend on."""
     message = progress.message
     return (message.status, message.books.failed, message.books.held) if message else ()
-
-
-def _name(ref: str) -> str:
-    return f"message {ref}"
