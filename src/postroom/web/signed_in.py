@@ -1,9 +1,4 @@
-"""The signed-in user of an admin page. Every route names the role it needs in its signature.
-
-    async def lists_page(request: Request, signed_in: Viewer) -> Response
-
-A test walks the route table and refuses a route under /admin without one of these.
-"""
+"""The signed-in user of an admin page, and who may open it; admin_request.py has the roles."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class RequireRole:
-    """A dependency that returns the signed-in user if their role covers this one."""
+    """Returns the signed-in user if their role covers this one."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -64,11 +59,6 @@ class RequireRole:
                 )
             )
         return found
-
-
-Viewer = Annotated[SignedIn, Depends(RequireRole(Role.VIEWER))]
-Editor = Annotated[SignedIn, Depends(RequireRole(Role.EDITOR))]
-Owner = Annotated[SignedIn, Depends(RequireRole(Role.OWNER))]
 
 
 async def anybody(request: Request) -> None:

@@ -49,7 +49,7 @@ from postroom.web.uploads import receive_file
 router = APIRouter(prefix="/imports")
 SHOWN_MAX = 50
 ROWS_READ = 6  # a header and five people
-COLUMNS_MAX = 60  # twice as many as a person has attributes
+COLUMNS_MAX = 60  # twice as many as a person can have attributes
 SAMPLES = 3
 _NOT_ATTRIBUTES = (SUBSCRIPTION, SINCE)  # columns of our own exports
 

@@ -115,7 +115,7 @@ async def edit(request: Editor, name: str) -> Response:
 
 
 async def _save(tables: Tables, name: str, form: Form) -> bool:
-    """Whether it is saved as the form says; if not, the form says why."""
+    """Save what the form says; False, with the reason in the form, if that did not work."""
     changes = _fields_in(form)
     if not form.is_good:
         return False

@@ -30,7 +30,7 @@ router = APIRouter()
 MESSAGES_SEARCHED = 30
 SHOWN_MAX = 5
 SAMPLED_EVERY_S = 10.0
-HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops after as long without a viewer
+HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops an hour after the last view
 SAMPLES_MAX = 360
 TROUBLES_SHOWN_FOR_S = 600.0
 
@@ -77,9 +77,8 @@ class Overview(msgspec.Struct, frozen=True):
 
 @router.get("")
 async def overview_page(request: Viewer) -> Response:
-    context = request.context
-    overview = await read_overview(context, _queue_history(request))
-    return request.show("overview.html", overview=overview, context=context)
+    overview = await read_overview(request.context, _queue_history(request))
+    return request.show("overview.html", overview=overview)
 
 
 @router.get("/live")
@@ -154,9 +153,8 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
     found, older = await messages.newest(tables, limit=MESSAGES_SEARCHED)
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # a scheduled message may have been written long ago
-        newest = {each.ref for each in found}
         found += await messages.scheduled_or_sending(
-            tables, limit=MESSAGES_SEARCHED, besides=newest
+            tables, limit=MESSAGES_SEARCHED, besides={each.ref for each in found}
         )
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)

@@ -1,11 +1,11 @@
 """Autosave of drafts.
 
-The form's script submits the whole form every few seconds, with its last etag. Why a form cannot be
-saved is part of the answer, not an error: the form shows it and keeps what was typed.
+The form's script submits the whole form every few seconds, with its last etag. The reason why a
+form cannot be saved is a normal response, not an error: the form shows it and keeps what was typed.
 
-The first save of a new message creates the draft. If its answer is lost, the form submits its token
-again, perhaps with other content: the draft is found by the token and edited. Only drafts are saved
-this way, because a scheduled message is sent as it was last saved by hand.
+The first save of a new message creates the draft. If the response is lost, the form submits its
+token again, perhaps with other content: the draft is found by the token and edited. Only drafts are
+saved this way, because a scheduled message is sent as it was last saved by hand.
 """
 
 from __future__ import annotations

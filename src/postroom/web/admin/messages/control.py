@@ -41,7 +41,7 @@ from postroom.web.throttles import CallLimit, throttles_of
 router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # per user: enough for testing, too few to flood a mailbox
 TESTS = CallLimit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
-SECOND_CLICK = timedelta(minutes=1)  # “now” of a second click is later than that of the first
+SECOND_CLICK = timedelta(minutes=1)  # a second click on “Send now” comes later than the first
 _SEND = "messages/send.html"
 _SCHEDULE = "messages/schedule.html"
 
@@ -180,7 +180,7 @@ async def _show(
 async def _give_time(
     act: Act, message: Message, form: Form, due_at: datetime | None, zone: str = ""
 ) -> bool:
-    """Whether it is scheduled for this time (None for now); if not, the form says why."""
+    """Schedule it, None for now; False, with the reason in the form, if that did not work."""
     etag = form.value("etag")
     try:
         await bodies.load(act.storage.blobs, message)
@@ -217,7 +217,7 @@ async def _refuse(request: AdminRequest, ref: str, template: str, form: Form) ->
 
 @router.post("/{ref}/test")
 async def send_test(request: Editor, ref: str) -> Response:
-    """Put an item for a sender; nothing is sent inside the request."""
+    """Queue the test email for a sender; nothing is sent within the request."""
     message = await messages.read(request.tables, ref)
     user = request.signed_in.user
     if throttles_of(request.http).wait(TESTS, user.key, request.now()) > NO_WAIT:

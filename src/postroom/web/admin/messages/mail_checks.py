@@ -29,7 +29,7 @@ from postroom.mail.spam.signs import CheckedMail, spam_signs
 from postroom.parsing import in_thread
 from postroom.records import subscribers
 from postroom.storage.port import Tables
-from postroom.web.admin.messages.spam_advice import SpamAdviceGroup, advise
+from postroom.web.admin.messages.spam_advice import SpamAdvice, advise
 from postroom.web.context import WebContext
 from postroom.web.mail_view import MailView, read_mail
 
@@ -73,22 +73,15 @@ class WrittenMessage(msgspec.Struct, frozen=True):
     text: str | None
 
 
-class InboxLine(msgspec.Struct, frozen=True):
-    """What an inbox shows of an email before it is opened."""
-
-    sender: str
-    subject: str
-    beginning: str
-
-
 class CheckReport(msgspec.Struct, frozen=True):
     """A preview and its warnings; no email if the body is empty or the template invalid."""
 
     mail_view: MailView | None = None
     warnings: list[str | Text] = []
     mistake: str = ""
-    signs: list[SpamAdviceGroup] = []  # of spam, the heaviest first
-    inbox: InboxLine | None = None
+    signs: list[tuple[Text, list[SpamAdvice]]] = []  # of spam, the heaviest first
+    sender_name: str = ""  # with the subject and the beginning, what an inbox shows
+    beginning: str = ""
     fitting_kind: str = ""  # the format the body seems to be written in, if it is another one
 
 
@@ -99,7 +92,7 @@ async def check(context: WebContext, written: WrittenMessage, read_as: str) -> C
     person, mistake = await _find_person(tables, list_name, read_as)
     people = await sample(tables, list_name)
     now = context.clock.now()
-    # In a thread, because a body of two megabytes takes long.
+    # In a thread, because checking a body of two megabytes takes a while.
     report = await in_thread(_run_checks, written, person, people, context.site, now)
     warnings = [mistake, *report.warnings] if mistake else report.warnings
     return msgspec.structs.replace(report, warnings=warnings)
@@ -166,7 +159,8 @@ def _run_checks(
             *_about_missing(without_default, people),
         ],
         signs=signs,
-        inbox=InboxLine(name or address, mail_view.subject, _beginning(mail_view)),
+        sender_name=name or address,
+        beginning=_beginning(mail_view),
         fitting_kind=_FITTING_KINDS[format_mismatch(written.html or "")],
     )
 

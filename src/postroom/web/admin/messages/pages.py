@@ -34,7 +34,7 @@ MESSAGES_A_PAGE = 30
 COUNTED_MAX = 500  # messages that are not archived: a few milliseconds
 PAGES_SEARCHED_MAX = 5  # for messages of one status or one list
 PEOPLE_A_PAGE = 50
-SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
+SEARCHES_MAX = 6  # to find a few among a million; each reads about a hundred thousand
 _REF = re.compile(r"[0-9]{1,18}")
 _POSITION = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 
@@ -127,21 +127,20 @@ async def details(
             **await _test_outcome(request, message.ref),
         )
     progress = await progress_of(polls_of(request.http), request.context, message)
-    assert progress.message
+    message = progress.message
     outcome = request.query("outcome")
     if outcome not in OUTCOMES:  # show the one that needs attention first
-        urgent = [name for name in ("held", "failed") if getattr(progress.message.books, name)]
+        urgent = [name for name in ("held", "failed") if getattr(message.books, name)]
         outcome = urgent[0] if urgent else "sent"
-    people, next_ = await _people(request, progress.message, outcome)
+    people, next_ = await _people(request, message, outcome)
     return request.show(
         "messages/watch.html",
         status,
-        message=progress.message,
+        message=message,
         progress=progress,
         form=form,
         mailing_list=await lists.find(request.tables, message.list_name),
         outcome=outcome,
-        outcomes=list(OUTCOMES),
         people=people,
         after=request.query("after"),
         next=next_,
@@ -171,7 +170,7 @@ async def _test_outcome(request: AdminRequest, ref: str) -> dict[str, Any]:
 
 @router.get("/{ref}/look")
 async def content_page(request: Viewer, ref: str) -> Response:
-    """Its content, sent or not."""
+    """The content of a message, sent or not."""
     message = await messages.read(request.tables, ref)
     report = await _check(request, message)
     chosen = request.query("as")
@@ -219,7 +218,7 @@ async def _people(
 
 @router.get("/{ref}/people/export")
 async def export(request: Viewer, ref: str) -> Response:
-    """Stream the recipients, with one batch in memory."""
+    """Stream the recipients, one batch at a time."""
     message = await messages.read(request.tables, ref)
     outcome = request.query("outcome")
     only = OUTCOMES.get(outcome)

@@ -48,18 +48,19 @@ class DeferredPeople(msgspec.Struct, frozen=True):
 
 
 class MessageProgress(msgspec.Struct, frozen=True):
-    """A message at one moment; None once it is deleted."""
+    """A message at one moment."""
 
-    message: Message | None
+    message: Message
     samples: tuple[RateSample, ...] = ()
     mail_troubles: tuple[SharedTrouble, ...] = ()  # if it waits for the mail server
     deferred: DeferredPeople = DeferredPeople()
+    is_deleted: bool = False  # the message is as it was last read
 
     @property
     def is_waiting(self) -> bool:
         """Everybody has an outcome, except those who were deferred."""
-        open_ = self.message.books.open if self.message else 0
-        return bool(open_) and self.deferred.people == open_
+        waiting = self.deferred.people
+        return waiting > 0 and waiting == self.message.books.open
 
     @property
     def rate(self) -> float:
@@ -69,7 +70,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     @property
     def pace(self) -> str:
         """The rate as text; empty while nothing is being sent."""
-        is_paused = self.message is not None and self.message.status is Status.PAUSED
+        is_paused = self.message.status is Status.PAUSED
         if self.rate < SLOWEST or is_paused or self.is_waiting:
             return ""
         return number(round(self.rate)) if self.rate >= 10 else f"{self.rate:.1f}"
@@ -77,7 +78,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     @property
     def left(self) -> Text | None:
         """The time left at the current rate; None if unknown."""
-        if self.message is None or not self.pace:
+        if not self.pace:
             return None
         open_ = self.message.books.open + self.message.size - self.message.audience
         open_ -= self.deferred.people  # the server decides when, not our rate
@@ -87,7 +88,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     def took(self) -> Text | None:
         """From the first recipient queued to the last outcome."""
         message = self.message
-        if message is None or message.completed_at is None or message.queuing_at is None:
+        if message.completed_at is None or message.queuing_at is None:
             return None
         return duration_text((message.completed_at - message.queuing_at).total_seconds())
 
@@ -121,18 +122,17 @@ def _rate(samples: Sequence[RateSample], over_s: float) -> float:
 class ProgressReader:
     """Reads one message repeatedly and remembers its last minutes."""
 
-    def __init__(self, tables: Tables, clock: Clock, ref: str) -> None:
+    def __init__(self, tables: Tables, clock: Clock, message: Message) -> None:
         self._tables = tables
         self._clock = clock
-        self._ref = ref
         self._samples: deque[RateSample] = deque()
-        self._row: Message | None = None
-        self._row_changed_s = 0.0
+        self._row = message
+        self._row_changed_s = clock.now().timestamp()
 
     async def read(self) -> MessageProgress:
-        row = await messages.find(self._tables, self._ref)
+        row = await messages.find(self._tables, self._row.ref)
         if row is None:
-            return MessageProgress(None)
+            return MessageProgress(self._row, is_deleted=True)
         now_s = self._clock.now().timestamp()
         if row != self._row:
             self._row = row
@@ -149,7 +149,7 @@ class ProgressReader:
 
 
 def has_fresh_books(message: Message) -> bool:
-    """The scheduler counts about once a second while nothing else is to be done with a message."""
+    """The scheduler counts about once a second while it has nothing else to do with it."""
     is_reported = message.status is Status.PROCESSING and message.books.total == message.audience
     return is_reported or message.completed_at is not None
 
@@ -179,7 +179,7 @@ async def deferred_of(tables: Tables, message: Message, now_s: float) -> Deferre
 async def progress_of(polls: SharedPolls, context: WebContext, message: Message) -> MessageProgress:
     """The shared reading if somebody watches the message, else its current books."""
     watched = polls.latest(message.ref)
-    if isinstance(watched, MessageProgress) and watched.message:
+    if isinstance(watched, MessageProgress) and not watched.is_deleted:
         return watched
     tables = context.storage.tables
     troubles = await _troubles(polls, context, message)
@@ -192,10 +192,10 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
 
 
 async def _troubles(
-    polls: SharedPolls, context: WebContext, message: Message | None
+    polls: SharedPolls, context: WebContext, message: Message
 ) -> tuple[SharedTrouble, ...]:
     """The problem that keeps a message from being sent."""
-    if message is None or message.status not in GOING_OUT | {Status.PENDING}:
+    if message.status not in GOING_OUT | {Status.PENDING}:
         return ()
     return await troubles_now(polls, context)
 
@@ -204,10 +204,10 @@ async def _troubles(
 async def live(request: Viewer, ref: str) -> Response:
     context = request.context
     polls = polls_of(request.http)
-    await messages.read(request.tables, ref)
+    message = await messages.read(request.tables, ref)
 
     def new_poll() -> SharedPoll[MessageProgress]:
-        reader = ProgressReader(request.tables, context.clock, ref)
+        reader = ProgressReader(request.tables, context.clock, message)
 
         async def read() -> MessageProgress:
             progress = await reader.read()
@@ -218,7 +218,7 @@ async def live(request: Viewer, ref: str) -> Response:
 
     def render(now: MessageProgress, before: MessageProgress | None) -> Update:
         """The live part of the page; its buttons only if they change, so that none loses focus."""
-        if now.message is None:
+        if now.is_deleted:
             return Update(is_last=True)
         is_last = now.message.completed_at is not None
         if before and _shown(before) == _shown(now):
@@ -243,4 +243,4 @@ def _shown(progress: MessageProgress) -> tuple[object, ...]:
 def _acted_on(progress: MessageProgress) -> tuple[object, ...]:
     """What the buttons depend on."""
     message = progress.message
-    return (message.status, message.books.failed, message.books.held) if message else ()
+    return message.status, message.books.failed, message.books.held

@@ -158,7 +158,7 @@ async def edit(request: Editor, ref: str) -> Response:
 
 
 async def _save(storage: Storage, ref: str, content: MessageInput, form: Form) -> bool:
-    """Whether it is saved as the form says; if not, the form says why."""
+    """Save what the form says; False, with the reason in the form, if that did not work."""
     try:
         with _mistakes_in(form):
             await compose.edit(storage, ref, Revision(**content._asdict()), form.value("etag"))
