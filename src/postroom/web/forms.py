@@ -60,16 +60,20 @@ class Form:
     def is_good(self) -> bool:
         return not self.mistakes and not self.others and not self.mistake
 
+    def differences(self, now_there: Mapping[str, str]) -> dict[str, str]:
+        """The stored values that differ from ours."""
+        return {
+            name: value
+            for name, value in now_there.items()
+            if value.strip() != self.value(name).strip()
+        }
+
     def show_others(self, now_there: Mapping[str, str], etag: str) -> bool:
         """Show what somebody else saved beside our values; saving again overwrites it.
 
         False if nothing differs, as after a second click on the button: the form is saved already.
         """
-        self.others = {
-            name: value
-            for name, value in now_there.items()
-            if value.strip() != self.value(name).strip()
-        }
+        self.others = self.differences(now_there)
         self.values["etag"] = etag
         self.status = HTTPStatus.CONFLICT
         return bool(self.others)

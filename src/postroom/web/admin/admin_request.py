@@ -21,7 +21,7 @@ from postroom.storage.port import Storage, Tables
 from postroom.web.context import WebContext, context_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import show
-from postroom.web.signed_in import RequireRole, SignedIn, act_of
+from postroom.web.signed_in import SignedIn, act_of, require_role
 from postroom.web.submit_once import Handler, SubmitResult, act_once
 
 
@@ -67,10 +67,9 @@ class RequestWithRole:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self._require = RequireRole(role)
 
     async def __call__(self, http: Request) -> AdminRequest:
-        return AdminRequest(http, await self._require(http))
+        return AdminRequest(http, await require_role(http, self.role))
 
 
 Viewer = Annotated[AdminRequest, Depends(RequestWithRole(Role.VIEWER))]

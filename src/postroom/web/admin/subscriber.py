@@ -79,16 +79,14 @@ async def edit(request: Editor, list_name: str, person_id: str) -> Response:
         return await _show_form(request, one, form, 422)
     try:
         return go(await _save(request, one, to, form), "saved")
-    except AlreadySubscribed as error:
-        if error.subscriber.gone:
+    except AlreadyThere as error:
+        if isinstance(error, AlreadySubscribed) and error.subscriber.gone:
             form.mistakes["bring_back"] = _(
                 "This address is no longer on {name}. Select this if they asked to be re-added.",
                 name=to.list_name,
             )
         else:
             form.mistakes["address"] = str(error)
-    except AlreadyThere as error:
-        form.mistakes["address"] = str(error)
     except NotFound:
         form.mistake = _("They unsubscribed in the meantime. Nothing was changed.")
     except Conflict:

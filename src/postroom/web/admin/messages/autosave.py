@@ -77,7 +77,7 @@ async def _edit(
     ref = found.value.ref
     if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    if etag == found.etag and await _is_equal(form, storage, found.value):
+    if etag == found.etag and not form.differences(await values_of(storage, found.value)):
         return _saved(ref, etag)
     try:
         _message, new_etag = await compose.edit(storage, ref, Revision(**content._asdict()), etag)
@@ -88,13 +88,9 @@ async def _edit(
         return _stopped(DELETED)
     if current.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    is_ours = await _is_equal(form, storage, current.value)
-    return _saved(ref, current.etag) if is_ours else _stopped(CHANGED)
-
-
-async def _is_equal(form: Form, storage: Storage, message: Message) -> bool:
-    stored = await values_of(storage, message)
-    return all(form.value(name).strip() == value.strip() for name, value in stored.items())
+    if form.differences(await values_of(storage, current.value)):
+        return _stopped(CHANGED)
+    return _saved(ref, current.etag)
 
 
 def _saved(ref: str, etag: str) -> Response:

@@ -12,7 +12,6 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from postroom.clock import Clock
 from postroom.domain.delivery import State
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.texts import Text, _
@@ -122,30 +121,32 @@ def _rate(samples: Sequence[RateSample], over_s: float) -> float:
 class ProgressReader:
     """Reads one message repeatedly and remembers its last minutes."""
 
-    def __init__(self, tables: Tables, clock: Clock, message: Message) -> None:
-        self._tables = tables
-        self._clock = clock
+    def __init__(self, polls: SharedPolls, context: WebContext, message: Message) -> None:
+        self._polls = polls
+        self._context = context
         self._samples: deque[RateSample] = deque()
         self._row = message
-        self._row_changed_s = clock.now().timestamp()
+        self._row_changed_s = context.clock.now().timestamp()
 
     async def read(self) -> MessageProgress:
-        row = await messages.find(self._tables, self._row.ref)
+        tables = self._context.storage.tables
+        row = await messages.find(tables, self._row.ref)
         if row is None:
             return MessageProgress(self._row, is_deleted=True)
-        now_s = self._clock.now().timestamp()
+        now_s = self._context.clock.now().timestamp()
         if row != self._row:
             self._row = row
             self._row_changed_s = now_s
         is_counted = has_fresh_books(row) and now_s < self._row_changed_s + BOOKS_FRESH_S
-        message = row if is_counted else await report.books_of(self._tables, row)
+        message = row if is_counted else await report.books_of(tables, row)
         sample = RateSample(now_s, message.books.total - message.books.open)
         rate = round(_rate([*self._samples, sample], SMOOTHED_OVER_S), 1)
         self._samples.append(msgspec.structs.replace(sample, rate=rate))
         while self._samples[0].at < now_s - CURVE_S:
             self._samples.popleft()
-        deferred = await deferred_of(self._tables, message, now_s)
-        return MessageProgress(message, tuple(self._samples), deferred=deferred)
+        troubles = await _troubles(self._polls, self._context, message)
+        deferred = await _deferred_of(tables, message, now_s)
+        return MessageProgress(message, tuple(self._samples), troubles, deferred)
 
 
 def has_fresh_books(message: Message) -> bool:
@@ -158,7 +159,7 @@ async def with_current_books(tables: Tables, message: Message) -> Message:
     return message if has_fresh_books(message) else await report.books_of(tables, message)
 
 
-async def deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
+async def _deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
     """Recipients waiting for a retry, once everybody is queued; none if too many to read."""
     closed_groups = int(message.closed_groups, 16)
     open_ = [group for group in batches.groups(message.batches) if not closed_groups >> group & 1]
@@ -187,8 +188,8 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
         # By status and round, so that what somebody has just done with the message shows at once.
         name = f"{message.ref} {message.status} {message.restarts}"
         message = await polls.cached_read(name, partial(report.books_of, tables, message))
-    deferred = await deferred_of(tables, message, context.clock.now().timestamp())
-    return MessageProgress(message, deferred=deferred, mail_troubles=troubles)
+    deferred = await _deferred_of(tables, message, context.clock.now().timestamp())
+    return MessageProgress(message, mail_troubles=troubles, deferred=deferred)
 
 
 async def _troubles(
@@ -202,19 +203,12 @@ async def _troubles(
 
 @router.get("/{ref}/live")
 async def live(request: Viewer, ref: str) -> Response:
-    context = request.context
     polls = polls_of(request.http)
     message = await messages.read(request.tables, ref)
 
     def new_poll() -> SharedPoll[MessageProgress]:
-        reader = ProgressReader(request.tables, context.clock, message)
-
-        async def read() -> MessageProgress:
-            progress = await reader.read()
-            troubles = await _troubles(polls, context, progress.message)
-            return msgspec.structs.replace(progress, mail_troubles=troubles)
-
-        return SharedPoll(read, context.clock)
+        reader = ProgressReader(polls, request.context, message)
+        return SharedPoll(reader.read, request.context.clock)
 
     def render(now: MessageProgress, before: MessageProgress | None) -> Update:
         """The live part of the page; its buttons only if they change, so that none loses focus."""
