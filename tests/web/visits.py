@@ -409,7 +409,7 @@ async def at_live_parts(visit: Visit) -> None:
         kept = msgspec.structs.replace(going, is_test=True)
         stuck = MessageProgress(kept, mail_troubles=tuple(every_trouble()))
         for progress in (MessageProgress(going), MessageProgress(going, samples), stuck):
-            going = progress.message or going
+            going = progress.message
             part = pages.part("messages/live.html", message=going, progress=progress, **shown)
             visit.read("live", part)
         seen = await overview.read_overview(context, overview.QueueHistory(context))

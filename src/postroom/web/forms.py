@@ -40,6 +40,7 @@ class Form:
     mistakes: dict[str, Text | str] = field(default_factory=dict)  # sentences beside the fields
     others: dict[str, str] = field(default_factory=dict)  # what somebody else saved
     mistake: Text | str = ""  # about the whole form
+    status: int = HTTPStatus.UNPROCESSABLE_ENTITY  # of the page that shows it again
 
     def value(self, name: str) -> str:
         return self.values.get(name, "")
@@ -59,17 +60,22 @@ class Form:
     def is_good(self) -> bool:
         return not self.mistakes and not self.others and not self.mistake
 
+    def differences(self, now_there: Mapping[str, str]) -> dict[str, str]:
+        """The stored values that differ from ours."""
+        return {
+            name: value
+            for name, value in now_there.items()
+            if value.strip() != self.value(name).strip()
+        }
+
     def show_others(self, now_there: Mapping[str, str], etag: str) -> bool:
         """Show what somebody else saved beside our values; saving again overwrites it.
 
         False if nothing differs, as after a second click on the button: the form is saved already.
         """
-        self.others = {
-            name: value
-            for name, value in now_there.items()
-            if value.strip() != self.value(name).strip()
-        }
+        self.others = self.differences(now_there)
         self.values["etag"] = etag
+        self.status = HTTPStatus.CONFLICT
         return bool(self.others)
 
     def keep_for_later(self) -> None:
@@ -77,6 +83,7 @@ class Form:
         self.mistake = _(
             "Storage is not responding. What you entered is still here. Wait and save again."
         )
+        self.status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class SubmittedForm(msgspec.Struct):

@@ -1,9 +1,4 @@
-"""The signed-in user of an admin page. Every route names the role it needs in its signature.
-
-    async def lists_page(request: Request, signed_in: Viewer) -> Response
-
-A test walks the route table and refuses a route under /admin without one of these.
-"""
+"""The signed-in user of an admin page, and who may open it; admin_request.py has the roles."""
 
 from __future__ import annotations
 
@@ -44,31 +39,21 @@ class SignedIn(msgspec.Struct, frozen=True):
         return self.user.role.covers(Role(role))
 
 
-class RequireRole:
-    """A dependency that returns the signed-in user if their role covers this one."""
-
-    def __init__(self, role: Role) -> None:
-        self.role = role
-
-    async def __call__(self, request: Request) -> SignedIn:
-        check_network_and_origin(request)
-        found = await find_signed_in(request)
-        if found is None:
-            raise SignInRequired
-        if not found.may(self.role):
-            raise NotAllowed(
-                _(
-                    "This needs the role {wanted}, but yours is {own}. Ask an owner.",
-                    wanted=ROLE_TEXTS[self.role],
-                    own=ROLE_TEXTS[found.user.role],
-                )
+async def require_role(request: Request, role: Role) -> SignedIn:
+    """Return the signed-in user if their role covers this one."""
+    check_network_and_origin(request)
+    found = await find_signed_in(request)
+    if found is None:
+        raise SignInRequired
+    if not found.may(role):
+        raise NotAllowed(
+            _(
+                "This needs the role {wanted}, but yours is {own}. Ask an owner.",
+                wanted=ROLE_TEXTS[role],
+                own=ROLE_TEXTS[found.user.role],
             )
-        return found
-
-
-Viewer = Annotated[SignedIn, Depends(RequireRole(Role.VIEWER))]
-Editor = Annotated[SignedIn, Depends(RequireRole(Role.EDITOR))]
-Owner = Annotated[SignedIn, Depends(RequireRole(Role.OWNER))]
+        )
+    return found
 
 
 async def anybody(request: Request) -> None:

@@ -40,7 +40,7 @@ REFUSED_MAX = 10_000
 class SignInTries:
     """Counts password attempts over all web processes.
 
-    They are counted exactly, in storage, because checking a password costs more than the row.
+    They are counted exactly, in storage: checking a password costs more than writing the row.
     Callers who have to wait are remembered here, so that further attempts cost no storage calls.
     """
 
@@ -77,7 +77,7 @@ class SignInTries:
                 self._refused_until.popitem(last=False)
 
     def _refused_for(self, caller: str, now: datetime) -> timedelta:
-        """No wait for a time more than an hour away, which a wrong clock has written."""
+        """How long the caller still has to wait; over an hour only by a wrong clock, so ignored."""
         wait = self._refused_until.get(caller, now) - now
         return wait if NO_WAIT < wait < HOUR else NO_WAIT
 

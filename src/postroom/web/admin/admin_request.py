@@ -7,12 +7,13 @@ A test walks the route table and refuses a route without one of these.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Depends, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from postroom.act import Act
 from postroom.domain.user import Role
@@ -20,7 +21,7 @@ from postroom.storage.port import Storage, Tables
 from postroom.web.context import WebContext, context_of
 from postroom.web.forms import Form, posted
 from postroom.web.pages import show
-from postroom.web.signed_in import RequireRole, SignedIn, act_of
+from postroom.web.signed_in import SignedIn, act_of, require_role
 from postroom.web.submit_once import Handler, SubmitResult, act_once
 
 
@@ -55,15 +56,20 @@ class AdminRequest:
         return show(self.http, self.signed_in, template, status, **values)
 
 
+def csv_download(pieces: AsyncIterator[str] | AsyncIterator[bytes], name: str) -> Response:
+    """A CSV file that is sent while it is read."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(pieces, media_type="text/csv; charset=utf-8", headers=headers)
+
+
 class RequestWithRole:
     """A dependency: the request of a signed-in user whose role covers this one."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self._require = RequireRole(role)
 
     async def __call__(self, http: Request) -> AdminRequest:
-        return AdminRequest(http, await self._require(http))
+        return AdminRequest(http, await require_role(http, self.role))
 
 
 Viewer = Annotated[AdminRequest, Depends(RequestWithRole(Role.VIEWER))]

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 
+import msgspec
 from fastapi import APIRouter
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.csv_rows import DELIMITER_NAMES, SINCE, SUBSCRIPTION, clipped
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.texts import _, language
+from postroom.domain.subscriber import ATTRIBUTES_MAX
+from postroom.domain.texts import Text, _, language
 from postroom.importing import jobs, worker
-from postroom.importing.csv_people import beginning
-from postroom.importing.job import ImportJob, check_not_running, clean_file_name
+from postroom.importing.csv_people import Beginning, Columns, beginning, check_column_name
+from postroom.importing.job import (
+    Existing,
+    ImportJob,
+    Purpose,
+    check_basis,
+    check_not_running,
+    clean_file_name,
+    mapped,
+)
 from postroom.importing.upload import (
     CHUNK_BYTES,
     UploadWriter,
@@ -27,9 +39,8 @@ from postroom.importing.upload import (
 )
 from postroom.records import lists
 from postroom.storage.port import Blobs, Conflict, StorageError
-from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
-from postroom.web.admin.column_form import FilePreview, initial_form, job_from
-from postroom.web.admin.subscribers import list_choices
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer, csv_download
+from postroom.web.admin.lists import list_choices
 from postroom.web.forms import Form
 from postroom.web.pages import go, part
 from postroom.web.security import TooLarge
@@ -38,6 +49,41 @@ from postroom.web.uploads import receive_file
 router = APIRouter(prefix="/imports")
 SHOWN_MAX = 50
 ROWS_READ = 6  # a header and five people
+COLUMNS_MAX = 60  # twice as many as a person can have attributes
+SAMPLES = 3
+_NOT_ATTRIBUTES = (SUBSCRIPTION, SINCE)  # columns of our own exports
+
+
+class Column(msgspec.Struct, frozen=True):
+    at: int
+    heading: str
+    samples: list[str]
+    is_ours: bool  # a column of our own exports that is not an attribute
+
+
+class FilePreview(msgspec.Struct, frozen=True):
+    """The first rows of a file, as shown on the page."""
+
+    beginning: Beginning
+    encoding: str
+
+    @property
+    def delimiter(self) -> Text | str:
+        return DELIMITER_NAMES.get(self.beginning.delimiter, self.beginning.delimiter)
+
+    @property
+    def columns(self) -> Iterator[Column]:
+        rows = self.beginning.rows
+        header = rows[0] if self.beginning.has_header else []
+        people = rows[1:] if self.beginning.has_header else rows
+        for at, name in enumerate(self.beginning.names[:COLUMNS_MAX]):
+            heading = header[at] if at < len(header) else ""
+            samples = [clipped(row[at]) for row in people if at < len(row)]
+            yield Column(at, heading, samples[:SAMPLES], name in _NOT_ATTRIBUTES)
+
+    @property
+    def is_too_wide(self) -> bool:
+        return self.beginning.width > COLUMNS_MAX
 
 
 @router.get("")
@@ -122,7 +168,7 @@ async def columns_page(request: Editor, id_: str) -> Response:
         preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
     except (BadInput, WrongState) as error:
         return _refuse(request, job, error)
-    form = initial_form(job, preview.beginning)
+    form = _initial_form(job, preview.beginning)
     return request.show("imports/columns.html", job=job, preview=preview, form=form)
 
 
@@ -134,7 +180,7 @@ async def choose_columns(request: Editor, id_: str) -> Response:
     try:
         check_not_running(job)
         preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
-        mapped_job = job_from(form, job, preview.beginning)
+        mapped_job = _job_from(form, job, preview.beginning)
         if mapped_job is None:
             return request.show("imports/columns.html", 422, job=job, preview=preview, form=form)
         await jobs.replace(request.tables, mapped_job, etag)
@@ -174,11 +220,7 @@ async def discard(request: Editor, id_: str) -> Response:
 async def report(request: Viewer, id_: str) -> Response:
     """Every row that was not imported: line, value, reason."""
     job, _etag = await jobs.read(request.tables, id_)
-    return StreamingResponse(
-        read_report(request.storage.blobs, job),
-        media_type="text/csv",
-        headers={"content-disposition": f'attachment; filename="{job.list_name}-report.csv"'},
-    )
+    return csv_download(read_report(request.storage.blobs, job), f"{job.list_name}-report.csv")
 
 
 async def _start(request: AdminRequest, id_: str, *, is_rehearsal: bool) -> Response:
@@ -206,3 +248,73 @@ async def _preview(blobs: Blobs, id_: str, chunks: int, name: str) -> FilePrevie
 async def _show_upload(request: AdminRequest, form: Form, status: int = 200) -> Response:
     choices = await list_choices(request.tables, form.value("list"))
     return request.show("imports/new.html", status, form=form, choices=choices)
+
+
+def _initial_form(job: ImportJob, found: Beginning) -> Form:
+    """What was chosen before or, at first, what the file seems to be."""
+    # The purpose is never preselected: a person must decide whether people are mailed.
+    values = {"purpose": job.purpose.value} if job.is_mapped else {}
+    values |= {"existing": job.existing.value, "basis": job.basis}
+    columns = job.columns if job.is_mapped else _guess(found)
+    values["email"] = str(columns.email)
+    values["header"] = "yes" if columns.has_header else ""
+    return Form(values | {f"name-{at}": name for at, name in columns.attributes})
+
+
+def _job_from(form: Form, job: ImportJob, found: Beginning) -> ImportJob | None:
+    """The job with what the form says; None, with errors in the form, if it cannot be used."""
+
+    def parse_position(text: str) -> int:
+        if text in map(str, range(min(found.width, COLUMNS_MAX))):
+            return int(text)
+        raise BadInput(_("Choose the column with the email addresses."))
+
+    email = form.take("email", parse_position)
+    purpose = Purpose(form.value("purpose")) if form.value("purpose") in set(Purpose) else None
+    basis = form.take("basis", lambda text: check_basis(text, purpose))
+    if purpose is None:
+        form.mistakes["purpose"] = _("Choose what to do with these people.")
+    existing = Existing(form.value("existing")) if form.value("existing") in set(Existing) else None
+    attributes = _attributes_in(form, found, email)
+    if not form.is_good or email is None or purpose is None:
+        return None
+    columns = Columns(
+        email,
+        tuple(attributes.items()),
+        found.names.index(SUBSCRIPTION) if SUBSCRIPTION in found.names else None,
+        found.width,
+        has_header=form.is_ticked("header"),
+    )
+    return mapped(job, columns, purpose, existing or Existing.LEAVE, basis or "")
+
+
+def _guess(found: Beginning) -> Columns:
+    attributes: list[tuple[int, str]] = []
+    for at, name in enumerate(found.names[:COLUMNS_MAX]):
+        with contextlib.suppress(BadInput):
+            if at != found.email and check_column_name(name):
+                attributes.append((at, name))
+    first = tuple(attributes[:ATTRIBUTES_MAX])
+    return Columns(found.email, first, None, 0, found.has_header)
+
+
+def _attributes_in(form: Form, found: Beginning, email: int | None) -> dict[int, str]:
+    """Names by position; a column without a name is left out."""
+    names: dict[int, str] = {}
+    for at in range(min(found.width, COLUMNS_MAX)):
+        field = f"name-{at}"
+        if at == email or not form.value(field).strip():
+            continue
+        name = form.take(field, check_column_name)
+        if name in names.values():
+            form.mistakes[field] = _(
+                "Another column is already called {name}. Rename one of them.", name=name
+            )
+        elif name:
+            names[at] = name
+    if len(names) > ATTRIBUTES_MAX:
+        form.mistake = _(
+            "At most {limit} columns can be imported as attributes. Clear the names of some.",
+            limit=ATTRIBUTES_MAX,
+        )
+    return names

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -33,8 +31,8 @@ PATH = "/admin/limits"
 async def index(request: Viewer) -> Response:
     """With ?change=NAME the form starts with that limit, because saving replaces all of it."""
     name = request.query("change")
-    form = Form(_values(await _read(request.tables, name)) if name else {})
-    return await _index(request, form)
+    values = _values(await _read(request.tables, name)) if name else {}
+    return await _index(request, Form(values))
 
 
 @router.post("/set")
@@ -45,11 +43,12 @@ async def set_(request: Owner) -> Response:
         return await _index(request, form, status=422)
     # Somebody else's change is found by the values: the row's etag changes with every renewal of a
     # quota.
-    row = (await rate_limits.all_limits(request.tables)).get(limit.name)
-    current = _values(row.limit(limit.name)) if row else {"etag": ""}
-    is_changed = row is not None and form.value("etag") not in ("", current["etag"])
-    if is_changed and form.show_others(current, current["etag"]):
-        return await _index(request, form, status=409)
+    current = await _find(request.tables, limit.name)
+    if current and form.value("etag"):
+        values = _values(current)
+        is_changed = form.value("etag") != values["etag"]
+        if is_changed and form.show_others(values, values["etag"]):
+            return await _index(request, form, status=409)
 
     async def store(_submission: Submission) -> SubmitResult:
         await rate_limits.set_limit(request.tables, limit)
@@ -60,8 +59,7 @@ async def set_(request: Owner) -> Response:
     except BadInput as error:  # there are too many
         form.mistake = str(error)
         return await _index(request, form, status=422)
-    found = await rate_limits.all_limits(request.tables)
-    if limit.name not in found or found[limit.name].limit(limit.name) != limit:
+    if await _find(request.tables, limit.name) != limit:
         form.values.pop(ONCE, None)  # submitted before and changed since: the next submission acts
         form.mistake = _("This limit has been changed or cleared since you set it. Set it again?")
         return await _index(request, form, status=409)
@@ -76,9 +74,8 @@ async def clear_page(request: Owner, name: str) -> Response:
 
 @router.post("/{name}/clear")
 async def clear(request: Owner, name: str) -> Response:
-    with contextlib.suppress(NotFound):  # cleared by a second click or by somebody else
-        limit = await _read(request.tables, name)
-        await rate_limits.clear_limit(request.tables, limit.name)
+    if await _find(request.tables, name):  # else cleared by a second click or by somebody else
+        await rate_limits.clear_limit(request.tables, name)
     return go(PATH, "limit-cleared")
 
 
@@ -102,11 +99,16 @@ async def _index(request: AdminRequest, form: Form, status: int = 200) -> Respon
     return request.show("limits/index.html", status, rows=rows, form=form)
 
 
+async def _find(tables: Tables, name: str) -> RateLimit | None:
+    row = (await rate_limits.all_limits(tables)).get(name)
+    return row.limit(name) if row else None
+
+
 async def _read(tables: Tables, name: str) -> RateLimit:
-    found = await rate_limits.all_limits(tables)
-    if name not in found:
+    found = await _find(tables, name)
+    if found is None:
         raise NotFound(_("This limit no longer exists."))
-    return found[name].limit(name)
+    return found
 
 
 def _values(limit: RateLimit) -> dict[str, str]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+import contextlib
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import manage_lists
 from postroom.actions.manage_lists import ListChanges
-from postroom.domain.errors import AlreadyThere
+from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
+    check_list_name,
     check_new_list_name,
     check_postal_address,
     check_sender,
 )
-from postroom.domain.texts import _
+from postroom.domain.texts import Text, _, ngettext
 from postroom.importing import jobs
 from postroom.records import counts, lists
 from postroom.storage.port import Conflict, StorageError, Tables
@@ -29,6 +31,7 @@ from postroom.web.submit_once import Submission, SubmitResult
 router = APIRouter(prefix="/lists")
 LISTS_A_PAGE = 50
 GROWTH_DAYS = 30
+LISTS_TO_CHOOSE_MAX = 200
 
 
 @router.get("")
@@ -55,11 +58,9 @@ async def new_page(request: Editor) -> Response:
 async def create(request: Editor) -> Response:
     form = await request.form()
     name = form.take("name", check_new_list_name)
-    sender, description, postal = _checked(form)
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    if name and sender and description is not None and postal is not None:
-        is_open = form.is_ticked("public_form")
-        new_list = manage_lists.checked(name, sender, description, postal, is_open)
+    fields = _fields_in(form)
+    if name and form.is_good:
+        new_list = manage_lists.checked(name, **msgspec.structs.asdict(fields))
 
         async def create_list(submission: Submission) -> SubmitResult:
             act = request.act(submission.at)
@@ -77,8 +78,7 @@ async def create(request: Editor) -> Response:
             form.mistakes["name"] = str(error)
         except StorageError:
             form.keep_for_later()
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-    return request.show("lists/form.html", status, form=form, mailing_list=None)
+    return request.show("lists/form.html", form.status, form=form, mailing_list=None)
 
 
 @router.get("/{name}")
@@ -106,28 +106,19 @@ async def edit(request: Editor, name: str) -> Response:
     """Save; a change by somebody else is shown beside the fields."""
     form = await request.form()
     page_list = {"name": list_named(name)}  # what the page needs if storage does not respond
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
     try:
         if await _save(request.tables, name, form):
             return go(f"/admin/lists/{name}", "saved")
     except StorageError:
         form.keep_for_later()
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-    status = HTTPStatus.CONFLICT if form.others else status
-    return request.show("lists/form.html", status, form=form, mailing_list=page_list)
+    return request.show("lists/form.html", form.status, form=form, mailing_list=page_list)
 
 
 async def _save(tables: Tables, name: str, form: Form) -> bool:
-    """Whether it is saved as the form says; if not, the form says why."""
-    sender, description, postal = _checked(form)
+    """Save what the form says; False, with the reason in the form, if that did not work."""
+    changes = _fields_in(form)
     if not form.is_good:
         return False
-    changes = ListChanges(
-        sender=sender,
-        description=description,
-        postal_address=postal,
-        public_form=form.is_ticked("public_form"),
-    )
     try:
         await manage_lists.edit(tables, name, changes, form.value("etag"))
     except Conflict:
@@ -169,11 +160,13 @@ async def _confirm_deletion(
     return request.show("lists/delete.html", status, **values)
 
 
-def _checked(form: Form) -> tuple[str | None, str | None, str | None]:
-    return (
-        form.take("sender", check_sender),
-        form.take("description", check_description),
-        form.take("postal_address", check_postal_address),
+def _fields_in(form: Form) -> ListChanges:
+    """What the form says about the list, with errors beside the fields that are not valid."""
+    return ListChanges(
+        sender=form.take("sender", check_sender),
+        description=form.take("description", check_description),
+        postal_address=form.take("postal_address", check_postal_address),
+        public_form=form.is_ticked("public_form"),
     )
 
 
@@ -185,3 +178,24 @@ def _values(mailing_list: MailingList) -> dict[str, str]:
         "postal_address": mailing_list.postal_address,
         "public_form": "yes" if mailing_list.public_form else "",
     }
+
+
+async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, Text | str]]:
+    """Lists for a form, by title and size: the first in the alphabet, and the current one."""
+    found, _next = await lists.page(tables, limit=LISTS_TO_CHOOSE_MAX)
+    with contextlib.suppress(BadInput):
+        if also not in [each.name for each in found]:
+            other = await lists.find(tables, check_list_name(also))
+            found = [other, *found] if other else found
+    choices: list[tuple[str, Text | str]] = []
+    for each in found:
+        text: Text | str = f"{each.description} ({each.name})" if each.description else each.name
+        if len(found) <= LISTS_A_PAGE:  # counting the subscribers of more would take too long
+            text = ngettext(
+                "{title}, {count:,} subscriber",
+                "{title}, {count:,} subscribers",
+                (await counts.read(tables, each.name)).verified,
+                title=text,
+            )
+        choices.append((each.name, text))
+    return choices

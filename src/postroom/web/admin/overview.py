@@ -15,12 +15,11 @@ from starlette.responses import Response
 
 from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.message import GOING_OUT, Message, Status
-from postroom.flow import report
 from postroom.records import counts, dead_letters, leases, lists, messages
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.storage.port import StorageError, Troubles
 from postroom.web.admin.admin_request import AdminRequest, Viewer
-from postroom.web.admin.messages.progress import has_fresh_books
+from postroom.web.admin.messages.progress import with_current_books
 from postroom.web.context import WebContext, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, shared_troubles, troubles_now
@@ -31,7 +30,7 @@ router = APIRouter()
 MESSAGES_SEARCHED = 30
 SHOWN_MAX = 5
 SAMPLED_EVERY_S = 10.0
-HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops after as long without a viewer
+HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops an hour after the last view
 SAMPLES_MAX = 360
 TROUBLES_SHOWN_FOR_S = 600.0
 
@@ -78,9 +77,8 @@ class Overview(msgspec.Struct, frozen=True):
 
 @router.get("")
 async def overview_page(request: Viewer) -> Response:
-    context = request.context
-    overview = await read_overview(context, _queue_history(request))
-    return request.show("overview.html", overview=overview, context=context)
+    overview = await read_overview(request.context, _queue_history(request))
+    return request.show("overview.html", overview=overview)
 
 
 @router.get("/live")
@@ -155,9 +153,8 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
     found, older = await messages.newest(tables, limit=MESSAGES_SEARCHED)
     drafts = sum(each.status is Status.DRAFT for each in found)
     if older:  # a scheduled message may have been written long ago
-        newest = {each.ref for each in found}
         found += await messages.scheduled_or_sending(
-            tables, limit=MESSAGES_SEARCHED, besides=newest
+            tables, limit=MESSAGES_SEARCHED, besides={each.ref for each in found}
         )
     waiting, dead = await asyncio.gather(
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
@@ -171,10 +168,7 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         key=lambda each: each.due_at or now,
     )
     return Overview(
-        going_out=[
-            each if has_fresh_books(each) else await report.books_of(tables, each)
-            for each in going_out[:SHOWN_MAX]
-        ],
+        going_out=[await with_current_books(tables, each) for each in going_out[:SHOWN_MAX]],
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
         drafts=drafts,

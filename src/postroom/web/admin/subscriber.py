@@ -1,36 +1,45 @@
-"""One subscriber: show, edit, move to another address or list, remove; the consent record."""
+"""One subscriber: show, edit, move to another address or list, remove; the consent record.
+
+Pages are found by the sealed address key: no path contains an email address, and the path stays the
+same when somebody unsubscribes and is re-added. The GUID of an active subscriber works as well,
+because messages know people by it.
+"""
 
 from __future__ import annotations
+
+import re
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.actions.move_subscriber import Destination
-from postroom.domain.address import parse_address
+from postroom.domain.address import Address, parse_address, readable_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
+from postroom.domain.seal import seal, unseal
+from postroom.domain.subscriber import (
+    AlreadySubscribed,
+    InactiveReason,
+    Subscriber,
+    attributes_from,
+    clean_attributes,
+)
 from postroom.domain.texts import _
 from postroom.flow import subscribe
-from postroom.records import consents, lists
+from postroom.records import consents, lists, subscribers
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict
+from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
-from postroom.web.admin.subscriber_form import (
-    find_person,
-    parse_attributes,
-    person_path,
-    values_of,
-    was_added_by,
-)
-from postroom.web.admin.subscribers import list_choices
-from postroom.web.forms import Form
+from postroom.web.admin.lists import list_choices
+from postroom.web.context import WebContext
+from postroom.web.forms import Form, list_named
 from postroom.web.pages import go
 from postroom.web.submit_once import Submission, SubmitResult
 
 router = APIRouter(prefix="/subscribers/{list_name}/{person_id}")
+_GUID = re.compile(r"[0-9a-f]{32}")
 
 
 @router.get("")
@@ -57,7 +66,7 @@ async def ask(request: Editor, list_name: str, person_id: str) -> Response:
 @router.get("/edit")
 async def edit_page(request: Editor, list_name: str, person_id: str) -> Response:
     one, etag = await _find_active(request, list_name, person_id)
-    return await _show_form(request, one, Form(values_of(one) | {"etag": etag}))
+    return await _show_form(request, one, Form(_values_of(one) | {"etag": etag}))
 
 
 @router.post("/edit")
@@ -70,21 +79,19 @@ async def edit(request: Editor, list_name: str, person_id: str) -> Response:
         return await _show_form(request, one, form, 422)
     try:
         return go(await _save(request, one, to, form), "saved")
-    except AlreadySubscribed as error:
-        if error.subscriber.gone:
+    except AlreadyThere as error:
+        if isinstance(error, AlreadySubscribed) and error.subscriber.gone:
             form.mistakes["bring_back"] = _(
                 "This address is no longer on {name}. Select this if they asked to be re-added.",
                 name=to.list_name,
             )
         else:
             form.mistakes["address"] = str(error)
-    except AlreadyThere as error:
-        form.mistakes["address"] = str(error)
     except NotFound:
         form.mistake = _("They unsubscribed in the meantime. Nothing was changed.")
     except Conflict:
         one, etag = await find_person(request.context, list_name, person_id)
-        if not form.show_others(values_of(one), etag):  # a second click on the button
+        if not form.show_others(_values_of(one), etag):  # a second click on the button
             return go(person_path(request.context, one.list_name, one.key), "saved")
     return await _show_form(request, one, form, 409)
 
@@ -158,3 +165,51 @@ async def _find_active(request: AdminRequest, list_name: str, person_id: str) ->
     if found.value.gone:
         raise NotFound(_("They are no longer on {name}.", name=list_name))
     return found
+
+
+def person_path(context: WebContext, list_name: str, key: str) -> str:
+    sealed = seal(context.site.secret, f"person of {list_name}", key)
+    return f"/admin/subscribers/{list_name}/{sealed}"
+
+
+def unseal_key(context: WebContext, list_name: str, sealed: str) -> str | None:
+    """The address key in a path; None if it is not ours."""
+    return unseal(context.site.secret, f"person of {list_name}", sealed)
+
+
+async def find_person(context: WebContext, list_name: str, person_id: str) -> Stored[Subscriber]:
+    """The subscriber, active or not; NotFound if the link is not valid or the row is deleted."""
+    tables = context.storage.tables
+    found = None
+    list_named(list_name)
+    if _GUID.fullmatch(person_id):
+        found = await subscribers.find_by_guid(tables, list_name, person_id)
+    elif key := unseal_key(context, list_name, person_id):
+        found = await subscribers.find(tables, list_name, key)
+    if found is None:
+        raise NotFound(_("This person is not on the list."))
+    return found
+
+
+async def was_added_by(
+    submission: Submission, tables: Tables, list_name: str, address: Address
+) -> bool:
+    """Whether an earlier submission of the same form added them."""
+    found = await subscribers.find(tables, list_name, address.storage_key)
+    one = found.value if found else None
+    return bool(submission.is_again and one and not one.gone and one.since == submission.at)
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Parse name=value, one per line."""
+    return clean_attributes(attributes_from(line for line in text.splitlines() if line.strip()))
+
+
+def _values_of(one: Subscriber) -> dict[str, str]:
+    """A subscriber as the fields of a form."""
+    return {
+        "address": readable_address(one.address),
+        "list": one.list_name,
+        "verified": "yes" if one.verified else "",
+        "attributes": "\n".join(f"{name}={value}" for name, value in one.attributes.items()),
+    }

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
-import msgspec
 from fastapi import APIRouter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from postroom.actions import export_people
 from postroom.domain.address import BadAddress, key_prefix, parse_address
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
-from postroom.domain.mailing_list import check_list_name
 from postroom.domain.seal import seal, unseal
 from postroom.domain.subscriber import AlreadySubscribed, Subscriber, SubscriberFilter
-from postroom.domain.texts import Text, _, ngettext
+from postroom.domain.texts import _, clipped
 from postroom.flow import subscribe
 from postroom.importing import jobs
 from postroom.records import counts, lists, subscribers
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
-from postroom.web.admin.subscriber_form import (
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer, csv_download
+from postroom.web.admin.subscriber import (
     parse_attributes,
     person_path,
     unseal_key,
@@ -36,25 +33,10 @@ from postroom.web.submit_once import Submission, SubmitResult
 router = APIRouter(prefix="/subscribers")
 PEOPLE_A_PAGE = 50
 LISTS_A_PAGE = 50
-LISTS_TO_CHOOSE_MAX = 200
 EXPORTED_AT_A_TIME = 500  # rows
 ATTRIBUTES_CHARS_SHOWN = 80
 _AFTER = "page of people"
 FILTERS = [each for each in SubscriberFilter if each is not SubscriberFilter.THERE]
-
-
-class SubscriberQuery(msgspec.Struct, frozen=True):
-    """A list, a filter and the start of an address."""
-
-    list_name: str
-    text: str  # the beginning of an address, as typed
-    filter: SubscriberFilter
-    after: str  # a key
-
-    def path(self, after: str = "") -> str:
-        values = {"list": self.list_name, "q": self.text, "standing": self.filter, "after": after}
-        query = urlencode({name: value for name, value in values.items() if value})
-        return f"/admin/subscribers?{query}"
 
 
 @router.get("")
@@ -80,11 +62,7 @@ async def export(request: Viewer) -> Response:
         return await _show_people(request, name, Form(mistake=str(error)), 422)
     suffix = "" if filter_ is SubscriberFilter.THERE else f"-{filter_.value}"
     file_name = f"{name}-subscribers{suffix}-{request.now():%Y-%m-%d}.csv"
-    return StreamingResponse(
-        _csv_pieces(request.tables, name, filter_, header),
-        media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{file_name}"'},
-    )
+    return csv_download(_csv_pieces(request.tables, name, filter_, header), file_name)
 
 
 @router.get("/new")
@@ -145,42 +123,45 @@ async def add(request: Editor) -> Response:
 async def _show_people(
     request: AdminRequest, list_name: str, form: Form | None = None, status: int = 200
 ) -> Response:
-    context = request.context
     mailing_list = await lists.read(request.tables, list_named(list_name))
-    secret = context.site.secret
-    query = SubscriberQuery(
-        list_name,
-        request.query("q"),
-        _parse_filter(request, SubscriberFilter.ALL),
-        unseal(secret, _AFTER, request.query("after")) or "",
-    )
+    secret = request.context.site.secret
+    text = request.query("q")  # the beginning of an address, as typed
+    filter_ = _parse_filter(request, SubscriberFilter.ALL)
+    after = unseal(secret, _AFTER, request.query("after")) or ""
     try:
         page = await subscribers.scan_people(
             request.tables,
             list_name,
-            prefix=key_prefix(query.text),
-            standing=query.filter,
-            after=query.after,
+            prefix=key_prefix(text),
+            standing=filter_,
+            after=after,
             limit=PEOPLE_A_PAGE,
         )
     except BadAddress:  # no address starts like this
         page = subscribers.SubscriberPage([], 0, None)
+
+    def path(sealed_after: str) -> str:
+        values = {"list": list_name, "q": text, "standing": filter_, "after": sealed_after}
+        query = urlencode({name: value for name, value in values.items() if value})
+        return f"/admin/subscribers?{query}"
+
     return request.show(
         "subscribers/index.html",
         status,
         mailing_list=mailing_list,
         counts=await counts.read(request.tables, list_name),
         open_imports=await jobs.unfinished(request.tables, list_name),
-        query=query,
+        text=text,
+        filter=filter_,
         form=form or Form(),
         rows=[
-            (one, person_path(context, list_name, one.key), _short_attributes(one))
+            (one, person_path(request.context, list_name, one.key), _short_attributes(one))
             for one in page.people
         ],
         searched=page.looked_at,
         is_short=page.next is not None and len(page.people) < PEOPLE_A_PAGE,
-        next_path=query.path(seal(secret, _AFTER, page.next)) if page.next else "",
-        first_path=query.path() if query.after else "",
+        next_path=path(seal(secret, _AFTER, page.next)) if page.next else "",
+        first_path=path("") if after else "",
         filters=FILTERS,
     )
 
@@ -192,27 +173,6 @@ async def _choose_list(request: AdminRequest) -> Response:
     found, next_ = await lists.page(request.tables, limit=LISTS_A_PAGE, after=after)
     rows = [(each, await counts.read(request.tables, each.name)) for each in found]
     return request.show("subscribers/lists.html", rows=rows, after=after, next=next_)
-
-
-async def list_choices(tables: Tables, also: str = "") -> list[tuple[str, Text | str]]:
-    """Lists for a form, by title and size: the first in the alphabet, and the current one."""
-    found, _next = await lists.page(tables, limit=LISTS_TO_CHOOSE_MAX)
-    with contextlib.suppress(BadInput):
-        if also not in [each.name for each in found]:
-            other = await lists.find(tables, check_list_name(also))
-            found = [other, *found] if other else found
-    choices: list[tuple[str, Text | str]] = []
-    for each in found:
-        text: Text | str = f"{each.description} ({each.name})" if each.description else each.name
-        if len(found) <= LISTS_A_PAGE:  # counting the subscribers of more would take too long
-            text = ngettext(
-                "{title}, {count:,} subscriber",
-                "{title}, {count:,} subscribers",
-                (await counts.read(tables, each.name)).verified,
-                title=text,
-            )
-        choices.append((each.name, text))
-    return choices
 
 
 async def _csv_pieces(
@@ -235,5 +195,4 @@ def _parse_filter(request: AdminRequest, default: SubscriberFilter) -> Subscribe
 
 def _short_attributes(one: Subscriber) -> str:
     text = ", ".join(f"{name}={value}" for name, value in one.attributes.items())
-    is_short = len(text) <= ATTRIBUTES_CHARS_SHOWN
-    return text if is_short else text[: ATTRIBUTES_CHARS_SHOWN - 1] + "…"
+    return clipped(text, ATTRIBUTES_CHARS_SHOWN)

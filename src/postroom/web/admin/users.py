@@ -109,7 +109,7 @@ async def _index(request: AdminRequest, form: Form, status: int = 200) -> Respon
         status,
         users=[(user, removal_path(secret, user.key)) for user in everybody],
         invited=await users.open_invitations(request.tables, request.now()),
-        present_roles={user.key: user.role for user in everybody},  # a new password changes no role
+        present_roles={user.key: user.role for user in everybody},  # a reset keeps the role
         form=form,
         roles=[(role.value, ROLE_TEXTS[role]) for role in Role],
     )

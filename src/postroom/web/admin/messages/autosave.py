@@ -1,11 +1,11 @@
 """Autosave of drafts.
 
-The form's script submits the whole form every few seconds, with its last etag. Why a form cannot be
-saved is part of the answer, not an error: the form shows it and keeps what was typed.
+The form's script submits the whole form every few seconds, with its last etag. The reason why a
+form cannot be saved is a normal response, not an error: the form shows it and keeps what was typed.
 
-The first save of a new message creates the draft. If its answer is lost, the form submits its token
-again, perhaps with other content: the draft is found by the token and edited. Only drafts are saved
-this way, because a scheduled message is sent as it was last saved by hand.
+The first save of a new message creates the draft. If the response is lost, the form submits its
+token again, perhaps with other content: the draft is found by the token and edited. Only drafts are
+saved this way, because a scheduled message is sent as it was last saved by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from postroom.flow.compose import Draft, Revision
 from postroom.records import messages
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage
-from postroom.web.admin.admin_request import AdminRequest, Editor
+from postroom.web.admin.admin_request import Editor
 from postroom.web.admin.messages.form import MessageInput, posted_message, read_input, values_of
 from postroom.web.admin.messages.writing import create_draft
 from postroom.web.forms import ONCE, Form
@@ -43,16 +43,9 @@ DELETED = _(
 
 
 @router.post("/autosave")
-async def create(request: Editor) -> Response:
-    return await _autosave(request)
-
-
 @router.post("/{ref}/autosave")
-async def edit(request: Editor, ref: str) -> Response:
-    return await _autosave(request, ref)
-
-
-async def _autosave(request: AdminRequest, ref: str = "") -> Response:
+async def autosave(request: Editor) -> Response:
+    ref = request.http.path_params.get("ref", "")
     form = await posted_message(request.http)
     content = await read_input(form)
     if content is None:
@@ -84,7 +77,7 @@ async def _edit(
     ref = found.value.ref
     if found.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    if etag == found.etag and await _is_equal(form, storage, found.value):
+    if etag == found.etag and not form.differences(await values_of(storage, found.value)):
         return _saved(ref, etag)
     try:
         _message, new_etag = await compose.edit(storage, ref, Revision(**content._asdict()), etag)
@@ -95,13 +88,9 @@ async def _edit(
         return _stopped(DELETED)
     if current.value.status is not Status.DRAFT:
         return _stopped(SCHEDULED)
-    is_ours = await _is_equal(form, storage, current.value)
-    return _saved(ref, current.etag) if is_ours else _stopped(CHANGED)
-
-
-async def _is_equal(form: Form, storage: Storage, message: Message) -> bool:
-    stored = await values_of(storage, message)
-    return all(form.value(name).strip() == value.strip() for name, value in stored.items())
+    if form.differences(await values_of(storage, current.value)):
+        return _stopped(CHANGED)
+    return _saved(ref, current.etag)
 
 
 def _saved(ref: str, etag: str) -> Response:

@@ -28,12 +28,12 @@ from postroom.domain.message import EDITABLE, Message, Status
 from postroom.domain.texts import _
 from postroom.domain.throttle import NO_WAIT
 from postroom.domain.token import new_guid
-from postroom.flow import compose, report
+from postroom.flow import compose
 from postroom.records import bodies, counts, lists, messages
 from postroom.storage.port import Conflict
 from postroom.web.admin.admin_request import AdminRequest, Editor
 from postroom.web.admin.messages.pages import details
-from postroom.web.admin.messages.progress import has_fresh_books
+from postroom.web.admin.messages.progress import with_current_books
 from postroom.web.forms import Form
 from postroom.web.pages import go
 from postroom.web.throttles import CallLimit, throttles_of
@@ -41,18 +41,14 @@ from postroom.web.throttles import CallLimit, throttles_of
 router = APIRouter(prefix="/messages")
 TESTS_AN_HOUR = 30  # per user: enough for testing, too few to flood a mailbox
 TESTS = CallLimit("tests", TESTS_AN_HOUR, timedelta(hours=1), TESTS_AN_HOUR, callers_max=1000)
-SECOND_CLICK = timedelta(minutes=1)  # “now” of a second click is later than that of the first
+SECOND_CLICK = timedelta(minutes=1)  # a second click on “Send now” comes later than the first
 _SEND = "messages/send.html"
 _SCHEDULE = "messages/schedule.html"
-_IN_THE_PAST = _("This time is in the past. Choose a later one or use “Send now”.")
 
 
 @router.get("/{ref}/send")
 async def send_page(request: Editor, ref: str) -> Response:
-    message, etag = await messages.read_with_etag(request.tables, ref)
-    if message.status not in EDITABLE:
-        return go(f"/admin/messages/{ref}")
-    return await _show(request, _SEND, message, Form({"etag": etag}))
+    return await _show_time_form(request, _SEND, ref)
 
 
 @router.post("/{ref}/send")
@@ -76,10 +72,7 @@ async def send_now(request: Editor, ref: str) -> Response:
 
 @router.get("/{ref}/schedule")
 async def schedule_page(request: Editor, ref: str) -> Response:
-    message, etag = await messages.read_with_etag(request.tables, ref)
-    if message.status not in EDITABLE:
-        return go(f"/admin/messages/{ref}")
-    return await _show(request, _SCHEDULE, message, Form({"etag": etag, **_time_fields(message)}))
+    return await _show_time_form(request, _SCHEDULE, ref)
 
 
 @router.post("/{ref}/schedule")
@@ -99,17 +92,21 @@ async def schedule(request: Editor, ref: str) -> Response:
     return await _refuse(request, ref, _SCHEDULE, form)
 
 
-def _time_fields(message: Message) -> dict[str, str]:
-    """The scheduled time in its own time zone."""
-    if message.due_at is None:
-        return {}
-    local = in_zone(message.due_at, message.due_zone)
-    return {
-        "date": local.strftime("%Y-%m-%d"),
-        "time": local.strftime("%H:%M"),
-        "zone": known_zone(message.due_zone),
-        "offset": local.isoformat()[-len("+00:00") :],
-    }
+async def _show_time_form(request: AdminRequest, template: str, ref: str) -> Response:
+    """The form with the scheduled time, if there is one, in its own time zone."""
+    message, etag = await messages.read_with_etag(request.tables, ref)
+    if message.status not in EDITABLE:
+        return go(f"/admin/messages/{ref}")
+    form = Form({"etag": etag})
+    if message.due_at:
+        local = in_zone(message.due_at, message.due_zone)
+        form.values |= {
+            "date": local.strftime("%Y-%m-%d"),
+            "time": local.strftime("%H:%M"),
+            "zone": known_zone(message.due_zone),
+            "offset": local.isoformat()[-len("+00:00") :],
+        }
+    return await _show(request, template, message, form)
 
 
 def _due_at(form: Form, now: datetime) -> datetime | None:
@@ -123,11 +120,11 @@ def _due_at(form: Form, now: datetime) -> datetime | None:
         return None
     try:
         due_at = _parse_time(form, now)
-        if due_at > now:
-            return due_at
-        form.mistakes["date"] = _IN_THE_PAST
+        if due_at <= now:
+            raise TimeInThePast
+        return due_at
     except TimeInThePast:
-        form.mistakes["date"] = _IN_THE_PAST
+        form.mistakes["date"] = _("This time is in the past. Choose a later one or use “Send now”.")
     except AmbiguousTime:
         form.mistakes["offset"] = _(
             "The clocks go back that night, so this time occurs twice. Choose which one you mean."
@@ -183,7 +180,7 @@ async def _show(
 async def _give_time(
     act: Act, message: Message, form: Form, due_at: datetime | None, zone: str = ""
 ) -> bool:
-    """Whether it is scheduled for this time (None for now); if not, the form says why."""
+    """Schedule it, None for now; False, with the reason in the form, if that did not work."""
     etag = form.value("etag")
     try:
         await bodies.load(act.storage.blobs, message)
@@ -220,7 +217,7 @@ async def _refuse(request: AdminRequest, ref: str, template: str, form: Form) ->
 
 @router.post("/{ref}/test")
 async def send_test(request: Editor, ref: str) -> Response:
-    """Put an item for a sender; nothing is sent inside the request."""
+    """Queue the test email for a sender; nothing is sent within the request."""
     message = await messages.read(request.tables, ref)
     user = request.signed_in.user
     if throttles_of(request.http).wait(TESTS, user.key, request.now()) > NO_WAIT:
@@ -230,30 +227,19 @@ async def send_test(request: Editor, ref: str) -> Response:
     return go(f"/admin/messages/{ref}", "test-sent")
 
 
-_NOTICES = {
-    Control.UNSCHEDULE: "unscheduled",
-    Control.PAUSE: "paused",
-    Control.RESUME: "resumed",
-    Control.CANCEL: "cancelled",
-    Control.RETRY_FAILED: "retrying",
-    Control.SEND_HELD_AGAIN: "decided",
-    Control.COUNT_HELD_AS_SENT: "decided",
-}
-
-
-def _add_button(action: Control, name: str) -> None:
+def _add_button(action: Control, name: str, notice: str) -> None:
     """A route for an action that needs no confirmation page of its own."""
 
     @router.post(f"/{{ref}}/{name}", name=name)
     async def press(request: Editor, ref: str) -> Response:
-        return await _control(request, ref, action)
+        return await _control(request, ref, action, notice)
 
 
-_add_button(Control.UNSCHEDULE, "unschedule")
-_add_button(Control.PAUSE, "pause")
-_add_button(Control.RESUME, "resume")
-_add_button(Control.RETRY_FAILED, "retry")
-_add_button(Control.CANCEL, "cancel")
+_add_button(Control.UNSCHEDULE, "unschedule", "unscheduled")
+_add_button(Control.PAUSE, "pause", "paused")
+_add_button(Control.RESUME, "resume", "resumed")
+_add_button(Control.RETRY_FAILED, "retry", "retrying")
+_add_button(Control.CANCEL, "cancel", "cancelled")
 
 
 @router.get("/{ref}/cancel")
@@ -272,15 +258,15 @@ async def decide(request: Editor, ref: str) -> Response:
     form = await request.form()
     match form.value("held"):
         case "again":
-            return await _control(request, ref, Control.SEND_HELD_AGAIN)
+            return await _control(request, ref, Control.SEND_HELD_AGAIN, "decided")
         case "sent":
-            return await _control(request, ref, Control.COUNT_HELD_AS_SENT)
+            return await _control(request, ref, Control.COUNT_HELD_AS_SENT, "decided")
     form.mistakes["held"] = _("Choose one of the two.")
     message = await _read_with_books(request, ref)
     return request.show("messages/decide.html", 422, message=message, form=form)
 
 
-async def _control(request: AdminRequest, ref: str, action: Control) -> Response:
+async def _control(request: AdminRequest, ref: str, action: Control, notice: str) -> Response:
     """Do it and say so; if it is no longer possible, the message's page says why."""
     await messages.read(request.tables, ref)
     try:
@@ -290,11 +276,8 @@ async def _control(request: AdminRequest, ref: str, action: Control) -> Response
         is_done = action is Control.UNSCHEDULE and message.status is Status.DRAFT  # second click
         if not is_done:
             return await details(request, message, Form(mistake=str(error)), 409)
-    return go(f"/admin/messages/{ref}", _NOTICES[action])
+    return go(f"/admin/messages/{ref}", notice)
 
 
 async def _read_with_books(request: AdminRequest, ref: str) -> Message:
-    message = await messages.read(request.tables, ref)
-    if has_fresh_books(message):
-        return message
-    return await report.books_of(request.tables, message)
+    return await with_current_books(request.tables, await messages.read(request.tables, ref))

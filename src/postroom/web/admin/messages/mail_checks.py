@@ -18,23 +18,18 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.domain.address import Address, BadAddress, parse_address, parse_mailbox
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
-from postroom.domain.texts import Text, _
+from postroom.domain.texts import Text, _, clipped, ngettext
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
+from postroom.mail.markdown import FormatMismatch, format_mismatch
 from postroom.mail.merge import Field, parse
 from postroom.mail.mime import compile_mail, format_date, message_id_end
+from postroom.mail.pictures import UnseenReason, unseen_pictures
 from postroom.mail.spam.page import INLINE
 from postroom.mail.spam.signs import CheckedMail, spam_signs
 from postroom.parsing import in_thread
 from postroom.records import subscribers
 from postroom.storage.port import Tables
-from postroom.web.admin.messages.body_checks import (
-    AudienceSample,
-    about_fields,
-    about_missing,
-    fitting_kind,
-    warnings_about,
-)
-from postroom.web.admin.messages.spam_advice import SpamAdviceGroup, advise
+from postroom.web.admin.messages.spam_advice import SpamAdvice, advise
 from postroom.web.context import WebContext
 from postroom.web.mail_view import MailView, read_mail
 
@@ -44,14 +39,29 @@ _BEGINNING_CHARS = 10 * INBOX_CHARS_SHOWN  # including white space
 _UNREAD = frozenset(("head", "title", "script", "style", "template", "noscript"))
 _PADDING = re.compile("[\u00ad\u034f\u200b-\u200f\u2060\ufeff]")  # pads preview texts
 SAMPLE_ADDRESS = "student1@contoso.edu"
+GMAIL_CLIPS_BYTES = 102 * 1024
+PLACES_SHOWN = 5  # links, pictures or fields in one sentence
+ALWAYS_KNOWN = ("email", "unsubscribe_url")
+_FITTING_KINDS = {
+    None: "",
+    FormatMismatch.TEXT_AS_HTML: "markdown",
+    FormatMismatch.HTML_AS_MARKDOWN: "html",
+}
+
+
+class AudienceSample(msgspec.Struct, frozen=True):
+    """The first subscribers of a list, as a sample of their attributes."""
+
+    size: int
+    having: dict[str, int]  # how many of them have an attribute that is not blank
+    is_all: bool  # there is nobody else
 
 
 class PreviewPerson(msgspec.Struct, frozen=True):
     """The recipient of the preview."""
 
     address: Address
-    attributes: dict[str, str] = {}
-    is_sample: bool = False
+    attributes: dict[str, str] | None = None  # None for the sample person
 
 
 class WrittenMessage(msgspec.Struct, frozen=True):
@@ -63,22 +73,15 @@ class WrittenMessage(msgspec.Struct, frozen=True):
     text: str | None
 
 
-class InboxLine(msgspec.Struct, frozen=True):
-    """What an inbox shows of an email before it is opened."""
-
-    sender: str
-    subject: str
-    beginning: str
-
-
 class CheckReport(msgspec.Struct, frozen=True):
     """A preview and its warnings; no email if the body is empty or the template invalid."""
 
     mail_view: MailView | None = None
     warnings: list[str | Text] = []
     mistake: str = ""
-    signs: list[SpamAdviceGroup] = []  # of spam, the heaviest first
-    inbox: InboxLine | None = None
+    signs: list[tuple[Text, list[SpamAdvice]]] = []  # of spam, the heaviest first
+    sender_name: str = ""  # with the subject and the beginning, what an inbox shows
+    beginning: str = ""
     fitting_kind: str = ""  # the format the body seems to be written in, if it is another one
 
 
@@ -89,15 +92,17 @@ async def check(context: WebContext, written: WrittenMessage, read_as: str) -> C
     person, mistake = await _find_person(tables, list_name, read_as)
     people = await sample(tables, list_name)
     now = context.clock.now()
-    # In a thread, because a body of two megabytes takes long.
+    # In a thread, because checking a body of two megabytes takes a while.
     report = await in_thread(_run_checks, written, person, people, context.site, now)
     warnings = [mistake, *report.warnings] if mistake else report.warnings
     return msgspec.structs.replace(report, warnings=warnings)
 
 
-async def _find_person(tables: Tables, list_name: str, text: str) -> tuple[PreviewPerson, str]:
+async def _find_person(
+    tables: Tables, list_name: str, text: str
+) -> tuple[PreviewPerson, Text | str]:
     """The chosen subscriber, or the sample person with an error if there is no such subscriber."""
-    sample_person = PreviewPerson(parse_address(SAMPLE_ADDRESS), is_sample=True)
+    sample_person = PreviewPerson(parse_address(SAMPLE_ADDRESS))
     if not text.strip():
         return sample_person, ""
     try:
@@ -106,7 +111,7 @@ async def _find_person(tables: Tables, list_name: str, text: str) -> tuple[Previ
         return sample_person, str(error)
     found = await subscribers.find(tables, list_name, address.storage_key)
     if found is None or found.value.gone:
-        return sample_person, str(_("{address} is not on this list.", address=address.typed))
+        return sample_person, _("{address} is not on this list.", address=address.typed)
     return PreviewPerson(address, found.value.attributes), ""
 
 
@@ -149,13 +154,14 @@ def _run_checks(
     return CheckReport(
         mail_view,
         [
-            *warnings_about(written.html, written.text, html_bytes),
-            *about_fields(fields, people),
-            *about_missing(without_default, people),
+            *_about_bodies(written.html, written.text, html_bytes),
+            *_about_fields(fields, people),
+            *_about_missing(without_default, people),
         ],
         signs=signs,
-        inbox=InboxLine(name or address, mail_view.subject, _beginning(mail_view)),
-        fitting_kind=fitting_kind(written.html or ""),
+        sender_name=name or address,
+        beginning=_beginning(mail_view),
+        fitting_kind=_FITTING_KINDS[format_mismatch(written.html or "")],
     )
 
 
@@ -180,8 +186,7 @@ def _beginning(mail_view: MailView) -> str:
             text = (text + piece).lstrip()
             if len(text) > _BEGINNING_CHARS:
                 break
-    text = " ".join(text.split())
-    return text if len(text) <= INBOX_CHARS_SHOWN else text[: INBOX_CHARS_SHOWN - 1] + "…"
+    return clipped(" ".join(text.split()), INBOX_CHARS_SHOWN)
 
 
 def _texts_of(document: LexborHTMLParser) -> Iterator[str]:
@@ -205,13 +210,165 @@ def _render(
     message = written.message
     parts = message_parts(message, written.mailing_list, written.html, written.text, site)
     compiled = compile_mail(parts)
-    field_names = {name: f"[{name}]" for name in compiled.fields} if person.is_sample else {}
+    values = person.attributes
+    if values is None:
+        values = {name: f"[{name}]" for name in compiled.fields}
     source = compiled.splice(
         person.address,
-        {**field_names, **person.attributes},
+        values,
         message_id=f"<preview{message_id_end(parts.sender.address.domain)}",
         date=format_date(now),
         unsubscribe_url=site.unsubscribe_url(message.list_name, NOBODYS_GUID),
         eight_bit=True,
     )
     return read_mail(source), compiled.fields
+
+
+def _about_bodies(html: str | None, text: str | None, html_bytes: int) -> Iterator[Text]:
+    """`html_bytes` is the size in the email, with the footer."""
+    document = LexborHTMLParser(html or "")
+    match format_mismatch(html or ""):
+        case FormatMismatch.TEXT_AS_HTML:
+            yield _(
+                "This is plain text, but the format is HTML, so its lines will run together. "
+                "Markdown keeps line breaks and paragraphs."
+            )
+        case FormatMismatch.HTML_AS_MARKDOWN:
+            yield _(
+                "This is an HTML document, but the format is Markdown, which changes how it looks."
+            )
+    if html_bytes > GMAIL_CLIPS_BYTES:
+        yield _(
+            "The HTML is {size} kB. Gmail clips emails over 102 kB, which hides the unsubscribe "
+            "link.",
+            size=html_bytes // 1024,
+        )
+    if html is None:
+        yield _("This message has no HTML. Everybody gets the text.")
+    elif text is not None and not text.strip():
+        yield _("The text part is empty. Leave it out or write it.")
+    yield from _about_links(document)
+    for reason, sources in unseen_pictures(document).items():
+        yield _about_unseen(reason, _first_few(sources))
+    nameless = sum("alt" not in node.attributes for node in document.css("img"))
+    if nameless:
+        yield _("Images without alt text, which many people see instead: {count}.", count=nameless)
+
+
+def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
+    """Links without a target; the targets of the others are checked as spam signs."""
+    hrefs = [
+        (node.attributes.get("href") or "").strip()
+        for node in document.css("a, area")
+        if "href" in node.attributes
+    ]
+    literal = [href for href in hrefs if not href.startswith("{{")]
+    empty = sum(href in ("", "#") for href in literal)
+    relative = [href for href in literal if href not in ("", "#") and ":" not in href]
+    if empty:
+        yield _("Links without a target: {count}.", count=empty)
+    if relative:
+        yield _(
+            "Relative links, which do not work in emails: {links}. Start them with https://.",
+            links=_first_few(relative),
+        )
+
+
+def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
+    match reason:
+        case UnseenReason.NO_ADDRESS:
+            return _("Some images have no address (src), so nobody can see them.")
+        case UnseenReason.RELATIVE:
+            return _(
+                "Images without a web address, which nobody can see: {pictures}. Put them on a "
+                "website and use their full address, starting with https://.",
+                pictures=pictures,
+            )
+        case UnseenReason.OWN_COMPUTER:
+            return _(
+                "Images on your own computer, which nobody else can see: {pictures}. Put them on "
+                "a website and use their address, starting with https://.",
+                pictures=pictures,
+            )
+        case UnseenReason.ATTACHMENT:
+            return _(
+                "Attached images (cid:), which nobody can see because messages have no "
+                "attachments: {pictures}. Put them on a website and use their address, starting "
+                "with https://.",
+                pictures=pictures,
+            )
+        case UnseenReason.PRIVATE_HOST:
+            return _(
+                "Images on a private network, which nobody outside it can see: {pictures}. Put "
+                "them on a public website.",
+                pictures=pictures,
+            )
+        case UnseenReason.IN_THE_HTML:
+            return _(
+                "Images embedded in the HTML (data:), which Gmail and Outlook do not show: "
+                "{pictures}. Put them on a website and use their address, starting with https://.",
+                pictures=pictures,
+            )
+        case UnseenReason.UNKNOWN_SCHEME:
+            return _(
+                "Images with an address that email programs can’t open: {pictures}. Use one that "
+                "starts with https://.",
+                pictures=pictures,
+            )
+
+
+def _about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Text]:
+    """Merge fields that nobody in the sample has."""
+    unknown = sorted(fields - set(people.having) - set(ALWAYS_KNOWN))
+    if not unknown or not people.size:
+        return
+    names = ", ".join(f"{{{{ {name} }}}}" for name in unknown)
+    if people.is_all:
+        yield _(
+            "Nobody on the list has {names}. The field stays empty or shows its default.",
+            names=names,
+        )
+        return
+    yield ngettext(
+        "The first subscriber of the list has no {names}. Is it misspelled?",
+        "None of the first {count} subscribers of the list has {names}. Is it misspelled?",
+        people.size,
+        names=names,
+    )
+
+
+def _about_missing(without_default: list[str], people: AudienceSample) -> Iterator[Text]:
+    """Fields that are missing for some subscribers, but not for all."""
+    for name in without_default[:PLACES_SHOWN]:
+        missing = people.size - people.having.get(name, people.size)
+        if not missing or name in ALWAYS_KNOWN:
+            continue
+        example = f'{{{{ {name} | default("…") }}}}'
+        if people.is_all:
+            yield ngettext(
+                "{count} of {size} subscribers has no {name} and sees nothing there. Add a "
+                "default: {example}",
+                "{count} of {size} subscribers have no {name} and see nothing there. Add a "
+                "default: {example}",
+                missing,
+                size=people.size,
+                name=name,
+                example=example,
+            )
+        else:
+            yield ngettext(
+                "Of the first {size} subscribers, {count} has no {name} and sees nothing there. "
+                "Add a default: {example}",
+                "Of the first {size} subscribers, {count} have no {name} and see nothing there. "
+                "Add a default: {example}",
+                missing,
+                size=people.size,
+                name=name,
+                example=example,
+            )
+
+
+def _first_few(places: list[str]) -> str:
+    unique = list(dict.fromkeys(places))
+    more = ", …" if len(unique) > PLACES_SHOWN else ""
+    return ", ".join(unique[:PLACES_SHOWN]) + more

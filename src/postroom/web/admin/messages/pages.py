@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
@@ -18,11 +18,11 @@ from postroom.flow.compose import Draft
 from postroom.records import bodies, leases, lists, messages, recipient_outcomes, trials
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
 from postroom.storage.port import Conflict, Tables
-from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
+from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer, csv_download
+from postroom.web.admin.lists import list_choices
 from postroom.web.admin.messages.mail_checks import CheckReport, WrittenMessage, check
 from postroom.web.admin.messages.progress import progress_of
 from postroom.web.admin.messages.writing import create_draft
-from postroom.web.admin.subscribers import list_choices
 from postroom.web.forms import Form, list_named
 from postroom.web.live_updates import polls_of
 from postroom.web.mail_server import shared_troubles
@@ -34,7 +34,7 @@ MESSAGES_A_PAGE = 30
 COUNTED_MAX = 500  # messages that are not archived: a few milliseconds
 PAGES_SEARCHED_MAX = 5  # for messages of one status or one list
 PEOPLE_A_PAGE = 50
-SEARCHES_MAX = 6  # for the first of a few among a million: about a hundred thousand each
+SEARCHES_MAX = 6  # to find a few among a million; each reads about a hundred thousand
 _REF = re.compile(r"[0-9]{1,18}")
 _POSITION = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 
@@ -64,7 +64,6 @@ async def index(request: Viewer) -> Response:
         raise NotFound(_("There is no such page."))
     if list_name:
         list_named(list_name)
-    choices = await list_choices(request.tables)
     found, next_ = await _page(request.tables, tab, list_name, after)
     return request.show(
         "messages/index.html",
@@ -72,11 +71,10 @@ async def index(request: Viewer) -> Response:
         tabs=TABS,
         counts=await _counts(request.tables, list_name),
         only=tab.name if tab else "",
-        choices=choices,
+        choices=await list_choices(request.tables),
         list_name=list_name,
         after=after,
         next=next_,
-        has_list=bool(choices),
     )
 
 
@@ -129,21 +127,20 @@ async def details(
             **await _test_outcome(request, message.ref),
         )
     progress = await progress_of(polls_of(request.http), request.context, message)
-    assert progress.message
+    message = progress.message
     outcome = request.query("outcome")
     if outcome not in OUTCOMES:  # show the one that needs attention first
-        urgent = [name for name in ("held", "failed") if getattr(progress.message.books, name)]
+        urgent = [name for name in ("held", "failed") if getattr(message.books, name)]
         outcome = urgent[0] if urgent else "sent"
-    people, next_ = await _people(request, progress.message, outcome)
+    people, next_ = await _people(request, message, outcome)
     return request.show(
         "messages/watch.html",
         status,
-        message=progress.message,
+        message=message,
         progress=progress,
         form=form,
         mailing_list=await lists.find(request.tables, message.list_name),
         outcome=outcome,
-        outcomes=list(OUTCOMES),
         people=people,
         after=request.query("after"),
         next=next_,
@@ -173,7 +170,7 @@ async def _test_outcome(request: AdminRequest, ref: str) -> dict[str, Any]:
 
 @router.get("/{ref}/look")
 async def content_page(request: Viewer, ref: str) -> Response:
-    """Its content, sent or not."""
+    """The content of a message, sent or not."""
     message = await messages.read(request.tables, ref)
     report = await _check(request, message)
     chosen = request.query("as")
@@ -221,22 +218,18 @@ async def _people(
 
 @router.get("/{ref}/people/export")
 async def export(request: Viewer, ref: str) -> Response:
-    """Stream the recipients, with one batch in memory."""
+    """Stream the recipients, one batch at a time."""
     message = await messages.read(request.tables, ref)
     outcome = request.query("outcome")
     only = OUTCOMES.get(outcome)
     name = f"{message.list_name}-{ref}-{outcome if only else 'everybody'}.csv"
-    return StreamingResponse(
-        _csv_pieces(recipient_outcomes.all_outcomes(request.tables, message, only)),
-        media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
 
+    async def pieces() -> AsyncIterator[str]:
+        yield BYTE_ORDER_MARK + csv_text([("email", "outcome", "at", "words")])
+        async for each in recipient_outcomes.all_outcomes(request.tables, message, only):
+            yield csv_text([(each.address, each.outcome, each.at, each.words)])
 
-async def _csv_pieces(people: AsyncIterator[RecipientOutcome]) -> AsyncIterator[str]:
-    yield BYTE_ORDER_MARK + csv_text([("email", "outcome", "at", "words")])
-    async for each in people:
-        yield csv_text([(each.address, each.outcome, each.at, each.words)])
+    return csv_download(pieces(), name)
 
 
 @router.post("/{ref}/copy")

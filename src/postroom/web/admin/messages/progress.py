@@ -12,7 +12,6 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from postroom.clock import Clock
 from postroom.domain.delivery import State
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.texts import Text, _
@@ -24,7 +23,6 @@ from postroom.web.context import WebContext
 from postroom.web.live_updates import SharedPoll, SharedPolls, Update, polls_of, stream
 from postroom.web.mail_server import SharedTrouble, troubles_now
 from postroom.web.pages import number, part
-from postroom.web.signed_in import SignedIn
 
 router = APIRouter(prefix="/messages")
 CURVE_S = 600.0
@@ -49,18 +47,19 @@ class DeferredPeople(msgspec.Struct, frozen=True):
 
 
 class MessageProgress(msgspec.Struct, frozen=True):
-    """A message at one moment; None once it is deleted."""
+    """A message at one moment."""
 
-    message: Message | None
+    message: Message
     samples: tuple[RateSample, ...] = ()
     mail_troubles: tuple[SharedTrouble, ...] = ()  # if it waits for the mail server
     deferred: DeferredPeople = DeferredPeople()
+    is_deleted: bool = False  # the message is as it was last read
 
     @property
     def is_waiting(self) -> bool:
         """Everybody has an outcome, except those who were deferred."""
-        open_ = self.message.books.open if self.message else 0
-        return bool(open_) and self.deferred.people == open_
+        waiting = self.deferred.people
+        return waiting > 0 and waiting == self.message.books.open
 
     @property
     def rate(self) -> float:
@@ -70,7 +69,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     @property
     def pace(self) -> str:
         """The rate as text; empty while nothing is being sent."""
-        is_paused = self.message is not None and self.message.status is Status.PAUSED
+        is_paused = self.message.status is Status.PAUSED
         if self.rate < SLOWEST or is_paused or self.is_waiting:
             return ""
         return number(round(self.rate)) if self.rate >= 10 else f"{self.rate:.1f}"
@@ -78,7 +77,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     @property
     def left(self) -> Text | None:
         """The time left at the current rate; None if unknown."""
-        if self.message is None or not self.pace:
+        if not self.pace:
             return None
         open_ = self.message.books.open + self.message.size - self.message.audience
         open_ -= self.deferred.people  # the server decides when, not our rate
@@ -88,7 +87,7 @@ class MessageProgress(msgspec.Struct, frozen=True):
     def took(self) -> Text | None:
         """From the first recipient queued to the last outcome."""
         message = self.message
-        if message is None or message.completed_at is None or message.queuing_at is None:
+        if message.completed_at is None or message.queuing_at is None:
             return None
         return duration_text((message.completed_at - message.queuing_at).total_seconds())
 
@@ -114,52 +113,53 @@ def _rate(samples: Sequence[RateSample], over_s: float) -> float:
     """The rate between the first and the last recent reading."""
     if len(samples) < 2:
         return 0.0
-    last = samples[-1]
-    first = samples[-2]
-    for each in reversed(samples):
-        if each.at < last.at - over_s:
-            break
-        first = each if each is not last else first
+    *earlier, last = samples
+    first = next((each for each in earlier if each.at >= last.at - over_s), earlier[-1])
     return max(0.0, (last.done - first.done) / max(0.001, last.at - first.at))
 
 
 class ProgressReader:
     """Reads one message repeatedly and remembers its last minutes."""
 
-    def __init__(self, tables: Tables, clock: Clock, ref: str) -> None:
-        self._tables = tables
-        self._clock = clock
-        self._ref = ref
+    def __init__(self, polls: SharedPolls, context: WebContext, message: Message) -> None:
+        self._polls = polls
+        self._context = context
         self._samples: deque[RateSample] = deque()
-        self._row: Message | None = None
-        self._row_changed_s = 0.0
+        self._row = message
+        self._row_changed_s = context.clock.now().timestamp()
 
     async def read(self) -> MessageProgress:
-        row = await messages.find(self._tables, self._ref)
+        tables = self._context.storage.tables
+        row = await messages.find(tables, self._row.ref)
         if row is None:
-            return MessageProgress(None)
-        now_s = self._clock.now().timestamp()
+            return MessageProgress(self._row, is_deleted=True)
+        now_s = self._context.clock.now().timestamp()
         if row != self._row:
             self._row = row
             self._row_changed_s = now_s
         is_counted = has_fresh_books(row) and now_s < self._row_changed_s + BOOKS_FRESH_S
-        message = row if is_counted else await report.books_of(self._tables, row)
+        message = row if is_counted else await report.books_of(tables, row)
         sample = RateSample(now_s, message.books.total - message.books.open)
         rate = round(_rate([*self._samples, sample], SMOOTHED_OVER_S), 1)
         self._samples.append(msgspec.structs.replace(sample, rate=rate))
         while self._samples[0].at < now_s - CURVE_S:
             self._samples.popleft()
-        deferred = await deferred_of(self._tables, message, now_s)
-        return MessageProgress(message, tuple(self._samples), deferred=deferred)
+        troubles = await _troubles(self._polls, self._context, message)
+        deferred = await _deferred_of(tables, message, now_s)
+        return MessageProgress(message, tuple(self._samples), troubles, deferred)
 
 
 def has_fresh_books(message: Message) -> bool:
-    """The scheduler counts about once a second while nothing else is to be done with a message."""
+    """The scheduler counts about once a second while it has nothing else to do with it."""
     is_reported = message.status is Status.PROCESSING and message.books.total == message.audience
     return is_reported or message.completed_at is not None
 
 
-async def deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
+async def with_current_books(tables: Tables, message: Message) -> Message:
+    return message if has_fresh_books(message) else await report.books_of(tables, message)
+
+
+async def _deferred_of(tables: Tables, message: Message, now_s: float) -> DeferredPeople:
     """Recipients waiting for a retry, once everybody is queued; none if too many to read."""
     closed_groups = int(message.closed_groups, 16)
     open_ = [group for group in batches.groups(message.batches) if not closed_groups >> group & 1]
@@ -179,8 +179,8 @@ async def deferred_of(tables: Tables, message: Message, now_s: float) -> Deferre
 
 async def progress_of(polls: SharedPolls, context: WebContext, message: Message) -> MessageProgress:
     """The shared reading if somebody watches the message, else its current books."""
-    watched = polls.latest(_name(message.ref))
-    if isinstance(watched, MessageProgress) and watched.message:
+    watched = polls.latest(message.ref)
+    if isinstance(watched, MessageProgress) and not watched.is_deleted:
         return watched
     tables = context.storage.tables
     troubles = await _troubles(polls, context, message)
@@ -188,55 +188,46 @@ async def progress_of(polls: SharedPolls, context: WebContext, message: Message)
         # By status and round, so that what somebody has just done with the message shows at once.
         name = f"{message.ref} {message.status} {message.restarts}"
         message = await polls.cached_read(name, partial(report.books_of, tables, message))
-    deferred = await deferred_of(tables, message, context.clock.now().timestamp())
-    return MessageProgress(message, deferred=deferred, mail_troubles=troubles)
+    deferred = await _deferred_of(tables, message, context.clock.now().timestamp())
+    return MessageProgress(message, mail_troubles=troubles, deferred=deferred)
 
 
 async def _troubles(
-    polls: SharedPolls, context: WebContext, message: Message | None
+    polls: SharedPolls, context: WebContext, message: Message
 ) -> tuple[SharedTrouble, ...]:
     """The problem that keeps a message from being sent."""
-    if message is None or message.status not in GOING_OUT | {Status.PENDING}:
+    if message.status not in GOING_OUT | {Status.PENDING}:
         return ()
     return await troubles_now(polls, context)
 
 
 @router.get("/{ref}/live")
 async def live(request: Viewer, ref: str) -> Response:
-    context = request.context
     polls = polls_of(request.http)
-    await messages.read(request.tables, ref)
+    message = await messages.read(request.tables, ref)
 
     def new_poll() -> SharedPoll[MessageProgress]:
-        reader = ProgressReader(request.tables, context.clock, ref)
+        reader = ProgressReader(polls, request.context, message)
+        return SharedPoll(reader.read, request.context.clock)
 
-        async def read() -> MessageProgress:
-            progress = await reader.read()
-            troubles = await _troubles(polls, context, progress.message)
-            return msgspec.structs.replace(progress, mail_troubles=troubles)
+    def render(now: MessageProgress, before: MessageProgress | None) -> Update:
+        """The live part of the page; its buttons only if they change, so that none loses focus."""
+        if now.is_deleted:
+            return Update(is_last=True)
+        is_last = now.message.completed_at is not None
+        if before and _shown(before) == _shown(now):
+            return Update(is_last=is_last)
+        piece = part(
+            "messages/live.html",
+            message=now.message,
+            progress=now,
+            signed_in=request.signed_in,
+            has_new_actions=before is None or _acted_on(before) != _acted_on(now) or is_last,
+            is_update=True,
+        )
+        return Update(piece, is_last)
 
-        return SharedPoll(read, context.clock)
-
-    render = partial(_render, signed_in=request.signed_in)
-    return stream(request.http, request.signed_in, polls.of(_name(ref), new_poll), "books", render)
-
-
-def _render(now: MessageProgress, before: MessageProgress | None, *, signed_in: SignedIn) -> Update:
-    """The live part of the page; its buttons only when they change, so that none loses focus."""
-    if now.message is None:
-        return Update(is_last=True)
-    is_last = now.message.completed_at is not None
-    if before and _shown(before) == _shown(now):
-        return Update(is_last=is_last)
-    piece = part(
-        "messages/live.html",
-        message=now.message,
-        progress=now,
-        signed_in=signed_in,
-        has_new_actions=before is None or _acted_on(before) != _acted_on(now) or is_last,
-        is_update=True,
-    )
-    return Update(piece, is_last)
+    return stream(request.http, request.signed_in, polls.of(ref, new_poll), "books", render)
 
 
 def _shown(progress: MessageProgress) -> tuple[object, ...]:
@@ -246,8 +237,4 @@ def _shown(progress: MessageProgress) -> tuple[object, ...]:
 def _acted_on(progress: MessageProgress) -> tuple[object, ...]:
     """What the buttons depend on."""
     message = progress.message
-    return (message.status, message.books.failed, message.books.held) if message else ()
-
-
-def _name(ref: str) -> str:
-    return f"message {ref}"
+    return message.status, message.books.failed, message.books.held

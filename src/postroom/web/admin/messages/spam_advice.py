@@ -11,7 +11,7 @@ from postroom.mail.spam.finding import SpamFinding, SpamPlace, SpamSign, SpamWei
 
 
 class SpamAdvice(NamedTuple):
-    """A finding for a page."""
+    """A finding as the page shows it."""
 
     where: Text
     sentence: Text
@@ -19,17 +19,10 @@ class SpamAdvice(NamedTuple):
     has_more: bool
 
 
-class SpamAdviceGroup(NamedTuple):
-    """Findings of one weight."""
-
-    title: Text
-    advices: list[SpamAdvice]
-
-
-def advise(findings: Iterable[SpamFinding]) -> list[SpamAdviceGroup]:
-    """In the order of the findings, which is that of their weight."""
+def advise(findings: Iterable[SpamFinding]) -> list[tuple[Text, list[SpamAdvice]]]:
+    """A title and its advice for each weight, in the order of the findings, which is by weight."""
     return [
-        SpamAdviceGroup(
+        (
             TITLES[weight],
             [
                 SpamAdvice(PLACES[each.where], SENTENCES[each.sign], each.found, each.has_more)

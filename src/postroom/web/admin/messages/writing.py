@@ -100,7 +100,6 @@ async def write_nothing(request: Editor) -> Response:
 async def create(request: Editor) -> Response:
     form = await posted_message(request.http)
     content = await read_input(form)
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
     if content:
         try:
             with _mistakes_in(form):
@@ -108,8 +107,7 @@ async def create(request: Editor) -> Response:
                 return go(result.what, "created")
         except StorageError:
             form.keep_for_later()
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-    return await _show_form(request, form, None, status)
+    return await _show_form(request, form, None, form.status)
 
 
 async def create_draft(request: AdminRequest, form: Form, draft: Draft) -> SubmitResult:
@@ -143,25 +141,24 @@ async def edit(request: Editor, ref: str) -> Response:
     """Save; a change by somebody else is shown beside the fields."""
     form = await posted_message(request.http)
     content = await read_input(form)
-    message = None
+    message: Message | dict[str, str] | None = None
     try:
         if content and await _save(request.storage, ref, content, form):
             return go(f"/admin/messages/{ref}", "saved")
-        with contextlib.suppress(NotFound):  # deleted, or not a valid ref
-            message = await messages.read(request.tables, ref)
+        message = await messages.read(request.tables, ref)
+    except NotFound:  # deleted, or not a valid ref
+        form.mistakes.pop("list", None)
+        form.mistake = _("Somebody deleted this message. Saving creates a new one.")
+        form.status = HTTPStatus.CONFLICT
     except StorageError:
         form.keep_for_later()
         # What the page needs of its message when storage does not respond.
-        name = {"ref": ref, "subject": form.value("subject")}
-        return await _show_form(request, form, name, HTTPStatus.SERVICE_UNAVAILABLE)
-    if message is None:
-        form.mistakes.pop("list", None)
-        form.mistake = _("Somebody deleted this message. Saving creates a new one.")
-    return await _show_form(request, form, message, 409 if form.others or not message else 422)
+        message = {"ref": ref, "subject": form.value("subject")}
+    return await _show_form(request, form, message, form.status)
 
 
 async def _save(storage: Storage, ref: str, content: MessageInput, form: Form) -> bool:
-    """Whether it is saved as the form says; if not, the form says why."""
+    """Save what the form says; False, with the reason in the form, if that did not work."""
     try:
         with _mistakes_in(form):
             await compose.edit(storage, ref, Revision(**content._asdict()), form.value("etag"))
