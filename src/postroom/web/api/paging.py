@@ -17,11 +17,11 @@ from urllib.parse import urlencode
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.texts import _
 from postroom.domain.token import is_signed, sign
+from postroom.flow.render import Site
 from postroom.web.api.auth import ApiCaller
 from postroom.web.api.problems import invalid
 
@@ -44,6 +44,7 @@ class PageQuery(BaseModel):
 
 
 class PageRequest(msgspec.Struct, frozen=True):
+    site: Site
     path: str
     filters: dict[str, str]  # only those that were sent
     limit: int
@@ -53,22 +54,35 @@ class PageRequest(msgspec.Struct, frozen=True):
     def scope(self) -> tuple[str, ...]:
         return self.path, *(f"{name}={self.filters[name]}" for name in sorted(self.filters))
 
+    def respond(self, items: Sequence[Mapping[str, Any]], after: str | None) -> Response:
+        """Respond with the page; `after` is the last key of it, None if there are no more pages."""
+        cursor = None
+        headers = {}
+        if after is not None:
+            token = sign(self.site.secret, "cursor", *self.scope, after)
+            hidden = _crypt(after.encode(), self.site.secret, token)
+            cursor = f"{base64.urlsafe_b64encode(hidden).decode().rstrip('=')}.{token}"
+            query = urlencode(self.filters | {"limit": self.limit, "cursor": cursor})
+            headers["Link"] = f'<{self.site.url}{self.path}?{query}>; rel="next"'
+        content = msgspec.json.encode({"items": items, "next": cursor})
+        return Response(content, HTTPStatus.OK, headers, "application/json")
 
-def parse_page(request: Request, caller: ApiCaller, query: PageQuery) -> PageRequest:
+
+def parse_page(caller: ApiCaller, query: PageQuery) -> PageRequest:
     """The requested page; refused if the cursor does not belong to this collection."""
-    names = [name for name, _value in request.query_params.multi_items()]
+    names = [name for name, _value in caller.request.query_params.multi_items()]
     if len(set(names)) < len(names):
         raise invalid(_("A parameter was sent more than once."), names[-1][:60])
     filters = query.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_unset=True)
-    requested = PageRequest(request.scope["path"], filters, query.limit, "")
+    site = caller.context.site
+    requested = PageRequest(site, caller.request.scope["path"], filters, query.limit, "")
     if "cursor" not in query.model_fields_set:
         return requested
     packed, _dot, token = query.cursor.partition(".")
-    secret = caller.context.site.secret
     with contextlib.suppress(ValueError):
         hidden = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
-        after = _crypt(hidden, secret, token).decode()
-        if after and is_signed(token, secret, "cursor", *requested.scope, after):
+        after = _crypt(hidden, site.secret, token).decode()
+        if after and is_signed(token, site.secret, "cursor", *requested.scope, after):
             return msgspec.structs.replace(requested, after=after)
     raise invalid(
         _(
@@ -77,23 +91,6 @@ def parse_page(request: Request, caller: ApiCaller, query: PageQuery) -> PageReq
         ),
         "cursor",
     )
-
-
-def respond(
-    caller: ApiCaller, requested: PageRequest, items: Sequence[Mapping[str, Any]], after: str | None
-) -> Response:
-    """Respond with a page; `after` is the last key of it, None if there are no more pages."""
-    cursor = None
-    headers = {}
-    if after is not None:
-        secret = caller.context.site.secret
-        token = sign(secret, "cursor", *requested.scope, after)
-        hidden = _crypt(after.encode(), secret, token)
-        cursor = f"{base64.urlsafe_b64encode(hidden).decode().rstrip('=')}.{token}"
-        query = urlencode(requested.filters | {"limit": requested.limit, "cursor": cursor})
-        headers["Link"] = f'<{caller.context.site.url}{requested.path}?{query}>; rel="next"'
-    content = msgspec.json.encode({"items": items, "next": cursor})
-    return Response(content, HTTPStatus.OK, headers, "application/json")
 
 
 def _crypt(text: bytes, secret: str, token: str) -> bytes:
