@@ -1,9 +1,4 @@
-"""The signed-in user of an admin page. Every route names the role it needs in its signature.
-
-    async def lists_page(request: Request, signed_in: Viewer) -> Response
-
-A test walks the route table and refuses a route under /admin without one of these.
-"""
+"""The signed-in user of an admin page, and the role that a page needs."""
 
 from __future__ import annotations
 
@@ -64,11 +59,6 @@ class RequireRole:
                 )
             )
         return found
-
-
-Viewer = Annotated[SignedIn, Depends(RequireRole(Role.VIEWER))]
-Editor = Annotated[SignedIn, Depends(RequireRole(Role.EDITOR))]
-Owner = Annotated[SignedIn, Depends(RequireRole(Role.OWNER))]
 
 
 async def anybody(request: Request) -> None:
