@@ -22,7 +22,8 @@ from postroom.records import probes
 from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking
-from postroom.web.api.problems import STORAGE_GONE
+from postroom.web.api.openapi import add_problem_schema
+from postroom.web.api.problems import STORAGE_GONE, ApiProblem
 from postroom.web.context import WebContext, context_of
 from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_form
 from postroom.web.labels import size
@@ -115,7 +116,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     app.state.context = context
     for pages in (api, links, sign_up_form, admin):
         app.include_router(pages.router)
-    api.add_problem_schema(app)
+    add_problem_schema(app)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -152,8 +153,10 @@ async def ready(request: Request) -> Response:
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _error_response(request.url.path, error.status_code, error.headers)
+    """Starlette raises an unexpected error again, for SecurityMiddleware to log it."""
+    if isinstance(error, HTTPException):
+        return _error_response(request.url.path, error.status_code, error.headers)
+    return _error_response(request.url.path, 500)
 
 
 async def not_found(request: Request, error: Exception) -> Response:
@@ -224,13 +227,9 @@ async def timed_out(scope: Scope, receive: Receive) -> Response:
     return _error_response(scope["path"], HTTPStatus.SERVICE_UNAVAILABLE, RETRY)
 
 
-async def unexpected(request: Request, error: Exception) -> Response:
-    """Starlette raises the error again, for SecurityMiddleware to log it."""
-    return _error_response(request.url.path, 500)
-
-
 ERROR_HANDLERS = {
     HTTPException: http_error,
+    Exception: http_error,
     StorageError: storage_failed,
     TimeoutError: storage_failed,
     Conflict: conflict,
@@ -241,7 +240,6 @@ ERROR_HANDLERS = {
     WrongState: not_possible,
     SignInRequired: sign_in_required,
     NotAllowed: not_allowed,
-    Exception: unexpected,
 }
 
 
@@ -251,7 +249,7 @@ def _error_response(
     """A page for people, problem+json (RFC 9457) for API clients."""
     if path.startswith("/api/"):
         detail = sentence or DETAILS.get(status, _("This could not be done."))
-        return api.ApiProblem(status, detail, headers or {}).response()
+        return ApiProblem(status, detail, headers or {}).response()
     if _is_admin(path):
         title, text = ADMIN_PAGES.get(status, INVALID_REQUEST)
         return _admin_error(status, title, sentence or text, None, headers)

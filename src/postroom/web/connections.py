@@ -12,7 +12,6 @@ its first request. A reverse proxy can do the same, but not everybody has one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import time
 from collections import Counter
@@ -97,15 +96,12 @@ class OpenConnections:
 
     def add(self, connection: Connection, host: str) -> bool:
         """Count a new, waiting connection; False if the limits leave no room for it."""
-        key = ""  # a trusted proxy, or a caller without an address, as on a Unix socket
-        if not is_within(host, self._trusted_proxies):
-            with contextlib.suppress(ValueError):
-                key = network_of(host)
+        # Empty for a trusted proxy, or a caller without an address, as on a Unix socket.
+        key = "" if is_within(host, self._trusted_proxies) else network_of(host)
         if key and self._open[key] >= self.limits.of_network:
             self._log_reached("network", host, self._open[key])
-            if not self._close_one_of(
-                each for each in self._waiting if self._network_of[each] == key
-            ):
+            same = (each for each in self._waiting if self._network_of[each] == key)
+            if not self._close_one_of(same):
                 return False
         if len(self._network_of) >= self.limits.of_all:
             self._log_reached("all", host, len(self._network_of))

@@ -12,10 +12,6 @@ from fastapi import APIRouter, Depends
 
 from postroom.web.api import controls, lists, messages, subscribers
 from postroom.web.api.auth import BEARER
-from postroom.web.api.openapi import add_problem_schema
-from postroom.web.api.problems import ApiProblem
-
-__all__ = ["ApiProblem", "add_problem_schema", "router"]
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(BEARER)])
 router.include_router(subscribers.sign_ups)

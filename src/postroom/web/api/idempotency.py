@@ -79,7 +79,7 @@ async def _begin(caller: ApiCaller, key: str) -> CallBegun | StoredAnswer:
 
 
 def _answer(created: Representation, location: str) -> StoredAnswer:
-    body = msgspec.json.encode(created.data).decode()
+    body = msgspec.json.encode(created.value).decode()
     etag = entity_tag(created.etag)
     return StoredAnswer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
 

@@ -30,7 +30,7 @@ from postroom.records import counts, lists
 from postroom.records.stored import Stored
 from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.openapi import (
     ABSENT,
@@ -191,11 +191,9 @@ async def change_list(
     caller.check_may_use(name)
     changes = ListChanges(**call.model_dump(exclude_unset=True))
 
-    async def act(etag: str) -> Representation:
+    async with expected_version(if_match, lambda: represent(caller, name)) as etag:
         edited, new_etag = await manage_lists.edit(caller.tables, name, changes, etag)
-        return Representation(list_data(edited), new_etag)
-
-    return etags.respond(await etags.change(if_match, lambda: represent(caller, name), act))
+    return etags.respond(Representation(list_data(edited), new_etag))
 
 
 @router.delete("/lists/{name}", **accepted("The rows of the list are being deleted."))
@@ -204,11 +202,8 @@ async def delete_list(caller: Writer, name: ListName, if_match: IfMatch = None) 
 
     Messages that are being sent to it skip all recipients who are still queued.
     """
-    await etags.change(
-        if_match,
-        lambda: represent(caller, name),
-        lambda etag: manage_lists.delete(caller.act, name, etag),
-    )
+    async with expected_version(if_match, lambda: represent(caller, name)) as etag:
+        await manage_lists.delete(caller.act, name, etag)
     return Accepted(status="deleting")
 
 

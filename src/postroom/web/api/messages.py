@@ -37,7 +37,7 @@ from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition
 from postroom.records.stored import Stored
 from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import ExistingList, require_list
 from postroom.web.api.openapi import (
@@ -279,11 +279,8 @@ async def edit_message(
     revision = Revision(**call.model_dump(exclude_unset=True))
     if revision.list_name is not None:
         await require_list(caller, revision.list_name)
-    await etags.change(
-        if_match,
-        lambda: _represent_whole(caller, ref),
-        lambda etag: compose.edit(caller.context.storage, ref, revision, etag),
-    )
+    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+        await compose.edit(caller.context.storage, ref, revision, etag)
     return etags.respond(await _represent_whole(caller, ref))
 
 
@@ -293,11 +290,8 @@ async def edit_message(
 )
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
     """Delete a draft or a scheduled message."""
-    await etags.change(
-        if_match,
-        lambda: _represent_whole(caller, ref),
-        lambda etag: compose.discard(caller.context.storage, ref, etag),
-    )
+    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+        await compose.discard(caller.context.storage, ref, etag)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

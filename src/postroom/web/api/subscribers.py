@@ -33,7 +33,7 @@ from postroom.records import subscribers
 from postroom.records.stored import Stored
 from postroom.web.api import etags
 from postroom.web.api.auth import STORAGE_S_MAX, ApiCaller, Joiner, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import ExistingList, ListName, require_list
 from postroom.web.api.openapi import (
@@ -239,8 +239,7 @@ async def change_subscriber(
     sent = call.model_fields_set
     if "list" in sent:
         await require_list(caller, call.list)
-
-    async def act(etag: str) -> Subscriber:
+    async with expected_version(if_match, lambda: _represent(caller, name, current)) as etag:
         existing = await _require_active(caller, name, current)
         to = Destination(
             list_name=call.list if "list" in sent else existing.list_name,
@@ -249,9 +248,7 @@ async def change_subscriber(
             attributes=call.attributes if "attributes" in sent else existing.attributes,
             bring_back=call.bring_back,
         )
-        return await move_subscriber.change(caller.act, existing, to, etag=etag)
-
-    changed = await etags.change(if_match, lambda: _represent(caller, name, current), act)
+        changed = await move_subscriber.change(caller.act, existing, to, etag=etag)
     moved = parse_address(changed.address)
     path = _path(changed.list_name, moved)
     return etags.respond(await _represent(caller, changed.list_name, moved), Location=path)
@@ -286,12 +283,9 @@ async def remove_subscriber(
     """
     await require_list(caller, name)
     parsed = parse_address(address)
-
-    async def act(etag: str) -> None:
+    async with expected_version(if_match, lambda: _represent(caller, name, parsed)) as etag:
         await _require_active(caller, name, parsed)
         await subscribe.remove(caller.act, name, parsed, etag=etag)
-
-    await etags.change(if_match, lambda: _represent(caller, name, parsed), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
