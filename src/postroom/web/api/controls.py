@@ -20,7 +20,7 @@ from postroom.web.api.messages import At, MessageView, Ref, Zone, due_time, repr
 from postroom.web.api.openapi import OptionalIfMatch, RequestBody, documented, example
 from postroom.web.api.route import ApiRoute
 
-router = APIRouter(route_class=ApiRoute, tags=["messages"])
+router = APIRouter(prefix="/messages/{ref}", route_class=ApiRoute, tags=["messages"])
 
 
 class NewTime(RequestBody):
@@ -34,10 +34,7 @@ class HeldDecision(RequestBody):
     held: Literal["send-again", "count-as-sent"]
 
 
-@router.post(
-    "/messages/{ref}/schedule",
-    **documented(MessageView, "The scheduled message.", headers="ETag"),
-)
+@router.post("/schedule", **documented(MessageView, "The scheduled message."))
 async def schedule(
     caller: Writer, ref: Ref, call: NewTime, if_match: OptionalIfMatch = None
 ) -> Response:
@@ -48,10 +45,7 @@ async def schedule(
     return etags.respond(await represent(caller, ref))
 
 
-@router.post(
-    "/messages/{ref}/decide",
-    **documented(MessageView, "The changed message.", headers="ETag"),
-)
+@router.post("/decide", **documented(MessageView, "The changed message."))
 async def decide(
     caller: Writer, ref: Ref, call: HeldDecision, if_match: OptionalIfMatch = None
 ) -> Response:
@@ -81,12 +75,12 @@ for _action, _summary, _result in (
     ),
 ):
     router.add_api_route(
-        f"/messages/{{ref}}/{_action}",
+        f"/{_action}",
         _endpoint(_action),
         methods=["POST"],
         name=_action,
         summary=_summary,
-        **documented(MessageView, _result, headers="ETag"),
+        **documented(MessageView, _result),
     )
 
 

@@ -40,8 +40,6 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    accepted,
-    created,
     documented,
     example,
 )
@@ -49,7 +47,7 @@ from postroom.web.api.paging import PageQuery, parse_page
 from postroom.web.api.problems import ApiProblem
 from postroom.web.api.route import ApiRoute
 
-router = APIRouter(route_class=ApiRoute, tags=["lists"])
+router = APIRouter(prefix="/lists", route_class=ApiRoute, tags=["lists"])
 ListName = Annotated[str, Path(description="The name of a list.", examples=["contoso1"])]
 EXAMPLE: dict[str, Any] = {
     "name": "contoso1",
@@ -125,7 +123,7 @@ class CountedListView(ListView):
     people: SubscriberCounts
 
 
-@router.get("/lists", **documented(ResultPage[ListView], "One page of lists.", headers="Link"))
+@router.get("", **documented(ResultPage[ListView], "One page of lists."))
 async def show_lists(caller: Reader, query: Annotated[PageQuery, Query()]) -> Response:
     """Show all lists, sorted by name.
 
@@ -143,7 +141,7 @@ async def show_lists(caller: Reader, query: Annotated[PageQuery, Query()]) -> Re
     return requested.respond([list_data(each) for each in found], after)
 
 
-@router.post("/lists", **created(ListView, "The new list."))
+@router.post("", **documented(ListView, "The new list.", status=201))
 async def create_list(
     caller: Writer, call: NewList, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -171,7 +169,7 @@ async def create_list(
     return await create_once(caller, idempotency_key, create)
 
 
-@router.get("/lists/{name}", **documented(CountedListView, "The list.", headers="ETag"))
+@router.get("/{name}", **documented(CountedListView, "The list."))
 async def show_list(caller: Reader, name: ListName) -> Response:
     """Show a list and its number of subscribers."""
     data, etag = await represent(caller, name)
@@ -180,7 +178,7 @@ async def show_list(caller: Reader, name: ListName) -> Response:
     return etags.respond(Representation(data | {"people": people}, etag))
 
 
-@router.patch("/lists/{name}", **documented(ListView, "The changed list.", headers="ETag"))
+@router.patch("/{name}", **documented(ListView, "The changed list."))
 async def change_list(
     caller: Writer, name: ListName, call: ListChange, if_match: IfMatch = None
 ) -> Response:
@@ -196,7 +194,9 @@ async def change_list(
     return etags.respond(Representation(list_data(edited), new_etag))
 
 
-@router.delete("/lists/{name}", **accepted("The rows of the list are being deleted."))
+@router.delete(
+    "/{name}", **documented(Accepted, "The rows of the list are being deleted.", status=202)
+)
 async def delete_list(caller: Writer, name: ListName, if_match: IfMatch = None) -> Accepted:
     """Delete a list and its subscribers.
 

@@ -1,4 +1,4 @@
-"""/messages: create, show, edit and delete; controls.py schedules and controls them."""
+"""/messages: create, show, edit and delete, and the outcome of every recipient; see controls.py."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    created,
     documented,
     example,
 )
@@ -59,7 +58,7 @@ from postroom.web.mail_server import shared_troubles
 BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
 READ_MAX = 500  # messages read by a call that filters them by list
 
-router = APIRouter(route_class=ApiRoute, tags=["messages"])
+router = APIRouter(prefix="/messages", route_class=ApiRoute, tags=["messages"])
 
 Ref = Annotated[str, Path(description="The ref of a message.", examples=["634852858215726983"])]
 _COUNTS = ("audience", "queued", "sending", "sent", "failed", "held", "skipped", "doubts")
@@ -189,10 +188,7 @@ class OutcomePageQuery(PageQuery):
     outcome: OutcomeName | None = Field(None, description="Only recipients with this outcome.")
 
 
-@router.get(
-    "/messages",
-    **documented(ResultPage[MessageView], "Messages with their last counts.", headers="Link"),
-)
+@router.get("", **documented(ResultPage[MessageView], "Messages with their last counts."))
 async def show_messages(caller: Reader, query: Annotated[MessagePageQuery, Query()]) -> Response:
     """Show messages, newest first.
 
@@ -218,7 +214,7 @@ async def show_messages(caller: Reader, query: Annotated[MessagePageQuery, Query
     return requested.respond([message_data(each) for each in found], after)
 
 
-@router.post("/messages", **created(MessageView, "The new message."))
+@router.post("", **documented(MessageView, "The new message.", status=201))
 async def create_message(
     caller: Writer, call: NewMessage, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -259,16 +255,13 @@ async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bo
     return await _bodies(caller, found) != (None, None)
 
 
-@router.get("/messages/{ref}", **documented(WholeMessageView, "The message.", headers="ETag"))
+@router.get("/{ref}", **documented(WholeMessageView, "The message."))
 async def show_message(caller: Reader, ref: Ref) -> Response:
     """Show a message with its bodies and current counts."""
     return etags.respond(await _represent_whole(caller, ref))
 
 
-@router.patch(
-    "/messages/{ref}",
-    **documented(WholeMessageView, "The edited message.", headers="ETag"),
-)
+@router.patch("/{ref}", **documented(WholeMessageView, "The edited message."))
 async def edit_message(
     caller: Writer, ref: Ref, call: MessageChange, if_match: IfMatch = None
 ) -> Response:
@@ -284,10 +277,7 @@ async def edit_message(
     return etags.respond(await _represent_whole(caller, ref))
 
 
-@router.delete(
-    "/messages/{ref}",
-    **documented(None, "The message and its bodies are deleted.", status=204),
-)
+@router.delete("/{ref}", **documented(None, "The message and its bodies are deleted.", status=204))
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
     """Delete a draft or a scheduled message."""
     async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
@@ -295,10 +285,7 @@ async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> 
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.get(
-    "/messages/{ref}/outcomes",
-    **documented(ResultPage[OutcomeView], "One page of recipients.", headers="Link"),
-)
+@router.get("/{ref}/outcomes", **documented(ResultPage[OutcomeView], "One page of recipients."))
 async def show_outcomes(
     caller: Reader, ref: Ref, query: Annotated[OutcomePageQuery, Query()]
 ) -> Response:

@@ -108,6 +108,10 @@ def documented(
     model: Any, description: str, *, status: int = 200, headers: str = ""
 ) -> dict[str, Any]:
     """The arguments of a route for its success; the route itself knows its refusals."""
+    if status == HTTPStatus.CREATED:
+        headers = "ETag Location"
+    elif status == HTTPStatus.OK and not headers:
+        headers = "Link" if issubclass(model, ResultPage) else "ETag"
     success = {"headers": {name: HEADERS[name] for name in headers.split()}} if headers else {}
     return {
         "status_code": status,
@@ -115,14 +119,6 @@ def documented(
         "response_description": description,
         "responses": {status: success},
     }
-
-
-def created(model: Any, description: str) -> dict[str, Any]:
-    return documented(model, description, status=HTTPStatus.CREATED, headers="ETag Location")
-
-
-def accepted(description: str) -> dict[str, Any]:
-    return documented(Accepted, description, status=HTTPStatus.ACCEPTED)
 
 
 def refusal(status: int) -> dict[str, Any]:

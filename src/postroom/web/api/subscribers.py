@@ -43,8 +43,6 @@ from postroom.web.api.openapi import (
     IfMatch,
     RequestBody,
     ResultPage,
-    accepted,
-    created,
     documented,
     example,
 )
@@ -54,7 +52,7 @@ from postroom.web.api.route import ApiRoute
 from postroom.web.throttles import ADDRESSES_CALLED
 
 sign_ups = APIRouter(route_class=ApiRoute, tags=["subscribe"])
-router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
+router = APIRouter(prefix="/lists/{name}/subscribers", route_class=ApiRoute, tags=["subscribers"])
 
 
 def check_address(text: str) -> str:
@@ -127,7 +125,11 @@ class SubscriberPageQuery(PageQuery):
     )
 
 
-@sign_ups.post("/subscribe", name="subscribe", **accepted("New addresses are asked to confirm."))
+@sign_ups.post(
+    "/subscribe",
+    name="subscribe",
+    **documented(Accepted, "New addresses are asked to confirm.", status=202),
+)
 async def sign_up(caller: Joiner, call: SignUp) -> Accepted:
     """Sign somebody up for a list.
 
@@ -147,10 +149,7 @@ async def sign_up(caller: Joiner, call: SignUp) -> Accepted:
     return Accepted(status="accepted")
 
 
-@router.get(
-    "/lists/{name}/subscribers",
-    **documented(ResultPage[SubscriberView], "One page of subscribers.", headers="Link"),
-)
+@router.get("", **documented(ResultPage[SubscriberView], "One page of subscribers."))
 async def show_subscribers(
     caller: Reader, name: ListName, query: Annotated[SubscriberPageQuery, Query()]
 ) -> Response:
@@ -171,7 +170,7 @@ async def show_subscribers(
     return requested.respond([_data(each) for each in page.people], page.next)
 
 
-@router.post("/lists/{name}/subscribers", **created(SubscriberView, "The new subscriber."))
+@router.post("", **documented(SubscriberView, "The new subscriber.", status=201))
 async def add_subscriber(
     caller: Writer, name: ListName, call: NewSubscriber, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -207,10 +206,7 @@ async def add_subscriber(
     return await create_once(caller, idempotency_key, create)
 
 
-@router.get(
-    "/lists/{name}/subscribers/{address:path}",
-    **documented(SubscriberView, "The subscriber.", headers="ETag"),
-)
+@router.get("/{address:path}", **documented(SubscriberView, "The subscriber."))
 async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
     """Show a subscriber, current or former."""
     await require_list(caller, name)
@@ -218,7 +214,7 @@ async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) 
 
 
 @router.patch(
-    "/lists/{name}/subscribers/{address:path}",
+    "/{address:path}",
     **documented(
         SubscriberView, "The changed subscriber, now at Location.", headers="ETag Location"
     ),
@@ -254,7 +250,7 @@ async def change_subscriber(
     return etags.respond(await _represent(caller, changed.list_name, moved), Location=path)
 
 
-@router.post("/lists/{name}/subscribers/{address:path}/ask", **accepted("The email is queued."))
+@router.post("/{address:path}/ask", **documented(Accepted, "The email is queued.", status=202))
 async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Accepted:
     """Send a confirmation email to a subscriber who has not confirmed.
 
@@ -271,7 +267,7 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
 
 
 @router.delete(
-    "/lists/{name}/subscribers/{address:path}",
+    "/{address:path}",
     **documented(None, "The subscriber is removed and gets no more emails.", status=204),
 )
 async def remove_subscriber(
