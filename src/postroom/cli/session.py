@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
+
+import typer
 
 from postroom.act import Act
+from postroom.domain.address import Address, parse_address
 from postroom.domain.consent import COMMAND_LINE, Trace
-from postroom.domain.errors import NotFound
-from postroom.domain.message import Message
-from postroom.records import messages
+from postroom.domain.mailing_list import check_list_name
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
+P = ParamSpec("P")
 T = TypeVar("T")
-REF_CHARS_MAX = 20
+# Checked before anything is opened.
+ListName = Annotated[str, typer.Argument(metavar="LIST", parser=check_list_name)]
+ParsedAddress = Annotated[Address, typer.Argument(metavar="ADDRESS", parser=parse_address)]
 
 
 def load_settings() -> Settings:
@@ -52,6 +58,23 @@ def work(job: Callable[[Parts], Awaitable[T]], *, create: bool = False) -> T:
     return in_loop(run())
 
 
+def with_parts(
+    command: Callable[Concatenate[Parts, P], Coroutine[Any, Any, None]],
+) -> Callable[P, None]:
+    """Make a command of a coroutine; it works with open storage, and Typer fills in the rest."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        work(lambda parts: command(parts, *args, **options))
+
+    # Parts is imported only for type checks, so its name means nothing at run time.
+    signature = inspect.signature(command, eval_str=True, locals={"Parts": object})
+    _parts, *parameters = signature.parameters.values()
+    cast(Any, run).__signature__ = signature.replace(parameters=parameters)
+    run.__annotations__ = {}
+    return run
+
+
 def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run in a new event loop: uvloop, which is faster, where it exists."""
     if sys.platform == "win32":
@@ -64,13 +87,6 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
     return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
-
-
-async def read_message(parts: Parts, ref: str) -> Message:
-    """Return the message, live or archived; NotFound also for a ref that storage cannot have."""
-    if not ref.isascii() or len(ref) > REF_CHARS_MAX:
-        raise NotFound(f"“{ref[:40]}” is not a message ref. “postroom message all” lists them.")
-    return await messages.read(parts.storage.tables, ref)
 
 
 class Interrupt:

@@ -40,12 +40,13 @@ from postroom.migration import comparison, queue_copy, state
 from postroom.migration.comparison import BLOBS, Comparison
 from postroom.migration.row_pairs import Position, blob_names, is_empty, row_pairs
 from postroom.migration.state import Migration, MigrationStatus, TakenOver
-from postroom.migration.table_writer import TableWriter, TaskPool, call_with_retries
+from postroom.migration.table_writer import TableWriter, call_with_retries
 from postroom.records import leases
 from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
 from postroom.storage.port import Storage, Tables
+from postroom.task_pool import TaskPool
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
