@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, echo_err, show
 from postroom.cli.progress import Show, progress
-from postroom.cli.session import Interrupt, ListName, act_of, interruptible, with_parts
+from postroom.cli.session import ListName, act_of, interruptible, work
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.errors import BadInput
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
     from postroom.wiring import Parts
 
 
-@with_parts
-async def import_people(
-    parts: Parts,
+def import_people(
     list_name: ListName,
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
     verified: Annotated[
@@ -81,17 +80,21 @@ async def import_people(
         basis=declared,
         all_confirmed=verified and not declared,
     )
-    terms = ImportTerms(
-        act_of(parts, Trace(source=consent)),
-        list_name,
-        verified,
-        is_rehearsal=dry_run,
-        existing=existing,
-        ask=ask,
-        # Rows that come through a pipe are stored as they come.
-        group_rows=GROUP_ROWS if file.is_file() else BATCH_PEOPLE,
-    )
-    await _import(terms, file, _parse_columns(column or []), report, as_json=as_json)
+    columns = _parse_columns(column or [])
+
+    def terms(parts: Parts) -> ImportTerms:
+        return ImportTerms(
+            act_of(parts, Trace(source=consent)),
+            list_name,
+            verified,
+            is_rehearsal=dry_run,
+            existing=existing,
+            ask=ask,
+            # Rows that come through a pipe are stored as they come.
+            group_rows=GROUP_ROWS if file.is_file() else BATCH_PEOPLE,
+        )
+
+    work(lambda parts: _import(terms(parts), file, columns, report, as_json=as_json))
 
 
 async def _import(
@@ -115,7 +118,7 @@ async def _import(
         "rows": counts.rows,
         **msgspec.structs.asdict(counts),
         "dry_run": terms.is_rehearsal,
-        "complete": not interrupt.is_asked,
+        "complete": not interrupt.is_set(),
         "encoding": source.encoding,
         "delimiter": people.delimiter,
     }
@@ -131,7 +134,7 @@ async def _import(
             f"subscriber ask {terms.list_name} --all”, or import them again with --verified."
         )
     show(data, as_json, *lines)
-    if interrupt.is_asked:
+    if interrupt.is_set():
         echo_err("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
 
@@ -150,16 +153,16 @@ class _Observer(ImportObserver):
     """Shows progress, writes refused rows, notices Ctrl-C."""
 
     def __init__(
-        self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
+        self, interrupt: asyncio.Event, refusals: TextIO | None, source: Source, tick: Show
     ) -> None:
         super().__init__()
-        self.interrupt = interrupt
+        self._interrupt = interrupt
         self._refusals = refusals
         self._source = source
         self._tick = tick
 
     def may_go_on(self) -> bool:
-        return not self.interrupt.is_asked
+        return not self._interrupt.is_set()
 
     def refused(self, row: BadRow) -> None:
         super().refused(row)

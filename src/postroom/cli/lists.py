@@ -28,7 +28,9 @@ COUNT_PROGRESS_EVERY = 5000
 app = typer.Typer(no_args_is_help=True, help="Mailing lists.")
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="Letters, digits and underscores.", parser=check_list_name),
+    typer.Argument(
+        metavar="NAME", help="Letters, digits and underscores.", callback=check_list_name
+    ),
 ]
 SENDER = typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
 DESCRIPTION = typer.Option(help="Shown in its emails.")
@@ -142,10 +144,10 @@ async def _delete_rows(tables: Tables, name: str, *, quiet: bool) -> tuple[int, 
     """Return how many rows were deleted, and whether none are left."""
     deleted = 0
     with progress(f"Deleting {name}", quiet=quiet) as tick, interruptible() as interrupt:
-        while not interrupt.is_asked and await lists.is_being_deleted(tables, name):
+        while not interrupt.is_set() and await lists.is_being_deleted(tables, name):
             try:
                 deleted += await sweep.delete_rows_of(tables, name, at_most=DELETE_BATCHES)
             except Conflict:  # the scheduler is deleting the same rows
                 continue
             tick(deleted, None, f"{deleted:,} rows")
-    return deleted, not interrupt.is_asked or not await lists.is_being_deleted(tables, name)
+    return deleted, not interrupt.is_set() or not await lists.is_being_deleted(tables, name)

@@ -43,7 +43,7 @@ def _check_ref(ref: str) -> str:
     return ref
 
 
-Ref = Annotated[str, typer.Argument(metavar="REF", parser=_check_ref)]
+Ref = Annotated[str, typer.Argument(metavar="REF", callback=_check_ref)]
 Zone = Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")]
 
 
@@ -53,7 +53,7 @@ async def create(
     parts: Parts,
     list_name: Annotated[
         str,
-        typer.Option("--list", metavar="LIST", help="Who gets it.", parser=check_list_name),
+        typer.Option("--list", metavar="LIST", help="Who gets it.", callback=check_list_name),
     ],
     subject: Annotated[str, typer.Option(help="The subject line.")],
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML body, UTF-8.")] = None,

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Checked before anything is opened.
-ListName = Annotated[str, typer.Argument(metavar="LIST", parser=check_list_name)]
-ParsedAddress = Annotated[Address, typer.Argument(metavar="ADDRESS", parser=parse_address)]
+# Checked by callbacks, before anything is opened. From a parser, BadInput would be wrong usage.
+ListName = Annotated[str, typer.Argument(metavar="LIST", callback=check_list_name)]
+ParsedAddress = Annotated[
+    Address, typer.Argument(metavar="ADDRESS", parser=str, callback=parse_address)
+]
 
 
 def load_settings() -> Settings:
@@ -89,23 +91,13 @@ def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
     return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
 
 
-class Interrupt:
-    """Set by Ctrl-C or SIGTERM; long commands check it, and stop cleanly."""
-
-    def __init__(self) -> None:
-        self.is_asked = False
-
-    def ask(self) -> None:
-        self.is_asked = True
-
-
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Within the block, signals set the interrupt instead of raising an exception."""
-    interrupt = Interrupt()
+def interruptible() -> Iterator[asyncio.Event]:
+    """Within the block, Ctrl-C and SIGTERM set the event; long commands check it, and stop."""
+    interrupt = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt.ask)
+        loop.add_signal_handler(number, interrupt.set)
     try:
         yield interrupt
     finally:

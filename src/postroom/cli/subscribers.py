@@ -88,13 +88,9 @@ async def show_subscriber(
 
 
 @app.command("ask")
-@with_parts
-async def ask(
-    parts: Parts,
+def ask(
     list_name: ListName,
-    address: Annotated[
-        Address | None, typer.Argument(metavar="[ADDRESS]", parser=parse_address)
-    ] = None,
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]")] = None,
     everybody: Annotated[
         bool, typer.Option("--all", help="Everybody on the list who has not confirmed.")
     ] = False,
@@ -107,15 +103,27 @@ async def ask(
     """
     if everybody == (address is not None):
         raise typer.BadParameter("name one person, or use --all", param_hint="ADDRESS")
+    if address is None:
+        _ask_everybody(list_name, as_json)
+    else:
+        _ask_one(list_name, parse_address(address), as_json)
+
+
+@with_parts
+async def _ask_one(parts: Parts, list_name: str, address: Address, as_json: bool) -> None:
     act = act_of(parts)
     await lists.read(act.tables, list_name)
-    if address is not None:
-        why = await ask_to_confirm.ask_one(act, list_name, address.storage_key)
-        if why:
-            raise WrongState(f"{address.typed} was not asked. {CANNOT_ASK_TEXTS[why]}")
-        data = {"list": list_name, "address": address.typed, "asked": True}
-        show(data, as_json, f"{address.typed} will get a confirmation email.")
-        return
+    why = await ask_to_confirm.ask_one(act, list_name, address.storage_key)
+    if why:
+        raise WrongState(f"{address.typed} was not asked. {CANNOT_ASK_TEXTS[why]}")
+    data = {"list": list_name, "address": address.typed, "asked": True}
+    show(data, as_json, f"{address.typed} will get a confirmation email.")
+
+
+@with_parts
+async def _ask_everybody(parts: Parts, list_name: str, as_json: bool) -> None:
+    act = act_of(parts)
+    await lists.read(act.tables, list_name)
     tally = await ask_to_confirm.tally(act.tables, list_name, act.clock)
     job, etag = await ask_to_confirm.start(
         act.tables,
@@ -126,7 +134,7 @@ async def ask(
         now=act.clock.now(),
     )
     with interruptible() as interrupt:
-        job = await ask_to_confirm.run(act, job, etag, lambda: not interrupt.is_asked)
+        job = await ask_to_confirm.run(act, job, etag, lambda: not interrupt.is_set())
     data = {"list": list_name, "asked": job.asked, "skipped": job.skipped, "status": job.status}
     text = ngettext(
         "{count:,} person on {name} was asked to confirm.",

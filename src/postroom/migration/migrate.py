@@ -24,13 +24,13 @@ Commit point: the deletion of the target's mark.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -69,16 +69,6 @@ class AlreadyMoved(WrongState):
     """The source was moved before."""
 
 
-class Observer(Protocol):
-    """Shows progress, and decides whether to go on."""
-
-    def may_go_on(self) -> bool: ...
-
-    def on_progress(self, stage: str, done: int) -> None:
-        """`done` counts the elements of this stage that were read in this run."""
-        ...
-
-
 @dataclass(frozen=True)
 class MigrationContext:
     """The two storages, each with its name for people."""
@@ -88,7 +78,8 @@ class MigrationContext:
     source_name: str
     target_name: str
     clock: Clock
-    observer: Observer
+    may_go_on: Callable[[], bool]
+    on_progress: Callable[[str, int], None]  # the stage, and how much of it was read in this run
 
 
 async def migrate(context: MigrationContext) -> list[Comparison]:
@@ -121,8 +112,8 @@ async def compare(
     """Compare both as they are now; nothing is changed."""
 
     def on_progress(name: str, done: int) -> None:
-        context.observer.on_progress(f"comparing {name}", done)
-        if not context.observer.may_go_on():
+        context.on_progress(f"comparing {name}", done)
+        if not context.may_go_on():
             raise Stopped
 
     return await comparison.compare(context.source, context.target, on_progress, copied=copied)
@@ -179,7 +170,7 @@ class _TargetMark:
     async def checkpoint(self, stage: str, position: Position) -> None:
         """Record that everything up to this position is copied; Stopped if asked to stop."""
         await self.record(stage, position)
-        if not self.context.observer.may_go_on():
+        if not self.context.may_go_on():
             raise Stopped
 
     def position_in(self, stage: str) -> Position | None:
@@ -264,7 +255,6 @@ async def _finish(context: MigrationContext, mark: Migration) -> None:
 
 
 async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) -> None:
-    observer = context.observer
     target = context.target.tables
     pairs = row_pairs(context.source.tables, target, table, mark.position_in(table))
     async with TaskPool(BATCHES_IN_FLIGHT) as pool, aclosing(pairs):
@@ -274,8 +264,8 @@ async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) 
             await writer.copy(pair)
             done += 1
             if done % ROWS_PER_PROGRESS == 0:
-                observer.on_progress(table, done)
-            if done % ROWS_PER_CHECKPOINT == 0 or not observer.may_go_on():
+                context.on_progress(table, done)
+            if done % ROWS_PER_CHECKPOINT == 0 or not context.may_go_on():
                 await writer.finish()
                 await mark.checkpoint(table, pair.position)
         await writer.finish()
@@ -306,8 +296,8 @@ async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
                 continue
             await pool.start(copy(name, is_here, is_there))
             done += 1
-            context.observer.on_progress(BLOBS, done)
-            if done % BLOBS_PER_CHECKPOINT == 0 or not context.observer.may_go_on():
+            context.on_progress(BLOBS, done)
+            if done % BLOBS_PER_CHECKPOINT == 0 or not context.may_go_on():
                 await pool.finish()
                 await mark.checkpoint(BLOBS, ("", name))
 
@@ -321,11 +311,10 @@ async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str,
     """
     was_begun = mark.position_in(ITEMS) is not None
     await mark.record(ITEMS, ("", "begun"))
-    observer = context.observer
 
     def may_go_on(queue: str, done: int) -> bool:
-        observer.on_progress(queue, done)
-        return observer.may_go_on()
+        context.on_progress(queue, done)
+        return context.may_go_on()
 
     copied: dict[str, int] = {}
     for queue in QUEUES:
@@ -339,6 +328,6 @@ async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str,
             may_go_on=partial(may_go_on, queue),
             check=mark.check,
         )
-        if not observer.may_go_on():
+        if not context.may_go_on():
             raise Stopped
     return copied
