@@ -24,7 +24,7 @@ Commit point: the deletion of the target's mark.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -158,6 +158,15 @@ class _TargetMark:
             await state.check_run(self.context.target.tables, self.row.run)
             self.valid_until = now + MARK_VALID_FOR
 
+    async def write(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Change the target by one call, which is tried again if storage does not answer."""
+
+        async def checked() -> None:
+            await self.check()
+            await call()
+
+        await call_with_retries(checked, self.context.clock)
+
     async def record(self, stage: str, position: Position = ("", ""), **changes: Any) -> None:
         partition, key = position
         row = msgspec.structs.replace(
@@ -258,7 +267,7 @@ async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) 
     target = context.target.tables
     pairs = row_pairs(context.source.tables, target, table, mark.position_in(table))
     async with TaskPool(BATCHES_IN_FLIGHT) as pool, aclosing(pairs):
-        writer = TableWriter(pool, target, table, context.clock, mark.check)
+        writer = TableWriter(pool, target, table, mark.write)
         done = 0
         async for pair in pairs:
             await writer.copy(pair)
@@ -281,12 +290,8 @@ async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
         content = await source.get(name) if is_here else None
         if content is not None and is_there and await target.get(name) == content:
             return
-
-        async def write() -> None:
-            await mark.check()
-            await (target.delete(name) if content is None else target.put(name, content))
-
-        await call_with_retries(write, context.clock)
+        delete = partial(target.delete, name)
+        await mark.write(delete if content is None else partial(target.put, name, content))
 
     names = blob_names(source, target)
     async with TaskPool(BLOBS_IN_FLIGHT) as pool, aclosing(names):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 from postroom.clock import Clock
 from postroom.domain.errors import BadInput
@@ -37,40 +39,30 @@ async def call_with_retries(call: Callable[[], Awaitable[T]], clock: Clock) -> T
     return await call()
 
 
+@dataclass
 class TableWriter:
-    """Makes a table equal to its source, in batches of one partition each.
+    """Makes a table equal to its source, in batches of one partition each."""
 
-    `check` is awaited before every write, and raises if another process fills the table now.
-    """
-
-    def __init__(
-        self,
-        pool: TaskPool,
-        tables: Tables,
-        table: str,
-        clock: Clock,
-        check: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._pool = pool
-        self._tables = tables
-        self._table = table
-        self._clock = clock
-        self._check = check
-        self._partition = ""
-        self._rows: list[Upsert] = []
-        self._bytes = 0
+    pool: TaskPool
+    tables: Tables
+    table: str
+    write: Callable[[Callable[[], Awaitable[object]]], Coroutine[Any, Any, None]]  # makes one call
+    _partition: str = ""
+    _rows: list[Upsert] = field(default_factory=list)
+    _bytes: int = 0
 
     async def copy(self, pair: Pair) -> None:
         """Make the target's row equal to the source's, unless it is."""
-        if pair.source is None:
-            await self._pool.start(self._delete(*pair.position))
+        if pair.source is None:  # by itself, because in a batch a missing row would be a conflict
+            delete = partial(self.tables.delete, self.table, *pair.position)
+            await self.pool.start(self.write(delete))
         elif not pair.is_equal:
             await self._add(pair.source)
 
     async def finish(self) -> None:
         """Write the rest, and wait until everything is written."""
         await self._flush()
-        await self._pool.finish()
+        await self.pool.finish()
 
     async def _add(self, row: Row) -> None:
         size = len(row_bytes(row)) + len(row.properties) * _PROPERTY_BYTES + _ROW_BYTES
@@ -84,23 +76,10 @@ class TableWriter:
     async def _flush(self) -> None:
         rows, self._rows, self._bytes = self._rows, [], 0
         if rows:
-            await self._pool.start(self._write(self._partition, rows))
+            await self.pool.start(self._write(self._partition, rows))
 
     async def _write(self, partition: str, rows: list[Upsert]) -> None:
-        async def write() -> None:
-            await self._check()
-            await self._tables.batch(self._table, partition, rows)
-
         try:
-            await call_with_retries(write, self._clock)
+            await self.write(partial(self.tables.batch, self.table, partition, rows))
         except ValueError as error:
-            raise BadInput(f"The target cannot store a row of {self._table}: {error}.") from error
-
-    async def _delete(self, partition: str, key: str) -> None:
-        """Delete a row on its own, because in a batch a missing row would be a conflict."""
-
-        async def delete() -> None:
-            await self._check()
-            await self._tables.delete(self._table, partition, key)
-
-        await call_with_retries(delete, self._clock)
+            raise BadInput(f"The target cannot store a row of {self.table}: {error}.") from error
