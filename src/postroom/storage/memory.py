@@ -91,15 +91,12 @@ class MemoryTables(port.Tables):
         self._empty_first_page = empty_first_page
 
     async def get(self, table: str, partition: str, key: str) -> port.Row | None:
-        validation.check_table(table, self._tables)
-        validation.check_keys(partition, key)
+        validation.check_row(self._tables, table, partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
-        validation.check_table(table, self._tables)
-        validation.check_changes(partition, changes)
-        encoded = validation.encode_changes(changes)
+        encoded = validation.encode_batch(self._tables, table, partition, changes)
         stored = self._tables[table]
         for change in changes:
             row = stored.rows.get((partition, change.key))
@@ -123,8 +120,7 @@ class MemoryTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
-        validation.check_table(table, self._tables)
-        validation.check_scan(keys, limit)
+        validation.check_scan(self._tables, table, keys, where, limit)
         where = _as_stored(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
             return port.Page([], _BEGINNING)
@@ -174,17 +170,12 @@ class MemoryQueues:
         self._receipts = count(1)
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue, self._queues)
-        validation.check_delay(delay_s)
-        for body in bodies:
-            validation.check_item(body)
+        validation.check_put(self._queues, queue, bodies, delay_s)
         for body in bodies:
             self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
-        validation.check_queue(queue, self._queues)
-        validation.check_items(limit)
-        validation.check_lease(lease_s)
+        validation.check_claim(self._queues, queue, limit, lease_s)
         stored = self._queues[queue]
         claims = []
         for item_id in stored.visible(self._from_now(0), limit):
@@ -207,12 +198,11 @@ class MemoryQueues:
         self._hide(claim.queue, item_id, item, delay_s)
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue, self._queues)
+        validation.check_queue(self._queues, queue)
         return len(self._queues[queue].items)
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
-        validation.check_queue(queue, self._queues)
-        validation.check_items(limit)
+        validation.check_peek(self._queues, queue, limit)
         stored = self._queues[queue]
         visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
         return [port.Item(item.body, item.taken) for item in visible]
@@ -229,7 +219,7 @@ class MemoryQueues:
         return port.Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
 
     def _remove_claimed(self, claim: port.Claim) -> tuple[int, _Item]:
-        validation.check_queue(claim.queue, self._queues)
+        validation.check_queue(self._queues, claim.queue)
         stored = self._queues[claim.queue]
         item = stored.items.get(int(claim.item))
         if item is None or str(item.receipt) != claim.receipt:

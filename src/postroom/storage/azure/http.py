@@ -64,13 +64,6 @@ class SharedKey:
         return {"Authorization": f"SharedKeyLite {self._name}:{signature}"}
 
 
-class SharedAccess:
-    """A shared access signature, which is part of the query and needs no headers."""
-
-    async def sign(self, resource: str, now: str) -> dict[str, str]:
-        return {}
-
-
 class Identity:
     """A managed identity, or other credentials that azure-identity finds; renews its token."""
 
@@ -106,7 +99,7 @@ def open_session(account: Account) -> aiohttp.ClientSession:
 
 class HttpClient:
     def __init__(
-        self, account: Account, session: aiohttp.ClientSession, signer: Signer, clock: Clock
+        self, account: Account, session: aiohttp.ClientSession, signer: Signer | None, clock: Clock
     ) -> None:
         self.url = account.table_url
         self.is_emulator = account.is_emulator
@@ -134,7 +127,8 @@ class HttpClient:
             "x-ms-date": now,
             "x-ms-version": VERSION,
         }
-        headers |= await self._signer.sign(self._path + path, now)
+        if self._signer:
+            headers |= await self._signer.sign(self._path + path, now)
         data = body if len(body) <= BODY_BYTES_AT_ONCE else io.BytesIO(body)
         try:
             async with self._session.request(method, url, data=data, headers=headers) as response:
