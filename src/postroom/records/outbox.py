@@ -12,7 +12,7 @@ import msgspec
 
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
-from postroom.records.rows import first_rows
+from postroom.records.rows import first_rows, from_properties
 from postroom.storage.port import KeysWithin, Row, Storage, Tables
 
 TABLE, PARTITION = "outbox", "mails"
@@ -78,11 +78,4 @@ def _blob(key: str) -> str:
 
 
 def _of_row(row: Row) -> StoredMail:
-    properties = row.properties
-    return StoredMail(
-        row.key,
-        str(properties["EnvelopeSender"]),
-        str(properties["EnvelopeRecipient"]),
-        int(properties["Bytes"]),
-        datetime.fromisoformat(str(properties["Time"])),
-    )
+    return from_properties(row.properties | {"Key": row.key}, StoredMail)

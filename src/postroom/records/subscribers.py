@@ -34,6 +34,7 @@ from postroom.records.rows import (
     all_rows,
     check_format,
     find_row,
+    first_rows,
     from_properties,
     to_properties,
 )
@@ -343,15 +344,8 @@ async def verified_after(
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
     keys = KeysWithin(list_name, start, _EMAIL + _END)
-    found: list[Recipient] = []
-    after: str | None = None
-    while True:
-        room = min(limit - len(found), SCAN_ROWS_MAX)
-        page = await tables.scan(TABLE, keys, where={"Verified": True}, limit=room, after=after)
-        found += map(_recipient_of, page.rows)
-        if page.next is None or len(found) == limit:
-            return found, page.next is None
-        after = page.next
+    rows, has_more = await first_rows(tables, TABLE, keys, where={"Verified": True}, limit=limit)
+    return [_recipient_of(row) for row in rows], not has_more
 
 
 class SubscriberPage(msgspec.Struct, frozen=True):
@@ -467,12 +461,8 @@ async def left_since(tables: Tables, list_name: str, since: datetime) -> Departu
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
     """Return some rows of a list, of any kind, to delete them; empty if there are no more."""
-    after: str | None = None
-    while True:
-        page = await tables.scan(TABLE, KeysWithin(list_name), limit=limit, after=after)
-        if page.rows or page.next is None:
-            return page.rows
-        after = page.next
+    rows, _more = await first_rows(tables, TABLE, KeysWithin(list_name), limit=limit)
+    return rows
 
 
 async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:
