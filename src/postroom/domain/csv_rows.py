@@ -65,7 +65,6 @@ def escape_formula(cell: str) -> str:
 
 
 def unescape_formula(cell: str) -> str:
-    """Undo `escape_formula`."""
     is_escaped = cell.startswith(_GUARD) and cell.lstrip(_GUARD).startswith(_FORMULA)
     return cell[1:] if is_escaped else cell
 

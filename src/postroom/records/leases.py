@@ -96,7 +96,6 @@ async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
 
 
 async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
-    """The lease, if it is held now."""
     lease = await _read(tables, name)
     return lease if lease and lease.is_held(now) else None
 
@@ -121,7 +120,6 @@ def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bo
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
-    """Return the leases of all roles that are running."""
     found = readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
     return [lease async for lease, _ in found if lease.is_held(now)]
 

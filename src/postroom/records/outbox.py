@@ -20,8 +20,6 @@ _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 
 
 class StoredMail(msgspec.Struct, frozen=True):
-    """The envelope of an email, and when it was stored."""
-
     key: str
     sender: str
     recipient: str
@@ -40,7 +38,6 @@ async def newest(
 
 
 async def read(storage: Storage, key: str) -> tuple[StoredMail, bytes]:
-    """An email and its source."""
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:

@@ -81,7 +81,6 @@ async def set_limit(tables: Tables, limit: RateLimit) -> None:
 
 
 async def clear_limit(tables: Tables, name: str) -> bool:
-    """Clear a limit; return whether there was one."""
     is_there = await tables.get(_TABLE, _PARTITION, _key(name)) is not None
     await tables.delete(_TABLE, _PARTITION, _key(name))
     return is_there

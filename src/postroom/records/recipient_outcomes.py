@@ -29,8 +29,6 @@ class RecipientOutcome(msgspec.Struct, frozen=True):
 
 
 class AudiencePosition(msgspec.Struct, frozen=True, order=True):
-    """The position of one recipient in the audience."""
-
     batch: int = 0
     position: int = 0
 

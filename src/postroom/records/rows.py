@@ -75,8 +75,6 @@ class OtherFormat(Unreadable):
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """How a struct is stored."""
-
     names: dict[str, str]  # property by field
     fields: dict[str, str]  # field by property
     nested: frozenset[str]  # fields stored as JSON in one property, because properties are flat
@@ -109,7 +107,6 @@ def _is_nested(hint: Any) -> bool:
 
 
 def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The property of each field."""
     return _layout(kind).names
 
 

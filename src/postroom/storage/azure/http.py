@@ -25,7 +25,7 @@ from yarl import URL
 
 from postroom.clock import Clock
 from postroom.storage.azure.account import Account
-from postroom.storage.azure.entities import MINIMAL, code_in
+from postroom.storage.azure.entities import MINIMAL, code_in, mark_of
 from postroom.storage.azure.retry import as_trouble, check_answer, send_once
 from postroom.storage.port import Unavailable
 
@@ -43,8 +43,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
     status: int
     code: str  # the service's error code; "" if there is none
     body: bytes
-    next_partition: str | None
-    next_key: str | None
+    next: str | None  # of a page of rows
 
 
 class Signer(Protocol):
@@ -140,4 +139,4 @@ class HttpClient:
         check_answer(response.status, code, found.get("Retry-After"))
         next_partition = found.get("x-ms-continuation-NextPartitionKey")
         next_key = found.get("x-ms-continuation-NextRowKey")
-        return HttpResponse(response.status, code, content, next_partition, next_key)
+        return HttpResponse(response.status, code, content, mark_of(next_partition, next_key))

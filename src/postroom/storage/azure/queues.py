@@ -1,4 +1,7 @@
-"""Queues on Azure, through the SDK: receipts, visibility and claim counts are the service's own."""
+"""Queues on Azure, through the SDK: receipts, visibility and claim counts are the service's own.
+
+It counts whole seconds, so times are rounded up.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class AzureQueues:
         validation.check_put(self._clients, queue, bodies, delay_s)
         send = partial(
             self._clients[queue].send_message,
-            visibility_timeout=_whole_seconds(delay_s),
+            visibility_timeout=math.ceil(delay_s),
             time_to_live=NEVER_EXPIRES,
         )
         for body in bodies:
@@ -48,7 +51,7 @@ class AzureQueues:
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
         """If the answer is lost, items were claimed for nothing and reappear after their lease."""
         validation.check_claim(self._clients, queue, limit, lease_s)
-        hidden_s = max(1, _whole_seconds(lease_s))
+        hidden_s = math.ceil(lease_s)
 
         async def receive() -> list[Claim]:
             messages = self._clients[queue].receive_messages(
@@ -62,7 +65,7 @@ class AzureQueues:
 
     async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
         validation.check_lease(lease_s)
-        receipt = await self._hide(claim, max(1, _whole_seconds(lease_s)))
+        receipt = await self._hide(claim, lease_s)
         return Claim(claim.queue, claim.item, receipt, claim.body, claim.taken)
 
     async def complete(self, claim: Claim) -> None:
@@ -72,7 +75,7 @@ class AzureQueues:
 
     async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
-        await self._hide(claim, _whole_seconds(delay_s))
+        await self._hide(claim, delay_s)
 
     async def length(self, queue: str) -> int:
         validation.check_queue(self._clients, queue)
@@ -84,12 +87,13 @@ class AzureQueues:
         found = await self._caller.read(lambda: self._clients[queue].peek_messages(limit))
         return [Item(_as_body(each.content), int(each.dequeue_count or 0)) for each in found]
 
-    async def _hide(self, claim: Claim, seconds: int) -> str:
-        """Hide the item for `seconds`, and return its new receipt."""
+    async def _hide(self, claim: Claim, hidden_s: float) -> str:
+        """Hide the item for `hidden_s`, and return its new receipt."""
         validation.check_queue(self._clients, claim.queue)
         client = self._clients[claim.queue]
+        timeout = math.ceil(hidden_s)
         hidden = await self._write(
-            lambda: client.update_message(claim.item, claim.receipt, visibility_timeout=seconds)
+            lambda: client.update_message(claim.item, claim.receipt, visibility_timeout=timeout)
         )
         return str(hidden.pop_receipt)
 
@@ -106,11 +110,6 @@ def _as_claim(queue: str, message: QueueMessage) -> Claim:
     body = _as_body(message.content)
     taken = int(message.dequeue_count or 0)
     return Claim(queue, message.id, str(message.pop_receipt), body, taken)
-
-
-def _whole_seconds(seconds: float) -> int:
-    """The service counts whole seconds, so round up."""
-    return math.ceil(seconds)
 
 
 def _as_body(text: str | None) -> str:

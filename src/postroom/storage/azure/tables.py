@@ -103,8 +103,7 @@ class AzureTables(port.Tables):
         )
         if answer.status != 200:
             raise _unexpected(answer.status, answer.code)
-        rows = entities.rows_in(answer.body)
-        return rows, entities.mark_of(answer.next_partition, answer.next_key)
+        return entities.rows_in(answer.body), answer.next
 
 
 def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:

@@ -82,7 +82,6 @@ class SqliteStorage:
         return cls(writer, reader, clock, names)
 
     async def close(self) -> None:
-        """Write everything that was submitted, then close the file."""
         await self._reader.close()
         await self.writer.close()
 
@@ -240,15 +239,7 @@ class SqliteQueues:
 
     async def complete(self, claim: port.Claim) -> None:
         validation.check_queue(self._names, claim.queue)
-
-        def delete(connection: apsw.Connection) -> None:
-            connection.execute(
-                "DELETE FROM item WHERE id = ? AND receipt = ? AND queue = ?",
-                (int(claim.item), int(claim.receipt), claim.queue),
-            )
-            _check_held(claim, connection)
-
-        await self._writer.submit(delete)
+        await self._writer.submit(partial(_change_claimed, claim, "DELETE FROM item", ()))
 
     async def release(self, claim: port.Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
@@ -281,12 +272,8 @@ class SqliteQueues:
 
         def update(connection: apsw.Connection) -> None:
             hidden_until = _queue_now(clocks, connection) + round(hidden_s * SECOND_US)
-            connection.execute(
-                "UPDATE item SET visible_at = ?, receipt = ? "
-                "WHERE id = ? AND receipt = ? AND queue = ?",
-                (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
-            )
-            _check_held(claim, connection)
+            change = "UPDATE item SET visible_at = ?, receipt = ?"
+            _change_claimed(claim, change, (hidden_until, receipt), connection)
 
         await self._writer.submit(update)
         return receipt
@@ -352,6 +339,13 @@ def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
     return now_us
 
 
-def _check_held(claim: port.Claim, connection: apsw.Connection) -> None:
+def _change_claimed(
+    claim: port.Claim, change: str, values: tuple[int, ...], connection: apsw.Connection
+) -> None:
+    """Change the item if the claim still holds it; otherwise ClaimLost."""
+    connection.execute(
+        f"{change} WHERE id = ? AND receipt = ? AND queue = ?",
+        (*values, int(claim.item), int(claim.receipt), claim.queue),
+    )
     if connection.changes() == 0:
         raise port.ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
