@@ -13,7 +13,6 @@ import hmac
 import io
 from datetime import timedelta
 from email.utils import format_datetime
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -46,18 +45,13 @@ class HttpResponse(msgspec.Struct, frozen=True):
     next: str | None  # of a page of rows
 
 
-class Signer(Protocol):
-    async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The authentication headers for a resource (its path, as sent) at this time."""
-
-
 class SharedKey:
     def __init__(self, name: str, key: str) -> None:
         self._name = name
         self._key = base64.b64decode(key)
 
     async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The Shared Key Lite scheme of the table service."""
+        """Headers for a resource (its path, as sent), by the scheme Shared Key Lite."""
         text = f"{now}\n/{self._name}{resource}".encode()
         signature = base64.b64encode(hmac.digest(self._key, text, hashlib.sha256)).decode()
         return {"Authorization": f"SharedKeyLite {self._name}:{signature}"}
@@ -81,6 +75,9 @@ class Identity:
                 except AzureError as error:
                     raise Unavailable(f"This machine has no Azure identity: {error}") from error
         return {"Authorization": f"Bearer {self._token.token}"}
+
+
+Signer = SharedKey | Identity
 
 
 def open_session(account: Account) -> aiohttp.ClientSession:

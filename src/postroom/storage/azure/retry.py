@@ -53,7 +53,6 @@ class UnexpectedAnswer(Unavailable):
 
     def __init__(self, status: int | None, code: str) -> None:
         super().__init__(f"Azure Storage: unexpected answer ({status} {code}).")
-        self.status = status
         self.code = code
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 import aiohttp
@@ -13,6 +13,7 @@ from azure.core.exceptions import (
     AzureError,
     ClientAuthenticationError,
     HttpResponseError,
+    ResourceExistsError,
     ServiceRequestError,
     ServiceResponseError,
 )
@@ -68,11 +69,12 @@ class SdkCaller:
 
     async def create(self, call: Callable[[], Awaitable[object]]) -> None:
         """Create a queue or container, unless it exists."""
-        try:
-            await self.read(call)  # safe to retry, like a read
-        except UnexpectedAnswer as answer:
-            if answer.status != HTTPStatus.CONFLICT:
-                raise
+
+        async def create() -> None:
+            with contextlib.suppress(ResourceExistsError):
+                await call()
+
+        await self.read(create)  # safe to retry, like a read
 
 
 async def _once(call: Callable[[], Awaitable[T]]) -> T:
