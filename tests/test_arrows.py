@@ -35,6 +35,7 @@ LAYERS: list[set[str]] = [
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
+    {"task_pool"},
     {"feedback"},  # what reports of servers and providers mean
     {"mail"},
     {"domain"},

@@ -7,32 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Intervals:
-    """Longest pauses; a wake-up ends a pause early."""
+    """Longest pauses; a wake-up ends a pause early. The defaults are for a file on this machine."""
 
-    poll_s: float  # a sender, between two polls of the queues
-    lease_s: float  # a role may be silent this long before another one takes over
-    schedule_s: float  # the scheduler, between two polls for due messages
-    sweep_s: float  # looking for forgotten work items
-    tidy_s: float  # deleting what has expired
-    room_s: float  # while the mail queue is full
-    report_s: float  # adding up the books of a message
-    last_report_s: float  # the same when few recipients are left, so that the end shows at once
-    feedback_s: float  # looking for events while messages are being sent; otherwise as for imports
-    imports_s: float  # looking for imports to run; on one machine the web role wakes the scheduler
+    poll_s: float = 1.0  # a sender, between two polls of the queues
+    lease_s: float = 30.0  # a role may be silent this long before another one takes over
+    schedule_s: float = 10.0  # the scheduler, between two polls for due messages
+    sweep_s: float = 60.0  # looking for forgotten work items
+    tidy_s: float = 60.0  # deleting what has expired
+    room_s: float = 0.05  # while the mail queue is full
+    report_s: float = 1.0  # adding up the books of a message
+    last_report_s: float = 0.1  # the same when few recipients are left: the end shows at once
+    feedback_s: float = 2.0  # looking for feedback while messages are sent; else as for imports
+    imports_s: float = 10.0  # looking for imports; here the web role wakes the scheduler
 
 
-LOCAL = Intervals(
-    poll_s=1.0,
-    lease_s=30.0,
-    schedule_s=10.0,
-    sweep_s=60.0,
-    tidy_s=60.0,
-    room_s=0.05,
-    report_s=1.0,
-    last_report_s=0.1,
-    feedback_s=2.0,
-    imports_s=10.0,
-)
+LOCAL = Intervals()
 # Every call is billed: an idle role makes at most ten a minute (docs/azure.md).
 REMOTE = Intervals(
     poll_s=15.0,
@@ -41,7 +30,6 @@ REMOTE = Intervals(
     sweep_s=120.0,
     tidy_s=1200.0,
     room_s=0.25,
-    report_s=1.0,
     last_report_s=1.0,
     feedback_s=4.0,
     imports_s=60.0,

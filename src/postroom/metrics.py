@@ -56,17 +56,8 @@ class RoleCollector:
 
 
 @contextlib.contextmanager
-def shown(
-    role: str,
-    bind: str,
-    *,
-    calls: Counts,
-    commits: Counts,
-    troubles: Counts,
-    health: MailHealth | None = None,
-) -> Iterator[None]:
+def shown(bind: str, collector: RoleCollector) -> Iterator[None]:
     """Serve metrics at `bind`, unless it is empty, while a role runs; then log the totals."""
-    collector = RoleCollector(role, calls, commits, troubles, health)
     server = _serve(bind, collector) if bind else None
     try:
         yield
@@ -74,7 +65,7 @@ def shown(
         if server:
             server.shutdown()
             server.server_close()
-        log.info("storage_calls", role=role, **calls())
+        log.info("storage_calls", role=collector.role, **collector.calls())
 
 
 def _serve(bind: str, collector: RoleCollector) -> WSGIServer | None:

@@ -379,8 +379,6 @@ def as_markdown() -> str:
             default = default.get_secret_value()
         if default is None:
             default = "by engine"
-        if name == "url":
-            default = f"follows {PREFIX}BIND"
         description = (field.description or "").replace("|", r"\|")
         lines.append(f"| `{PREFIX}{name.upper()}` | `{default}` | {description} |")
     return "\n".join(lines) + "\n"

@@ -54,12 +54,6 @@ async def _count_items(queues: Queues) -> int:
     return batches + -(-await queues.length(SINGLE_MAIL_QUEUE) // CONFIRMATIONS_PER_ITEM)
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
-
 @dataclass
 class Child:
     """The process of one role, restarted until it is asked to stop."""
@@ -86,7 +80,8 @@ class Child:
                 return
             pause_s = RESTART_S_FIRST if loop.time() - started > HEALTHY_S else pause_s
             log.error("role_died", role=self.role, code=code, restart_s=pause_s)
-            await _wait(self._again, pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._again.wait(), pause_s)
             pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     async def _run_once(self) -> int:
@@ -168,38 +163,46 @@ class Supervisor:
         self._senders: list[Child] = []
         self._stopping: list[Child] = []
         self._stop = asyncio.Event()
-        self._wakeup: WakeUpListener | None = None
-        self._signals = 0
 
     def _child(self, role: str, number: int) -> Child:
         """Each child serves its metrics on its own port."""
-        bind = self._settings.metrics_bind
-        lease_s = intervals_of(self._settings).lease_s
-        if not bind:
-            return Child(role, silent_s_max=lease_s)
-        host, _, port = bind.rpartition(":")
-        environ = {f"{PREFIX}METRICS_BIND": f"{host}:{int(port) + number}"}
-        return Child(role, environ, silent_s_max=lease_s)
+        environ: dict[str, str] = {}
+        if bind := self._settings.metrics_bind:
+            host, _, port = bind.rpartition(":")
+            environ[f"{PREFIX}METRICS_BIND"] = f"{host}:{int(port) + number}"
+        return Child(role, environ, silent_s_max=intervals_of(self._settings).lease_s)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         async with open_parts(self._settings) as parts:
-            self._wakeup = parts.wakeups.listen(SENDER)
+            wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:
                 child.start()
-            watching = asyncio.create_task(self._watch_children())
             beating = heartbeat.start(supervised=False)
             try:
-                while not self._stop.is_set():
-                    await self._adjust_senders(parts, self._wakeup)
+                await self._work_until_stopped(parts, wakeup)
             finally:
-                watching.cancel()
                 await self._stop_all()
                 if beating:
                     beating.cancel()
-                self._wakeup.close()
+                wakeup.close()
+
+    async def _work_until_stopped(self, parts: Parts, wakeup: WakeUpListener) -> None:
+        """Cancel a call to a slow storage, because it must not delay a stop."""
+        stopping = asyncio.create_task(self._stop.wait())
+        watching = asyncio.create_task(self._watch_children())
+        adjusting = asyncio.create_task(self._adjust_senders(parts, wakeup))
+        tasks = (stopping, watching, adjusting)
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch_children(self) -> None:
         loop = asyncio.get_running_loop()
@@ -211,29 +214,17 @@ class Supervisor:
                 child.kill_if_hung(stalled_s)
 
     async def _adjust_senders(self, parts: Parts, wakeup: WakeUpListener) -> None:
-        """Run every second while there is work, otherwise when senders are woken."""
-        items = 0
-        try:
-            items = await self._count_unless_stopped(parts)
-            if not self._stop.is_set():
+        """Look every second while there is work, otherwise when senders are woken."""
+        while True:
+            items = 0
+            try:
+                items = await _count_items(parts.storage.queues)
                 self._start_or_stop_one(items)
-        except StorageError as error:
-            log.warning("storage_failed", error=type(error).__name__)
-        await _wait(self._stop, CHECK_EVERY_S)
-        if not items and not self._stop.is_set():
-            await wakeup.wait(max(0.0, parts.intervals.poll_s - CHECK_EVERY_S))
-
-    async def _count_unless_stopped(self, parts: Parts) -> int:
-        """Count the items, but let no slow storage delay a stop."""
-        counting = asyncio.create_task(_count_items(parts.storage.queues))
-        stopping = asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait({counting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return counting.result() if counting.done() else 0
-        finally:
-            for task in (counting, stopping):
-                task.cancel()
-            await asyncio.gather(counting, stopping, return_exceptions=True)
+            except StorageError as error:
+                log.warning("storage_failed", error=type(error).__name__)
+            await asyncio.sleep(CHECK_EVERY_S)
+            if not items:
+                await wakeup.wait(max(0.0, parts.intervals.poll_s - CHECK_EVERY_S))
 
     def _start_or_stop_one(self, items: int) -> None:
         """Start or stop one sender at a time, so that each takes effect before the next."""
@@ -249,13 +240,10 @@ class Supervisor:
         self._stopping = [one for one in self._stopping if one.task and not one.task.done()]
 
     def _on_signal(self) -> None:
-        self._signals += 1
-        self._stop.set()
-        if self._wakeup:
-            self._wakeup.ring()
-        if self._signals > 1:
+        if self._stop.is_set():  # the second signal
             for child in self._children():
                 child.kill()
+        self._stop.set()
 
     async def _stop_all(self) -> None:
         children = self._children()

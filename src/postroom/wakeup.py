@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
@@ -61,23 +62,23 @@ def _open_pipe(path: Path) -> int:
     return pipe
 
 
+@dataclass
 class WakeUps:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path
 
     def listen(self, kind: str) -> WakeUpListener:
-        return WakeUpListener(self._folder / f"{kind}.{os.getpid()}-{secrets.token_hex(4)}")
+        return WakeUpListener(self.folder / f"{kind}.{os.getpid()}-{secrets.token_hex(4)}")
 
     def ring(self, kind: str) -> None:
         """Wake every listener of the kind; delete the pipes of dead processes."""
         try:
-            names = os.listdir(self._folder)  # Path.glob is ten times slower
+            names = os.listdir(self.folder)  # Path.glob is ten times slower
         except FileNotFoundError:
             return  # nobody listens yet
         for name in names:
             if name.startswith(f"{kind}."):
                 with contextlib.suppress(OSError):  # full: it is rung already; or closed meanwhile
-                    _ring(self._folder / name)
+                    _ring(self.folder / name)
 
 
 def _ring(path: Path) -> None:

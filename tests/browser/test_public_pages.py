@@ -25,7 +25,7 @@ from tests.browser.running_site import RunningSite
 
 SOMEBODY = parse_address("student1@contoso.edu")
 MAIL_S_MAX = 120.0
-TOO_MUCH = links.FORM_PART_BYTES_MAX + 1
+TOO_MUCH = links.FIELD_BYTES_MAX + 1
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 

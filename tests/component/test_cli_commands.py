@@ -17,7 +17,7 @@ from postroom.records import dead_letters
 from postroom.records.names import MAIL_QUEUE
 from postroom.storage.port import Row
 from postroom.web.api import lists as api_lists
-from postroom.web.api import message_schema
+from postroom.web.api import messages as api_messages
 from postroom.wiring import open_parts
 from tests.component.typed import Postroom
 
@@ -145,7 +145,7 @@ def test_a_file_may_have_the_encoding_of_its_spreadsheet(
 
 def test_scripts_see_lists_and_messages_as_the_web_service_shows_them(contoso1: Postroom) -> None:
     ref = message(contoso1)
-    assert list(contoso1("message", "show", ref, "--json").json) == list(message_schema.EXAMPLE)
+    assert list(contoso1("message", "show", ref, "--json").json) == list(api_messages.EXAMPLE)
     [shown] = contoso1("list", "all", "--json").json
     assert list(shown) == list(api_lists.EXAMPLE)
 

@@ -224,7 +224,7 @@ def test_every_kind_of_failure_has_its_exit_code(
     def fail(_: object) -> object:
         raise error
 
-    monkeypatch.setattr("postroom.cli.lists.work", fail)
+    monkeypatch.setattr("postroom.cli.session.work", fail)
     ran = postroom("list", "all")
     assert (ran.code, ran.out) == (code, "")
     assert words in ran.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from pathlib import Path
 
@@ -81,7 +83,11 @@ def test_interrupted_it_says_how_to_go_on(
     if option:
         assert contoso1("migrate", "--to", NEW).code == 0
     monkeypatch.setattr("postroom.migration.comparison.PROGRESS_EVERY", 1)
-    monkeypatch.setattr("postroom.cli.migrate._MigrationObserver.may_go_on", lambda _: False)
+    interrupt = asyncio.Event()
+    interrupt.set()
+    monkeypatch.setattr(
+        "postroom.cli.migrate.interruptible", lambda: contextlib.nullcontext(interrupt)
+    )
     ran = contoso1("migrate", "--to", NEW, *option)
     assert (ran.code, ran.out) == (130, "")
     assert "un the same command again" in ran.err

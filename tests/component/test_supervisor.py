@@ -13,7 +13,7 @@ from postroom.intervals import LOCAL
 from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
-from postroom.supervisor import Child, Supervisor, wanted_senders
+from postroom.supervisor import Child, Supervisor, _count_items, wanted_senders
 from postroom.wakeup import SENDER, WakeUps
 from postroom.wiring import Parts
 
@@ -61,7 +61,7 @@ async def test_sign_ups_alone_bring_a_sender_up(
     supervisor = Supervisor(few)
     monkeypatch.setattr(Child, "start", lambda _child: None)
     for _look in range(3):
-        items = await supervisor._count_unless_stopped(parts)
+        items = await _count_items(parts.storage.queues)
         supervisor._start_or_stop_one(items)
     assert len(supervisor._senders) == wanted
 
@@ -82,11 +82,11 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
     wakeups = WakeUps(tmp_path)
     parts = Parts(FEW, clock, CountingStorage(storage), wakeups, LOCAL)
     supervisor, wakeup = Supervisor(FEW), wakeups.listen(SENDER)
-    looking = asyncio.create_task(supervisor._adjust_senders(parts, wakeup))
+    working = asyncio.create_task(supervisor._work_until_stopped(parts, wakeup))
     await is_asked.wait()
     supervisor._on_signal()
     async with asyncio.timeout(60):
-        await looking
+        await working
     wakeup.close()
 
 

@@ -20,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from postroom.act import Act
 from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.domain.address import Address, parse_address
-from postroom.domain.csv_rows import BadRow
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.token import sign
@@ -86,20 +85,6 @@ class DyingTables:
             call.close()
             raise Unavailable("no answer")
         return await call
-
-
-class Silent:
-    def may_go_on(self) -> bool:
-        return True
-
-    def refused(self, row: BadRow) -> None:
-        return
-
-    def noted(self, row: BadRow) -> None:
-        return
-
-    def counted(self, counts: import_people.ImportCounts) -> None:
-        return
 
 
 class CountsAreRight(RuleBasedStateMachine):
@@ -209,7 +194,11 @@ class CountsAreRight(RuleBasedStateMachine):
         terms = import_people.ImportTerms(
             acting(self.tables, now), LIST, verified, keep_out=keep_out
         )
-        self.run(import_people.import_people(terms, People(iter(file), {}), Silent()))
+        self.run(
+            import_people.import_people(
+                terms, People(iter(file), {}), import_people.ImportObserver()
+            )
+        )
 
     @rule(name=names)
     def ask(self, name: str) -> None:

@@ -132,7 +132,10 @@ class Onlooker:
 def migration_context(
     source: Storage, target: Storage, clock: Clock, observer: Onlooker | None = None
 ) -> MigrationContext:
-    return MigrationContext(source, target, SOURCE, TARGET, clock, observer or Onlooker())
+    observer = observer or Onlooker()
+    return MigrationContext(
+        source, target, SOURCE, TARGET, clock, observer.may_go_on, observer.on_progress
+    )
 
 
 async def move(source: Storage, target: Storage, clock: Clock) -> list[Comparison]:

@@ -19,11 +19,10 @@ from postroom.domain.consent import (
     Trace,
     by_user,
 )
-from postroom.domain.csv_rows import BadRow
 from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.importing.csv_people import People
-from postroom.importing.import_people import ImportCounts, ImportTerms, import_people
+from postroom.importing.import_people import ImportObserver, ImportTerms, import_people
 from postroom.records import consents, lists, subscribers
 from postroom.records.names import STORAGE_NAMES
 from postroom.records.rows import all_rows
@@ -164,24 +163,10 @@ async def test_an_edit_of_a_row_that_changed_meanwhile_records_nothing(town: Tow
     assert await events(town, "ada") == ["added"]
 
 
-class Silent:
-    def may_go_on(self) -> bool:
-        return True
-
-    def refused(self, row: BadRow) -> None:
-        return
-
-    def noted(self, row: BadRow) -> None:
-        return
-
-    def counted(self, counts: ImportCounts) -> None:
-        return
-
-
 async def bring(town: Town, *names: str, source: ConsentSource = FAIR) -> None:
     file = io.StringIO("email\n" + "".join(f"{address_of(name)}\n" for name in names))
     terms = ImportTerms(acting(town.storage, town.clock.now(), Trace(source=source)), LIST, True)
-    await import_people(terms, People(iter(file), {}), Silent())
+    await import_people(terms, People(iter(file), {}), ImportObserver())
 
 
 async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(town: Town) -> None:

@@ -8,10 +8,9 @@ from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import parse_address
 from postroom.domain.subscriber import InactiveReason
 from postroom.importing.csv_people import Person
-from postroom.importing.import_people import ImportTerms, import_people
+from postroom.importing.import_people import ImportObserver, ImportTerms, import_people
 from postroom.records import subscribers
 from tests.clock import START
-from tests.scenario.test_consent import Silent
 from tests.scenario.town import LIST, Town, address_of
 
 AGO_S = 20 * 60.0
@@ -38,7 +37,7 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
     zoe = Person(1, parse_address(address_of("zoe")), {})
     began_then = Act(town.storage, town.clock, START)
     terms = ImportTerms(began_then, LIST, False, keep_out=True)
-    await import_people(terms, [zoe], Silent())
+    await import_people(terms, [zoe], ImportObserver())
     assert (await town.subscriber("zoe")).gone is InactiveReason.REMOVED
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}

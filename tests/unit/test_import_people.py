@@ -21,10 +21,11 @@ from postroom.importing.csv_people import People
 from postroom.importing.import_people import (
     BATCH_PEOPLE,
     IN_FLIGHT_MAX,
-    ImportCounts,
+    ImportObserver,
     ImportTerms,
     import_people,
 )
+from postroom.importing.job import ImportCounts
 from postroom.records import lists, subscribers
 from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryStorage, MemoryTables
@@ -37,8 +38,9 @@ LIST = "contoso1"
 MANY = BATCH_PEOPLE * (IN_FLIGHT_MAX + 3) + 5
 
 
-class Watch:
+class Watch(ImportObserver):
     def __init__(self, rows_max: int = 10**9) -> None:
+        super().__init__()
         self.rows_left = rows_max
         self.refusals: list[BadRow] = []
         self.notes: list[BadRow] = []

@@ -17,7 +17,13 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason
 from postroom.flow import subscribe
 from postroom.importing.csv_people import People
-from postroom.importing.import_people import BATCH_PEOPLE, ImportCounts, ImportTerms, import_people
+from postroom.importing.import_people import (
+    BATCH_PEOPLE,
+    ImportObserver,
+    ImportTerms,
+    import_people,
+)
+from postroom.importing.job import ImportCounts
 from postroom.records import consents, counts, lists, subscribers
 from postroom.records.names import TABLES
 from postroom.storage.memory import MemoryTables
@@ -46,21 +52,16 @@ class SlowTables(MemoryTables):
         return await super().batch(table, partition, changes)
 
 
-class Watch:
+class Watch(ImportObserver):
     def __init__(self) -> None:
+        super().__init__()
         self.refusals: list[BadRow] = []
-
-    def may_go_on(self) -> bool:
-        return True
 
     def refused(self, row: BadRow) -> None:
         self.refusals.append(row)
 
     def noted(self, row: BadRow) -> None:
         raise AssertionError(row)
-
-    def counted(self, counts: ImportCounts) -> None:
-        return
 
 
 @pytest.fixture

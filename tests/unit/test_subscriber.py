@@ -9,7 +9,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import clean_attributes
 from postroom.records.deliveries import to_row
 from postroom.storage.port import Insert
-from postroom.storage.validation import encode_changes
+from postroom.storage.validation import encode_batch
 
 
 def test_values_are_trimmed_and_empty_ones_left_out() -> None:
@@ -64,4 +64,5 @@ def test_a_whole_batch_of_people_with_all_they_may_have_fits_into_one_write(lett
         Delivery(at, f"{at:03d}{'x' * 477}", f"{'x' * 64}@{'y' * 189}", "0" * 32, attributes)
         for at in range(BATCH_DELIVERIES_MAX)
     ]
-    assert encode_changes([Insert(f"to:{one.key}", to_row(one)) for one in people])
+    changes = [Insert(f"to:{one.key}", to_row(one)) for one in people]
+    assert encode_batch({"message"}, "message", "b00", changes)

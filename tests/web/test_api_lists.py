@@ -184,8 +184,7 @@ async def test_a_cursor_shows_nothing_of_what_it_goes_on_after(program: Program)
     for address in (ADA, BOB):
         await program.make("/lists/contoso1/subscribers", {"address": address})
     cursor = (await program.get("/lists/contoso1/subscribers?limit=1"))["next"]
-    packed = cursor.partition(".")[0]
-    assert b"contoso" not in base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
+    assert b"contoso" not in base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
 
 
 async def test_a_cursor_fits_only_where_it_was_given_out(program: Program) -> None:

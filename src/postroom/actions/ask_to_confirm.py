@@ -17,6 +17,7 @@ Commit point: the rows of a group, with `asked_at` and the events, in one write.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,7 +56,7 @@ POLL_EVERY_S = 0.1
 _SLOW = _("Storage did not answer. Start again: people who were asked are skipped.")
 
 
-class Tally(msgspec.Struct):
+class Tally(msgspec.Struct, frozen=True):
     """How many unconfirmed people may be asked now, and why the others are skipped."""
 
     askable: int = 0
@@ -68,23 +69,20 @@ class Tally(msgspec.Struct):
 async def tally(tables: Tables, list_name: str, clock: Clock) -> Tally:
     """Count exactly if the list can be read within COUNT_FOR."""
     now = clock.now()
-    found = Tally()
+    counts: Counter[CannotAsk | None] = Counter()
     after: str | None = None
     while True:
         people, after = await edits.unverified_page(tables, list_name, after, limit=SCAN_ROWS_MAX)
-        for one, _etag in people:
-            match cannot_ask(one, now):
-                case None:
-                    found.askable += 1
-                case CannotAsk.LATELY:
-                    found.lately += 1
-                case CannotAsk.OFTEN:
-                    found.often += 1
-                case CannotAsk.LEFT_BEFORE:
-                    found.left_before += 1
-        found.is_whole = after is None
+        counts.update(cannot_ask(one, now) for one, _etag in people)
         if after is None or clock.now() - now >= COUNT_FOR:
-            return found
+            break
+    return Tally(
+        askable=counts[None],
+        lately=counts[CannotAsk.LATELY],
+        often=counts[CannotAsk.OFTEN],
+        left_before=counts[CannotAsk.LEFT_BEFORE],
+        is_whole=after is None,
+    )
 
 
 async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from postroom.cli.due import waits_for_scheduler
 from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
+from postroom.cli.running import waits_for_scheduler
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.dead_letter import grouped
 from postroom.domain.doctor import Check, CheckResult

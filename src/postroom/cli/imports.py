@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
+import msgspec
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, csv_file, echo_err, show
 from postroom.cli.progress import Show, progress
-from postroom.cli.session import Interrupt, act_of, interruptible, work
+from postroom.cli.session import ListName, act_of, interruptible, work
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
 from postroom.domain.errors import BadInput
-from postroom.domain.mailing_list import check_list_name
 from postroom.importing import import_people as importing
 from postroom.importing.csv_people import People
 from postroom.importing.csv_source import Source, opened
 from postroom.importing.import_people import (
     BATCH_PEOPLE,
     GROUP_ROWS,
-    ImportCounts,
+    ImportObserver,
     ImportTerms,
 )
 from postroom.importing.job import (
-    BAD_ROWS_SHOWN,
     Existing,
+    ImportCounts,
     Purpose,
     check_basis,
     clean_file_name,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def import_people(
-    list_name: Annotated[str, typer.Argument(metavar="LIST")],
+    list_name: ListName,
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="With a header row.")],
     verified: Annotated[
         bool, typer.Option("--verified", help="All of them have confirmed.")
@@ -71,11 +71,10 @@ def import_people(
     --verified also confirms people who are already on the list. People who unsubscribed are not
     added again. After an interruption, run it again: it does only what is missing.
     """
-    check_list_name(list_name)
     if verified and ask:
         raise typer.BadParameter("not together with --verified", param_hint="--ask")
     declared = _parse_basis(basis)
-    source = ConsentSource(
+    consent = ConsentSource(
         SourceKind.IMPORT,
         clean_file_name(file.name),
         basis=declared,
@@ -85,7 +84,7 @@ def import_people(
 
     def terms(parts: Parts) -> ImportTerms:
         return ImportTerms(
-            act_of(parts, Trace(source=source)),
+            act_of(parts, Trace(source=consent)),
             list_name,
             verified,
             is_rehearsal=dry_run,
@@ -95,28 +94,49 @@ def import_people(
             group_rows=GROUP_ROWS if file.is_file() else BATCH_PEOPLE,
         )
 
-    result = work(lambda parts: _run(terms(parts), file, columns, report, quiet=as_json))
-    show(result.data(), as_json, *result.lines(report))
-    if result.observer.interrupt.is_asked:
+    work(lambda parts: _import(terms(parts), file, columns, report, as_json=as_json))
+
+
+async def _import(
+    terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, as_json: bool
+) -> None:
+    with (
+        interruptible() as interrupt,
+        opened(file) as source,
+        _report(report) as refusals,
+        progress(f"Importing {file.name}", quiet=as_json) as tick,
+    ):
+        people = People(iter(source), columns)
+        observer = _Observer(interrupt, refusals, source, tick)
+        try:
+            counts = await importing.import_people(terms, people, observer)
+        except StorageError:
+            echo_err("The import stopped; everybody added so far stays. Run it again for the rest.")
+            raise
+    data = {
+        "list": terms.list_name,
+        "rows": counts.rows,
+        **msgspec.structs.asdict(counts),
+        "dry_run": terms.is_rehearsal,
+        "complete": not interrupt.is_set(),
+        "encoding": source.encoding,
+        "delimiter": people.delimiter,
+    }
+    delimiter = DELIMITER_NAMES.get(people.delimiter, people.delimiter)
+    lines = [
+        *_count_lines(terms, counts),
+        f"Read as {source.encoding}, delimiter {delimiter}.",
+        *_row_lines(observer, counts, report),
+    ]
+    if counts.added and not (terms.verified or terms.ask or terms.is_rehearsal):
+        lines.append(
+            "The people added have not confirmed, so they get no emails. Ask them with “postroom "
+            f"subscriber ask {terms.list_name} --all”, or import them again with --verified."
+        )
+    show(data, as_json, *lines)
+    if interrupt.is_set():
         echo_err("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
-
-
-async def _run(
-    terms: ImportTerms, file: Path, columns: dict[str, str], report: Path | None, *, quiet: bool
-) -> _ImportResult:
-    with interruptible() as interrupt, opened(file) as source, _report(report) as refusals:
-        people = People(iter(source), columns)
-        with progress(f"Importing {file.name}", quiet=quiet) as tick:
-            observer = _Observer(interrupt, refusals, source, tick)
-            try:
-                counts = await importing.import_people(terms, people, observer)
-            except StorageError:
-                echo_err(
-                    "The import stopped; everybody added so far stays. Run it again for the rest."
-                )
-                raise
-        return _ImportResult(terms, counts, observer, source.encoding, people.delimiter)
 
 
 @contextlib.contextmanager
@@ -129,90 +149,58 @@ def _report(path: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-class _Observer:
+class _Observer(ImportObserver):
     """Shows progress, writes refused rows, notices Ctrl-C."""
 
     def __init__(
-        self, interrupt: Interrupt, refusals: TextIO | None, source: Source, tick: Show
+        self, interrupt: asyncio.Event, refusals: TextIO | None, source: Source, tick: Show
     ) -> None:
-        self.interrupt = interrupt
-        self.first_bad: list[BadRow] = []
-        self.first_noted: list[BadRow] = []
+        super().__init__()
+        self._interrupt = interrupt
         self._refusals = refusals
         self._source = source
         self._tick = tick
 
     def may_go_on(self) -> bool:
-        return not self.interrupt.is_asked
+        return not self._interrupt.is_set()
 
     def refused(self, row: BadRow) -> None:
-        if len(self.first_bad) < BAD_ROWS_SHOWN:
-            self.first_bad.append(row)
+        super().refused(row)
         if self._refusals:
             self._refusals.write(csv_text([(row.line, row.value, row.reason)]))
-
-    def noted(self, row: BadRow) -> None:
-        if len(self.first_noted) < BAD_ROWS_SHOWN:
-            self.first_noted.append(row)
 
     def counted(self, counts: ImportCounts) -> None:
         text = f"{counts.rows:,} rows, {counts.added:,} added, {counts.bad:,} bad"
         self._tick(self._source.read_bytes, self._source.size or None, text)
 
 
-@dataclass
-class _ImportResult:
-    terms: ImportTerms
-    counts: ImportCounts
-    observer: _Observer
-    encoding: str
-    delimiter: str
+def _count_lines(terms: ImportTerms, counts: ImportCounts) -> Iterator[str]:
+    would = "would be " if terms.is_rehearsal else ""
+    yield f"{counts.added:,} {would}added to {terms.list_name}"
+    yield f"{counts.already:,} already there"
+    changes = {
+        f"{would}confirmed": counts.confirmed,
+        f"{would}updated": counts.updated,
+        f"{would}asked to confirm": counts.asked,
+        "more than once in the file": counts.twice,
+        "with a typing error in the address that was corrected": counts.mended,
+        "with a domain that looks mistyped": counts.mistyped,
+    }
+    yield from (f"{count:,} {what}" for what, count in changes.items() if count)
+    yield f"{counts.gone:,} unsubscribed earlier: not added again"
+    yield f"{counts.bad:,} bad"
 
-    def data(self) -> dict[str, Any]:
-        return {
-            "list": self.terms.list_name,
-            "rows": self.counts.rows,
-            **asdict(self.counts),
-            "dry_run": self.terms.is_rehearsal,
-            "complete": not self.observer.interrupt.is_asked,
-            "encoding": self.encoding,
-            "delimiter": self.delimiter,
-        }
 
-    def lines(self, report: Path | None) -> Iterator[str]:
-        counts = self.counts
-        terms = self.terms
-        would = "would be " if terms.is_rehearsal else ""
-        yield f"{counts.added:,} {would}added to {terms.list_name}"
-        yield f"{counts.already:,} already there"
-        changes = {
-            f"{would}confirmed": counts.confirmed,
-            f"{would}updated": counts.updated,
-            f"{would}asked to confirm": counts.asked,
-            "more than once in the file": counts.twice,
-            "with a typing error in the address that was corrected": counts.mended,
-            "with a domain that looks mistyped": counts.mistyped,
-        }
-        yield from (f"{count:,} {what}" for what, count in changes.items() if count)
-        yield f"{counts.gone:,} unsubscribed earlier: not added again"
-        yield f"{counts.bad:,} bad"
-        delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
-        yield f"Read as {self.encoding}, delimiter {delimiter}."
-        for row in self.observer.first_noted:
-            yield f"  line {row.line}: {row.value}: {row.reason}"
-        for row in self.observer.first_bad:
-            yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
-        hidden = counts.bad + counts.gone - len(self.observer.first_bad)
-        if report:
-            yield f"All refused rows are in {report}."
-        elif hidden > 0:
-            yield f"  and {hidden:,} more. See them all with --report FILE."
-        if counts.added and not (terms.verified or terms.ask or terms.is_rehearsal):
-            yield (
-                "The people added have not confirmed, so they get no emails. Ask them with "
-                f"“postroom subscriber ask {terms.list_name} --all”, or import them again with "
-                "--verified."
-            )
+def _row_lines(observer: _Observer, counts: ImportCounts, report: Path | None) -> Iterator[str]:
+    for row in observer.first_noted:
+        yield f"  line {row.line}: {row.value}: {row.reason}"
+    for row in observer.first_bad:
+        yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
+    hidden = counts.bad + counts.gone - len(observer.first_bad)
+    if report:
+        yield f"All refused rows are in {report}."
+    elif hidden > 0:
+        yield f"  and {hidden:,} more. See them all with --report FILE."
 
 
 def _parse_basis(basis: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from postroom.cli.output import AsJson, echo_err, readable, show
-from postroom.cli.session import work
+from postroom.cli.output import AsJson, readable, show
+from postroom.cli.session import with_parts
 from postroom.domain.access_key import (
     AccessKey,
     Right,
@@ -25,7 +26,9 @@ app = typer.Typer(no_args_is_help=True, help="Access keys of the web service.")
 
 
 @app.command("create")
-def create(
+@with_parts
+async def create(
+    parts: Parts,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it.")],
     list_names: Annotated[
         list[str] | None,
@@ -41,41 +44,36 @@ def create(
     name = check_key_name(name)
     names = check_key_lists(map(check_list_name, list_names or []))
     allowed = check_key_rights(rights or [])
-
-    async def job(parts: Parts) -> tuple[str, AccessKey]:
-        tables = parts.storage.tables
-        for each in names:
-            await lists.read(tables, each)
-        return await keys.create(tables, name, names, parts.clock.now(), allowed)
-
-    secret, key = work(job)
+    tables = parts.storage.tables
+    for each in names:
+        await lists.read(tables, each)
+    secret, key = await keys.create(tables, name, names, parts.clock.now(), allowed)
     text = (
         f"Access key {key.id} ({name}) is for {_scope(key)}, with the right to {_rights(key)}. "
         "Store it safely, it is shown only once:"
     )
-    show(_data(key) | {"key": secret}, as_json, text, secret)
+    show(msgspec.structs.asdict(key) | {"key": secret}, as_json, text, secret)
 
 
 @app.command("all")
-def all_keys(as_json: AsJson = False) -> None:
+@with_parts
+async def all_keys(parts: Parts, as_json: AsJson = False) -> None:
     """Show all access keys, without the secret itself."""
-
-    async def job(parts: Parts) -> list[AccessKey]:
-        return [each async for each in keys.every_key(parts.storage.tables)]
-
-    found = sorted(work(job), key=lambda each: (each.name, each.created_at))
-    show([_data(each) for each in found], as_json, *map(_line, found))
-    if not found and not as_json:
-        echo_err("There is no access key yet. Create one with “postroom key create NAME”.")
+    found = [each async for each in keys.every_key(parts.storage.tables)]
+    found.sort(key=lambda each: (each.name, each.created_at))
+    hint = "There is no access key yet. Create one with “postroom key create NAME”."
+    show(found, as_json, *map(_line, found), if_empty=hint)
 
 
 @app.command("revoke")
-def revoke(
+@with_parts
+async def revoke(
+    parts: Parts,
     id_: Annotated[str, typer.Argument(metavar="ID", help="Its id, shown by “postroom key all”.")],
     as_json: AsJson = False,
 ) -> None:
     """Revoke an access key for good."""
-    key = work(lambda parts: keys.revoke(parts.storage.tables, id_))
+    key = await keys.revoke(parts.storage.tables, id_)
     text = f"Access key {key.id} ({key.name}) is revoked. It stops working within 5 seconds."
     show({"id": key.id, "name": key.name}, as_json, text)
 
@@ -91,14 +89,3 @@ def _rights(key: AccessKey) -> str:
 
 def _scope(key: AccessKey) -> str:
     return ", ".join(key.lists) or "every list"
-
-
-def _data(key: AccessKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "lists": key.lists,
-        "rights": key.rights,
-        "created_at": key.created_at,
-        "last_used_at": key.last_used_at,
-    }

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from postroom.cli.output import AsJson, echo_err, show
+from postroom.cli.output import AsJson, show
 from postroom.cli.session import work
 from postroom.domain.errors import NotFound
 from postroom.domain.rate_limit import RateLimit, check_limit, limit_name, rate_text, whom
@@ -44,9 +44,9 @@ def show_(as_json: AsJson = False) -> None:
     """Show all limits and how many senders share each."""
     found = work(lambda parts: rate_limits.all_limits(parts.storage.tables))
     data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
-    show(data, as_json, *(_line(row.limit(name), row) for name, row in found.items()))
-    if not found and not as_json:
-        echo_err("There is no limit. Emails are sent as fast as the server accepts them.")
+    lines = [_line(row.limit(name), row) for name, row in found.items()]
+    hint = "There is no limit. Emails are sent as fast as the server accepts them."
+    show(data, as_json, *lines, if_empty=hint)
 
 
 @app.command("clear")

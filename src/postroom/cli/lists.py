@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,9 @@ from postroom.actions.manage_lists import ListChanges
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, Yes, confirm, echo_err, fields, show
 from postroom.cli.progress import progress
-from postroom.cli.session import act_of, interruptible, load_settings, work
+from postroom.cli.session import act_of, interruptible, load_settings, with_parts, work
 from postroom.domain.errors import BadInput
-from postroom.domain.mailing_list import MailingList, check_list_name, list_data
+from postroom.domain.mailing_list import check_list_name, list_data
 from postroom.domain.texts import ngettext
 from postroom.flow import sweep
 from postroom.records import lists, subscribers
@@ -26,18 +26,25 @@ DELETE_BATCHES = 20  # between two updates of the progress
 COUNT_PROGRESS_EVERY = 5000
 
 app = typer.Typer(no_args_is_help=True, help="Mailing lists.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Letters, digits and underscores.", callback=check_list_name
+    ),
+]
+SENDER = typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
+DESCRIPTION = typer.Option(help="Shown in its emails.")
+POSTAL_ADDRESS = typer.Option(help="Shown at the end of its emails.")
+PUBLIC_FORM = typer.Option(help="Whether it has a public page to sign up on.")
 
 
 @app.command("create")
 def create(
     name: Name,
-    sender: Annotated[str, typer.Option("--from", metavar="MAILBOX", help="From of its emails.")],
-    description: Annotated[str, typer.Option(help="Shown in its emails.")] = "",
-    postal_address: Annotated[str, typer.Option(help="Shown at the end of its emails.")] = "",
-    public_form: Annotated[
-        bool, typer.Option(help="Whether it has a public page to sign up on.")
-    ] = False,
+    sender: Annotated[str, SENDER],
+    description: Annotated[str, DESCRIPTION] = "",
+    postal_address: Annotated[str, POSTAL_ADDRESS] = "",
+    public_form: Annotated[bool, PUBLIC_FORM] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a list, and storage if there is none yet."""
@@ -53,22 +60,17 @@ def create(
 
 
 @app.command("edit")
-def edit(
+@with_parts
+async def edit(
+    parts: Parts,
     name: Name,
-    sender: Annotated[
-        str | None, typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(help="Shown in its emails.")] = None,
-    postal_address: Annotated[
-        str | None, typer.Option(help="Shown at the end of its emails.")
-    ] = None,
-    public_form: Annotated[
-        bool | None, typer.Option(help="Whether it has a public page to sign up on.")
-    ] = None,
+    sender: Annotated[str | None, SENDER] = None,
+    description: Annotated[str | None, DESCRIPTION] = None,
+    postal_address: Annotated[str | None, POSTAL_ADDRESS] = None,
+    public_form: Annotated[bool | None, PUBLIC_FORM] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a list. Options that are left out change nothing; an empty text removes one."""
-    check_list_name(name)
     changes = ListChanges(
         sender=sender,
         description=description,
@@ -77,67 +79,50 @@ def edit(
     )
     if changes == ListChanges():
         raise BadInput("Nothing to change. Use --from, --description, --postal-address, …")
-
-    async def job(parts: Parts) -> MailingList:
-        tables = parts.storage.tables
-        found = await lists.read_with_etag(tables, name)
-        return (await manage_lists.edit(tables, name, changes, found.etag)).value
-
-    data = list_data(work(job))
+    tables = parts.storage.tables
+    found = await lists.read_with_etag(tables, name)
+    edited = await manage_lists.edit(tables, name, changes, found.etag)
+    data = list_data(edited.value)
     show(data, as_json, f"List {name} is changed.", *fields(data))
 
 
 @app.command("show")
-def show_list(name: Name, as_json: AsJson = False) -> None:
+@with_parts
+async def show_list(parts: Parts, name: Name, as_json: AsJson = False) -> None:
     """Show a list and count its subscribers."""
-    check_list_name(name)
-
-    async def job(parts: Parts) -> dict[str, Any]:
-        data = list_data(await lists.read(parts.storage.tables, name))
-        return data | await _count_people(parts, name, quiet=as_json)
-
-    data = work(job)
+    data = list_data(await lists.read(parts.storage.tables, name))
+    data |= await _count_people(parts, name, quiet=as_json)
     show(data, as_json, *fields(data))
 
 
 @app.command("all")
-def all_lists(as_json: AsJson = False) -> None:
+@with_parts
+async def all_lists(parts: Parts, as_json: AsJson = False) -> None:
     """Show all lists by name."""
-
-    async def job(parts: Parts) -> list[dict[str, Any]]:
-        return [list_data(each) async for each in lists.every_list(parts.storage.tables)]
-
-    found = work(job)
+    found = [list_data(each) async for each in lists.every_list(parts.storage.tables)]
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
-    show(found, as_json, *(line.rstrip() for line in lines))
-    if not found and not as_json:
-        echo_err(
-            "There is no list yet. Create one with “postroom list create NAME --from ADDRESS”."
-        )
+    hint = "There is no list yet. Create one with “postroom list create NAME --from ADDRESS”."
+    show(found, as_json, *(line.rstrip() for line in lines), if_empty=hint)
 
 
 @app.command("delete")
-def delete(name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
+@with_parts
+async def delete(parts: Parts, name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a list and all its subscribers."""
-    check_list_name(name)
-
-    async def job(parts: Parts) -> tuple[int, bool]:
-        tables = parts.storage.tables
-        if not await lists.is_being_deleted(tables, name):  # otherwise continue deleting it
-            await lists.read(tables, name)
-            if not yes:
-                people = await _count_people(parts, name, quiet=as_json)
-                total = people["verified"] + people["unverified"]
-                confirm(
-                    f"Delete {name} with {ngettext('{count} person', '{count:,} people', total)} "
-                    f"({people['verified']:,} verified)? "
-                    "Messages that are being sent to it skip everybody still queued.",
-                    yes,
-                )
-            await lists.start_deleting(tables, name)
-        return await _delete_rows(tables, name, quiet=as_json)
-
-    rows, is_done = work(job)
+    tables = parts.storage.tables
+    if not await lists.is_being_deleted(tables, name):  # otherwise continue deleting it
+        await lists.read(tables, name)
+        if not yes:
+            people = await _count_people(parts, name, quiet=as_json)
+            total = people["verified"] + people["unverified"]
+            confirm(
+                f"Delete {name} with {ngettext('{count} person', '{count:,} people', total)} "
+                f"({people['verified']:,} verified)? "
+                "Messages that are being sent to it skip everybody still queued.",
+                yes,
+            )
+        await lists.start_deleting(tables, name)
+    rows, is_done = await _delete_rows(tables, name, quiet=as_json)
     if not is_done:
         echo_err(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
         raise typer.Exit(INTERRUPTED)
@@ -159,10 +144,10 @@ async def _delete_rows(tables: Tables, name: str, *, quiet: bool) -> tuple[int, 
     """Return how many rows were deleted, and whether none are left."""
     deleted = 0
     with progress(f"Deleting {name}", quiet=quiet) as tick, interruptible() as interrupt:
-        while not interrupt.is_asked and await lists.is_being_deleted(tables, name):
+        while not interrupt.is_set() and await lists.is_being_deleted(tables, name):
             try:
                 deleted += await sweep.delete_rows_of(tables, name, at_most=DELETE_BATCHES)
             except Conflict:  # the scheduler is deleting the same rows
                 continue
             tick(deleted, None, f"{deleted:,} rows")
-    return deleted, not interrupt.is_asked or not await lists.is_being_deleted(tables, name)
+    return deleted, not interrupt.is_set() or not await lists.is_being_deleted(tables, name)

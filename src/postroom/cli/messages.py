@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ from postroom.actions.control_message import Control, control
 from postroom.cli.output import (
     KEPT_NOT_SENT,
     AsJson,
-    csv_file,
     echo_err,
     fields,
     print_json_array,
@@ -19,9 +19,9 @@ from postroom.cli.output import (
     show,
     write_csv,
 )
-from postroom.cli.session import act_of, read_message, work
+from postroom.cli.session import act_of, with_parts
 from postroom.domain.due_time import parse_due_time
-from postroom.domain.errors import BadInput
+from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_data
 from postroom.flow import report
@@ -33,12 +33,28 @@ if TYPE_CHECKING:
     from postroom.wiring import Parts
 
 app = typer.Typer(no_args_is_help=True, help="Messages to a list.")
-Ref = Annotated[str, typer.Argument(metavar="REF")]
+REF_CHARS_MAX = 20
+
+
+def _check_ref(ref: str) -> str:
+    """NotFound for a ref that storage cannot have."""
+    if not ref.isascii() or len(ref) > REF_CHARS_MAX:
+        raise NotFound(f"“{ref[:40]}” is not a message ref. “postroom message all” lists them.")
+    return ref
+
+
+Ref = Annotated[str, typer.Argument(metavar="REF", callback=_check_ref)]
+Zone = Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")]
 
 
 @app.command("create")
-def create(
-    list_name: Annotated[str, typer.Option("--list", metavar="LIST", help="Who gets it.")],
+@with_parts
+async def create(
+    parts: Parts,
+    list_name: Annotated[
+        str,
+        typer.Option("--list", metavar="LIST", help="Who gets it.", callback=check_list_name),
+    ],
     subject: Annotated[str, typer.Option(help="The subject line.")],
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="HTML body, UTF-8.")] = None,
     text: Annotated[Path | None, typer.Option(metavar="FILE", help="Text body, UTF-8.")] = None,
@@ -46,47 +62,39 @@ def create(
         str | None,
         typer.Option(metavar="TIME", help="now, 2026-11-20T09:00+01:00, or 2026-11-20 09:00."),
     ] = None,
-    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
+    zone: Zone = "",
     on_doubt: Annotated[
         OnDoubt, typer.Option(help="If an email may or may not have been sent.")
     ] = OnDoubt.RESEND,
     as_json: AsJson = False,
 ) -> None:
     """Create a message. Without --at it stays a draft."""
-    check_list_name(list_name)
-    bodies = {"html": _read_body(html), "text": _read_body(text)}
-
-    async def job(parts: Parts) -> Message:
-        act = act_of(parts)
-        due_at = None if at is None else parse_due_time(at, zone, act.now)
-        draft = Draft(
-            list_name=list_name,
-            subject=subject,
-            due_at=due_at,
-            due_zone=zone,
-            on_doubt=on_doubt,
-            **bodies,
-        )
-        return await compose(act, draft)
-
-    _show_created(work(job), as_json)
+    act = act_of(parts)
+    draft = Draft(
+        list_name=list_name,
+        subject=subject,
+        html=_read_body(html),
+        text=_read_body(text),
+        due_at=None if at is None else parse_due_time(at, zone, act.now),
+        due_zone=zone,
+        on_doubt=on_doubt,
+    )
+    _show_created(await compose(act, draft), as_json)
 
 
 @app.command("schedule")
-def schedule(
+@with_parts
+async def schedule(
+    parts: Parts,
     ref: Ref,
     at: Annotated[str, typer.Option(metavar="TIME", help="As in “message create”.")],
-    zone: Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")] = "",
+    zone: Zone = "",
     as_json: AsJson = False,
 ) -> None:
     """Schedule a draft, or change the time of a scheduled message."""
-
-    async def job(parts: Parts) -> Message:
-        await read_message(parts, ref)
-        act = act_of(parts)
-        return await give_time(act, ref, parse_due_time(at, zone, act.now), zone=zone)
-
-    _show_created(work(job), as_json)
+    act = act_of(parts)
+    due_at = parse_due_time(at, zone, act.now)
+    _show_created(await give_time(act, ref, due_at, zone=zone), as_json)
 
 
 @app.command("unschedule")
@@ -97,25 +105,19 @@ def unschedule(ref: Ref, as_json: AsJson = False) -> None:
 
 
 @app.command("delete")
-def delete(ref: Ref, as_json: AsJson = False) -> None:
+@with_parts
+async def delete(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
     """Delete a draft or a scheduled message, with its bodies."""
-
-    async def job(parts: Parts) -> None:
-        await read_message(parts, ref)
-        await discard(parts.storage, ref)
-
-    work(job)
+    await discard(parts.storage, ref)
     show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
 
 
 @app.command("show")
-def show_message(ref: Ref, as_json: AsJson = False) -> None:
+@with_parts
+async def show_message(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
     """Show a message with its current counts."""
-
-    async def job(parts: Parts) -> Message:
-        return await report.books_of(parts.storage.tables, await read_message(parts, ref))
-
-    message = work(job)
+    tables = parts.storage.tables
+    message = await report.books_of(tables, await messages.read(tables, ref))
     data = message_data(message)
     skipped = {"test_mode"} if message.books.doubts else {"test_mode", "doubts"}
     lines = fields({name: value for name, value in data.items() if name not in skipped})
@@ -123,25 +125,25 @@ def show_message(ref: Ref, as_json: AsJson = False) -> None:
 
 
 @app.command("all")
-def all_messages(as_json: AsJson = False) -> None:
+@with_parts
+async def all_messages(parts: Parts, as_json: AsJson = False) -> None:
     """Show all messages, newest first, with the counts of their last report."""
-
-    async def job(parts: Parts) -> int:
-        found = messages.every_message(parts.storage.tables)
-        if as_json:
-            return await print_json_array(message_data(message) async for message in found)
-        count = 0
-        async for message in found:
-            typer.echo(_line(message))
-            count += 1
-        return count
-
-    if not work(job) and not as_json:
+    found = messages.every_message(parts.storage.tables)
+    if as_json:
+        await print_json_array(message_data(message) async for message in found)
+        return
+    is_empty = True
+    async for message in found:
+        typer.echo(_line(message))
+        is_empty = False
+    if is_empty:
         echo_err("There is no message yet. Create one with “postroom message create”.")
 
 
 @app.command("people")
-def people(
+@with_parts
+async def people(
+    parts: Parts,
     ref: Ref,
     outcome: Annotated[
         str | None, typer.Option(metavar="OUTCOME", help=f"Only these: {', '.join(OUTCOMES)}.")
@@ -151,19 +153,14 @@ def people(
     """Print the outcome of every recipient as CSV, or as one JSON array."""
     if outcome is not None and outcome not in OUTCOMES:
         raise BadInput(f"“{outcome}” is not an outcome. Use one of {', '.join(OUTCOMES)}.")
-
-    async def job(parts: Parts) -> None:
-        message = await read_message(parts, ref)
-        only = OUTCOMES[outcome] if outcome else None
-        found = all_outcomes(parts.storage.tables, message, only)
-        if as_json:
-            await print_json_array(found)
-            return
-        rows = ([one.address, one.outcome, one.at, one.words] async for one in found)
-        with csv_file(None) as out:
-            await write_csv(out, ["address", "outcome", "at", "words"], rows)
-
-    work(job)
+    message = await messages.read(parts.storage.tables, ref)
+    only = OUTCOMES[outcome] if outcome else None
+    found = all_outcomes(parts.storage.tables, message, only)
+    if as_json:
+        await print_json_array(found)
+        return
+    rows = ([one.address, one.outcome, one.at, one.words] async for one in found)
+    await write_csv(sys.stdout, ["address", "outcome", "at", "words"], rows)
 
 
 @app.command("pause")
@@ -207,12 +204,10 @@ def settle(ref: Ref, as_json: AsJson = False) -> None:
     _control(ref, Control.COUNT_HELD_AS_SENT, as_json, text)
 
 
-def _control(ref: str, action: Control, as_json: bool, text: str) -> None:
-    async def job(parts: Parts) -> Message:
-        await read_message(parts, ref)
-        return await control(act_of(parts), ref, action)
-
-    show(message_data(work(job)), as_json, text)
+@with_parts
+async def _control(parts: Parts, ref: str, action: Control, as_json: bool, text: str) -> None:
+    await messages.read(parts.storage.tables, ref)  # or it is not found
+    show(message_data(await control(act_of(parts), ref, action)), as_json, text)
 
 
 def _line(message: Message) -> str:

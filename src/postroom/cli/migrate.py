@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +10,8 @@ import typer
 
 from postroom.cli.exit_codes import INTERRUPTED, REFUSED
 from postroom.cli.output import AsJson, echo_err, show
-from postroom.cli.progress import Show, progress
-from postroom.cli.session import Interrupt, in_loop, interruptible, load_settings
+from postroom.cli.progress import progress
+from postroom.cli.session import in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput, WrongState
 from postroom.migration import migrate as migration
 from postroom.migration.comparison import Comparison
@@ -22,9 +20,7 @@ from postroom.migration.state import TakenOver
 from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
-    from postroom.clock import Clock
     from postroom.settings import Settings
-    from postroom.storage.port import Storage
 
 CHECKSUM_CHARS_SHOWN = 12
 _ADDRESS = "ADDRESS"
@@ -114,32 +110,34 @@ def _name(settings: Settings) -> str:
 
 
 async def _reopen(settings: Settings) -> None:
-    async with _opened(settings) as (storage, _):
-        await migration.reopen(storage.tables)
-
-
-@contextlib.asynccontextmanager
-async def _opened(
-    settings: Settings, *, create: bool = False
-) -> AsyncIterator[tuple[Storage, Clock]]:
     from postroom.clock import WallClock
     from postroom.wiring.engines import opened_storage
 
-    clock = WallClock()
-    async with opened_storage(settings, clock, create=create) as storage:
-        yield storage, clock
+    async with opened_storage(settings, WallClock(), create=False) as storage:
+        await migration.reopen(storage.tables)
 
 
 async def _run(
     here: Settings, there: Settings, *, verify_only: bool, as_json: bool
 ) -> list[Comparison]:
+    from postroom.clock import WallClock
+    from postroom.wiring.engines import opened_storage
+
+    clock = WallClock()
     async with (
-        _opened(here) as (source, clock),
-        _opened(there, create=not verify_only) as (target, _),
+        opened_storage(here, clock, create=False) as source,
+        opened_storage(there, clock, create=not verify_only) as target,
     ):
         with interruptible() as interrupt, progress("Migrating", quiet=as_json) as tick:
-            observer = _MigrationObserver(interrupt, tick)
-            context = MigrationContext(source, target, _name(here), _name(there), clock, observer)
+            context = MigrationContext(
+                source,
+                target,
+                _name(here),
+                _name(there),
+                clock,
+                may_go_on=lambda: not interrupt.is_set(),
+                on_progress=lambda stage, done: tick(done, None, f"{stage}, {done:,}"),
+            )
             try:
                 return await (migration.compare if verify_only else migration.migrate)(context)
             except TakenOver:
@@ -150,20 +148,6 @@ async def _run(
             except StorageError:
                 echo_err("The migration stopped. Run the same command again to continue.")
                 raise
-
-
-class _MigrationObserver:
-    """Shows progress and stops at Ctrl-C."""
-
-    def __init__(self, interrupt: Interrupt, tick: Show) -> None:
-        self._interrupt = interrupt
-        self._tick = tick
-
-    def may_go_on(self) -> bool:
-        return not self._interrupt.is_asked
-
-    def on_progress(self, stage: str, done: int) -> None:
-        self._tick(done, None, f"{stage}, {done:,}")
 
 
 def _report(

@@ -25,13 +25,20 @@ KEPT_NOT_SENT = (
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
-def show(data: Mapping[str, object] | Sequence[object], as_json: bool, *lines: str | Text) -> None:
-    """Print the data for a script, or the lines for a person."""
+def show(
+    data: Mapping[str, object] | Sequence[object],
+    as_json: bool,
+    *lines: str | Text,
+    if_empty: str = "",
+) -> None:
+    """Print the data for a script, or the lines for a person, with a hint if there is nothing."""
     if as_json:
         typer.echo(to_json(data))
-    else:
-        for line in lines:
-            typer.echo(line)
+        return
+    for line in lines:
+        typer.echo(line)
+    if if_empty and not data:
+        echo_err(if_empty)
 
 
 def to_json(value: object) -> str:

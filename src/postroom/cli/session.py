@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
+
+import typer
 
 from postroom.act import Act
+from postroom.domain.address import Address, parse_address
 from postroom.domain.consent import COMMAND_LINE, Trace
-from postroom.domain.errors import NotFound
-from postroom.domain.message import Message
-from postroom.records import messages
+from postroom.domain.mailing_list import check_list_name
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
+P = ParamSpec("P")
 T = TypeVar("T")
-REF_CHARS_MAX = 20
+# Checked by callbacks, before anything is opened. From a parser, BadInput would be wrong usage.
+ListName = Annotated[str, typer.Argument(metavar="LIST", callback=check_list_name)]
+ParsedAddress = Annotated[
+    Address, typer.Argument(metavar="ADDRESS", parser=str, callback=parse_address)
+]
 
 
 def load_settings() -> Settings:
@@ -52,6 +60,23 @@ def work(job: Callable[[Parts], Awaitable[T]], *, create: bool = False) -> T:
     return in_loop(run())
 
 
+def with_parts(
+    command: Callable[Concatenate[Parts, P], Coroutine[Any, Any, None]],
+) -> Callable[P, None]:
+    """Make a command of a coroutine; it works with open storage, and Typer fills in the rest."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        work(lambda parts: command(parts, *args, **options))
+
+    # Parts is imported only for type checks, so its name means nothing at run time.
+    signature = inspect.signature(command, eval_str=True, locals={"Parts": object})
+    _parts, *parameters = signature.parameters.values()
+    cast(Any, run).__signature__ = signature.replace(parameters=parameters)
+    run.__annotations__ = {}
+    return run
+
+
 def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run in a new event loop: uvloop, which is faster, where it exists."""
     if sys.platform == "win32":
@@ -66,30 +91,13 @@ def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
     return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
 
 
-async def read_message(parts: Parts, ref: str) -> Message:
-    """Return the message, live or archived; NotFound also for a ref that storage cannot have."""
-    if not ref.isascii() or len(ref) > REF_CHARS_MAX:
-        raise NotFound(f"“{ref[:40]}” is not a message ref. “postroom message all” lists them.")
-    return await messages.read(parts.storage.tables, ref)
-
-
-class Interrupt:
-    """Set by Ctrl-C or SIGTERM; long commands check it, and stop cleanly."""
-
-    def __init__(self) -> None:
-        self.is_asked = False
-
-    def ask(self) -> None:
-        self.is_asked = True
-
-
 @contextlib.contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Within the block, signals set the interrupt instead of raising an exception."""
-    interrupt = Interrupt()
+def interruptible() -> Iterator[asyncio.Event]:
+    """Within the block, Ctrl-C and SIGTERM set the event; long commands check it, and stop."""
+    interrupt = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt.ask)
+        loop.add_signal_handler(number, interrupt.set)
     try:
         yield interrupt
     finally:

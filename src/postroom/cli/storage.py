@@ -10,7 +10,7 @@ import typer
 
 from postroom.cli.dead_letters import dead_letters_command
 from postroom.cli.output import AsJson, Yes, confirm, print_json_array, show, to_json
-from postroom.cli.session import load_settings, work
+from postroom.cli.session import load_settings, with_parts, work
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import ngettext
 from postroom.records.names import QUEUES, TABLES
@@ -99,13 +99,10 @@ def delete_row(
 
 
 @app.command("queues")
-def queues(as_json: AsJson = False) -> None:
+@with_parts
+async def queues(parts: Parts, as_json: AsJson = False) -> None:
     """List the queues and how many items each has, claimed ones included."""
-
-    async def job(parts: Parts) -> dict[str, int]:
-        return {name: await parts.storage.queues.length(name) for name in QUEUES}
-
-    lengths = work(job)
+    lengths = {name: await parts.storage.queues.length(name) for name in QUEUES}
     show(lengths, as_json, *(f"{name:25} {count:>10,}" for name, count in lengths.items()))
 
 
@@ -126,25 +123,19 @@ def peek(
 
 
 @app.command("blobs")
-def blobs(
+@with_parts
+async def blobs(
+    parts: Parts,
     prefix: Annotated[str, typer.Argument(metavar="[PREFIX]")] = "",
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of blobs."""
-
-    async def job(parts: Parts) -> list[str]:
-        names: list[str] = []
-        after: str | None = None
-        while len(names) < limit:
-            page, after = await parts.storage.blobs.list(prefix, after=after)
-            names += page
-            if after is None:
-                break
-        return names[:limit]
-
-    names = work(job)
-    show(names, as_json, *names)
+    names, after = await parts.storage.blobs.list(prefix)
+    while after and len(names) < limit:
+        page, after = await parts.storage.blobs.list(prefix, after=after)
+        names += page
+    show(names[:limit], as_json, *names[:limit])
 
 
 @app.command("blob")
@@ -215,12 +206,8 @@ def _check_name(name: str, names: tuple[str, ...], kind: str) -> None:
 
 
 def _data(row: Row) -> dict[str, Any]:
-    return {
-        "partition": row.partition,
-        "key": row.key,
-        "etag": row.etag,
-        "properties": masked(row),
-    }
+    names = {"partition": row.partition, "key": row.key, "etag": row.etag}
+    return names | {"properties": masked(row)}
 
 
 def _line(row: Row) -> str:

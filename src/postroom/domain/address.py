@@ -27,7 +27,7 @@ STORAGE_KEY_CHARS_MAX = 480  # leaves room for a row key's prefix within storage
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 # Spaces and zero-width characters that spreadsheets, chats and phones leave around an address.
-_BLANKS = (
+BLANKS = (
     " \t\r\n\xa0\xad\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u200b\u200c\u200d\u200e\u200f\u202f\u205f\u2060\u3000\ufeff"
 )
@@ -88,7 +88,7 @@ def parse_address(text: str) -> Address:
     address = _parse_plain(text)
     if address is not None:
         return address
-    trimmed = text.strip(_BLANKS)
+    trimmed = text.strip(BLANKS)
     return _parse_plain(trimmed) or _parse_international(trimmed)
 
 
@@ -98,7 +98,7 @@ def key_prefix(text: str) -> str:
     The A-label of an unfinished label differs from that of the whole label. So if the last label is
     not ASCII, only its "xn--" is certain.
     """
-    text = text.strip(_BLANKS)
+    text = text.strip(BLANKS)
     local, at, domain = text.partition("@")
     *labels, last = domain.split(".")
     try:
@@ -114,13 +114,13 @@ def key_prefix(text: str) -> str:
 
 def parse_mailbox(text: str) -> Mailbox:
     """Parse `Name <name@example.org>`, `"Name, quoted" <…>` or a bare address, or BadAddress."""
-    trimmed = text.strip(_BLANKS)
+    trimmed = text.strip(BLANKS)
     if "<" not in trimmed:
         return Mailbox("", parse_address(trimmed))
     found = _MAILBOX.fullmatch(trimmed)
     if found is None:
         raise BadAddress(_("Enter one sender, such as History Department <news@example.org>."))
-    name = found["name"].strip(_BLANKS)
+    name = found["name"].strip(BLANKS)
     if quoted := _QUOTED.fullmatch(name):
         name = re.sub(r"\\(.)", r"\1", quoted[1])
     if CONTROL.search(name):

@@ -18,8 +18,6 @@ ASKS_WITHIN = timedelta(days=30)
 
 
 class CannotAsk(StrEnum):
-    """Why somebody cannot be asked."""
-
     CONFIRMED = "confirmed"
     GONE = "gone"
     LEFT_BEFORE = "left-before"  # and signed up again, or somebody else entered their address

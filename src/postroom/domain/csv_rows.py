@@ -17,6 +17,7 @@ from datetime import datetime
 
 import msgspec
 
+from postroom.domain import address
 from postroom.domain.texts import _
 
 DELIMITER_NAMES = {",": _("comma"), ";": _("semicolon"), "\t": _("tab"), "|": _("bar")}
@@ -32,10 +33,7 @@ EMAIL, SUBSCRIPTION, SINCE = "email", "subscription", "since"  # columns of our 
 REPORT_COLUMNS = ("line", "value", "reason")  # of a report about bad rows
 
 # Spaces and zero-width characters that spreadsheets leave around a value.
-BLANKS = (
-    " \t\r\n\x0b\x0c\x85\xa0\xad\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
-    "\u200a\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
-)
+BLANKS = address.BLANKS + "\x0b\x0c\x85\u2028\u2029"
 _INSIDE = r'(?:[^"]++|"")*+'  # of a quoted cell
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"])"?', re.IGNORECASE)  # what Excel writes and reads
 _NEWLINES = ("\n", "\r")
@@ -67,7 +65,6 @@ def escape_formula(cell: str) -> str:
 
 
 def unescape_formula(cell: str) -> str:
-    """Undo `escape_formula`."""
     is_escaped = cell.startswith(_GUARD) and cell.lstrip(_GUARD).startswith(_FORMULA)
     return cell[1:] if is_escaped else cell
 

@@ -20,8 +20,6 @@ BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a dead letter must f
 
 
 class Reason(StrEnum):
-    """Why an item was set aside."""
-
     MALFORMED = "malformed"
     NO_BATCH = "no_batch"
     NO_DELIVERY = "no_delivery"
@@ -113,8 +111,6 @@ EXPLANATIONS: dict[Reason, Text] = {
 
 
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
-    """The dead letters with one reason."""
-
     reason: Reason
     count: int
     since: datetime | None  # None: not known

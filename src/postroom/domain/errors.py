@@ -28,6 +28,7 @@
             StorageClosed      migration/state.py: the storage is being moved or was moved
             StorageGone        the storage that was opened no longer exists
             TableMissing       storage/azure/tables.py
+            UnexpectedAnswer   storage/azure/retry.py
         StorageFull            nothing changed, and only a person can help
         Unreadable             records/rows.py: this one row cannot be read, all others can
             OtherFormat        records/rows.py: another version of the program can read it

@@ -152,9 +152,7 @@ def next_share(
 
 def lower_of(one: Share, other: Share) -> Share:
     """The safe share while it is unknown which of the two is in force."""
-    return Share(
-        min(one.mails_per_s, other.mails_per_s), min(one.connections, other.connections), 0
-    )
+    return Share(min(one.mails_per_s, other.mails_per_s), min(one.connections, other.connections))
 
 
 class ShareRenewals:

@@ -75,33 +75,28 @@ class Trouble(msgspec.Struct, frozen=True):
 
 def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
     """Say what is wrong in one sentence, with the reply of the server."""
+    named = {"server": server}
     texts = {
-        TroubleKind.NAME: _("The mail server {server} cannot be found", server=server),
-        TroubleKind.CONNECT: _("Cannot connect to the mail server {server}", server=server),
-        TroubleKind.SILENT: _("The mail server {server} does not answer", server=server),
-        TroubleKind.NOT_TLS: _(
-            "The mail server {server} does not speak TLS on this port", server=server
-        ),
-        TroubleKind.TLS: _("The TLS handshake with the mail server {server} failed", server=server),
+        TroubleKind.NAME: _("The mail server {server} cannot be found", **named),
+        TroubleKind.CONNECT: _("Cannot connect to the mail server {server}", **named),
+        TroubleKind.SILENT: _("The mail server {server} does not answer", **named),
+        TroubleKind.NOT_TLS: _("The mail server {server} does not speak TLS on this port", **named),
+        TroubleKind.TLS: _("The TLS handshake with the mail server {server} failed", **named),
         TroubleKind.CERTIFICATE: _(
-            "The certificate of the mail server {server} is not trusted", server=server
+            "The certificate of the mail server {server} is not trusted", **named
         ),
-        TroubleKind.NO_STARTTLS: _(
-            "The mail server {server} does not offer STARTTLS", server=server
-        ),
+        TroubleKind.NO_STARTTLS: _("The mail server {server} does not offer STARTTLS", **named),
         TroubleKind.UNPROTECTED: _(
             "The connection to the mail server {server} is not encrypted, so no password is sent",
-            server=server,
+            **named,
         ),
         TroubleKind.NO_LOGIN: _(
-            "The mail server {server} offers neither AUTH PLAIN nor AUTH LOGIN", server=server
+            "The mail server {server} offers neither AUTH PLAIN nor AUTH LOGIN", **named
         ),
-        TroubleKind.LOGIN: _("The mail server {server} refuses our login", server=server),
-        TroubleKind.THROTTLED: _(
-            "The mail server {server} asks us to try again later", server=server
-        ),
-        TroubleKind.REFUSED: _("The mail server {server} accepts no emails now", server=server),
-        TroubleKind.BROKEN: _("The connection to the mail server {server} was lost", server=server),
+        TroubleKind.LOGIN: _("The mail server {server} refuses our login", **named),
+        TroubleKind.THROTTLED: _("The mail server {server} asks us to try again later", **named),
+        TroubleKind.REFUSED: _("The mail server {server} accepts no emails now", **named),
+        TroubleKind.BROKEN: _("The connection to the mail server {server} was lost", **named),
         TroubleKind.OUTBOX: _("The test mailbox cannot be written"),
     }
     what = texts[kind]

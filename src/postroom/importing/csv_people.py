@@ -174,7 +174,15 @@ def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]
     stretches = 0
     for record in records:
         if isinstance(record, Record):
-            _check_width(record.cells)
+            if len(record.cells) > COLUMNS_MAX:
+                raise BadInput(
+                    _(
+                        "The file has {count:,} columns, but at most {limit:,} can be read. Delete "
+                        "those that you do not need.",
+                        count=len(record.cells),
+                        limit=COLUMNS_MAX,
+                    )
+                )
             row = [clean(cell) for cell in record.cells]
             if any(row):
                 is_empty = False
@@ -182,9 +190,7 @@ def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]
         stretches += record is None
         if stretches == BEGINNING_STRETCHES:
             break
-    else:
-        return
-    if is_empty:
+    if is_empty and stretches == BEGINNING_STRETCHES:
         raise BadInput(
             _("The file begins with too many empty or unreadable rows. Delete them and try again.")
         )
@@ -195,7 +201,6 @@ def columns_of(header: Sequence[str], headings: Mapping[str, str]) -> Columns:
 
     BadInput if a heading is missing, or no column has the addresses.
     """
-    _check_width(header)
     names = attribute_names(header)
     shown = clipped(", ".join(header))
     for name, heading in headings.items():
@@ -262,18 +267,6 @@ def attribute_name(heading: str) -> str:
     if name[:1].isdigit():
         name = f"column_{name}"
     return name[:NAME_CHARS_MAX].rstrip("_")
-
-
-def _check_width(row: Sequence[str]) -> None:
-    if len(row) > COLUMNS_MAX:
-        raise BadInput(
-            _(
-                "The file has {count:,} columns, but at most {limit:,} can be read. Delete those "
-                "that you do not need.",
-                count=len(row),
-                limit=COLUMNS_MAX,
-            )
-        )
 
 
 class NoEmailColumn(BadInput):

@@ -22,7 +22,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -36,12 +35,13 @@ from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.importing.csv_people import Person
-from postroom.importing.job import Existing, attributes_after
+from postroom.importing.job import BAD_ROWS_SHOWN, Existing, ImportCounts, attributes_after
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, SubscriberEdit
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
 from postroom.storage.port import BATCH_CHANGES_MAX, Conflict
+from postroom.task_pool import TaskPool
 
 BATCH_PEOPLE = (BATCH_CHANGES_MAX - 1) // 2  # two rows each, and the change of the counts
 IN_FLIGHT_MAX = 16  # batches: enough for a group commit to pay, few enough to hold
@@ -55,37 +55,26 @@ _RANDOM_BYTES = 12  # of a GUID, so that nobody can guess a link
 _KEEPS_CHANGING = "a row keeps changing: run the import again"
 
 
-@dataclass
-class ImportCounts:
-    """The results so far; the names are those of an import job (job.py)."""
+class ImportObserver:
+    """Follows an import row by row, and keeps the first rows for a person to see."""
 
-    added: int = 0  # with `keep_out`: marked as removed
-    already: int = 0
-    twice: int = 0  # an address that is in the group already: its first row counts
-    gone: int = 0  # unsubscribed earlier, and not added again
-    bad: int = 0
-    confirmed: int = 0  # of those already there
-    updated: int = 0  # of those already there
-    asked: int = 0  # of those added, or already there
-    mended: int = 0  # addresses with an obvious typing error, which was corrected
-    mistyped: int = 0  # addresses that look mistyped; only a dry run counts them
-
-    @property
-    def rows(self) -> int:
-        return self.added + self.already + self.twice + self.gone + self.bad
-
-
-class ImportObserver(Protocol):
-    """Follows an import row by row."""
+    def __init__(self) -> None:
+        self.first_bad: list[BadRow] = []
+        self.first_noted: list[BadRow] = []
 
     def may_go_on(self) -> bool:
         """Asked before every row and between batches; after a no, batches under way finish."""
+        return True
 
     def refused(self, row: BadRow) -> None:
         """A row is bad, or belongs to somebody who unsubscribed."""
+        if len(self.first_bad) < BAD_ROWS_SHOWN:
+            self.first_bad.append(row)
 
     def noted(self, row: BadRow) -> None:
         """A row is used, but a person should check it."""
+        if len(self.first_noted) < BAD_ROWS_SHOWN:
+            self.first_noted.append(row)
 
     def counted(self, counts: ImportCounts) -> None:
         """Called after every batch."""
@@ -123,8 +112,9 @@ async def import_people(
     whenever everything up to a line is stored and counted; `so_far` is what it was given last.
     """
     await lists.read(terms.act.tables, terms.list_name)
-    buffer = ImportBuffer(terms, observer, so_far or ImportCounts(), record)
-    try:
+    # After a failure, batches under way are cancelled: storage has each whole or not at all.
+    async with TaskPool(IN_FLIGHT_MAX) as pool:
+        buffer = ImportBuffer(terms, observer, so_far or ImportCounts(), pool, record)
         for row in rows:
             if not observer.may_go_on():
                 break
@@ -136,9 +126,7 @@ async def import_people(
             if buffer.is_full:
                 await buffer.end_group()
         await buffer.flush()
-        await buffer.finish()
-    finally:
-        await buffer.abandon()
+    observer.counted(buffer.counts)
     if not terms.is_rehearsal:
         with contextlib.suppress(Conflict):  # the scheduler is doing it
             await counts.fold(terms.act.tables, terms.list_name)
@@ -152,12 +140,12 @@ class ImportBuffer:
     terms: ImportTerms
     observer: ImportObserver
     counts: ImportCounts
+    pool: TaskPool
     record: Record | None = None
     stretches: int = 0  # of the file, read for this group
     _rows: int = 0
     _line: int = 0  # of the last row
     _waiting: dict[str, Person] = field(default_factory=dict)  # by key: nobody waits twice
-    _busy: set[asyncio.Task[None]] = field(default_factory=set)
     _guids_from: int = field(default_factory=lambda: secrets.randbits(_FRONT_BITS))
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one batch at a time is paced
 
@@ -193,7 +181,7 @@ class ImportBuffer:
         """Store the group; with `record`, wait until it is stored, and record the position."""
         await self.flush()
         if self.record:
-            await self.finish()
+            await self.pool.finish()
             await self.record(self._line, self.counts)
 
     async def flush(self) -> None:
@@ -205,29 +193,8 @@ class ImportBuffer:
         for start in range(0, len(people), BATCH_PEOPLE):
             if start and not self.observer.may_go_on():
                 return
-            if len(self._busy) >= IN_FLIGHT_MAX:
-                await self._wait_for(asyncio.FIRST_COMPLETED)
-            batch = people[start : start + BATCH_PEOPLE]
-            self._busy.add(asyncio.create_task(self._store(batch)))
+            await self.pool.start(self._store(people[start : start + BATCH_PEOPLE]))
             await asyncio.sleep(0)  # one at a time: sixteen together would hold up everything else
-
-    async def finish(self) -> None:
-        if self._busy:
-            await self._wait_for(asyncio.ALL_COMPLETED)
-        self.observer.counted(self.counts)
-
-    async def abandon(self) -> None:
-        """Cancel what is under way after a failure. Storage has each batch whole or not at all."""
-        for task in self._busy:
-            task.cancel()
-        await asyncio.gather(*self._busy, return_exceptions=True)
-
-    async def _wait_for(self, until: str) -> None:
-        done, self._busy = await asyncio.wait(self._busy, return_when=until)
-        failures = [failure for task in done if (failure := task.exception())]
-        if failures:  # the first ends the import; the others have the same cause
-            raise failures[0]
-        self.observer.counted(self.counts)
 
     async def _store(self, people: Sequence[Person]) -> None:
         name = self.terms.list_name
@@ -243,6 +210,7 @@ class ImportBuffer:
         if self.terms.ask:
             async with self._asking:
                 await self._ask(people)
+        self.observer.counted(self.counts)
 
     async def _add(self, people: Sequence[Person]) -> bool:
         """Add all of them by one write; False, and nothing happened, if one is already there."""

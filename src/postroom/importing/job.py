@@ -19,10 +19,6 @@ KEPT = timedelta(days=30)
 FILE_NAME_CHARS_MAX = 60
 BASIS_CHARS_MAX = 220
 BAD_ROWS_SHOWN = 10
-COUNTED = (
-    *("added", "already", "twice", "gone", "bad"),  # each row is one of these
-    *("confirmed", "updated", "asked", "mended", "mistyped"),  # and may be several of these
-)
 _NO_COLUMNS = Columns(0, (), None, 0)
 
 
@@ -43,13 +39,37 @@ class Existing(StrEnum):
     OVERWRITE = "overwrite"  # an empty cell overwrites nothing
 
 
+class ImportCounts(msgspec.Struct, kw_only=True):
+    """The results so far."""
+
+    # Each row is one of these.
+    added: int = 0  # if the purpose is to suppress: marked as removed
+    already: int = 0
+    twice: int = 0  # an address that is in the group already: its first row counts
+    gone: int = 0  # unsubscribed earlier, and not added again
+    bad: int = 0
+    # It may be several of these.
+    confirmed: int = 0  # of those already there
+    updated: int = 0  # of those already there
+    asked: int = 0  # of those added, or already there
+    mended: int = 0  # addresses with an obvious typing error, which was corrected
+    mistyped: int = 0  # addresses that look mistyped; only a dry run counts them
+
+    @property
+    def rows(self) -> int:
+        return self.added + self.already + self.twice + self.gone + self.bad
+
+
+COUNTED = ImportCounts.__struct_fields__
+
+
 class Refusals(msgspec.Struct, frozen=True):
     """The first rows that could not be used."""
 
     rows: list[BadRow] = []
 
 
-class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
+class ImportJob(ImportCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # for dataclasses
     id: str
     list_name: str
     file_name: str
@@ -72,16 +92,6 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0  # everything up to this line of the file is done and counted
     read_bytes: int = 0
     report_parts: int = 0  # blobs that hold the report
-    added: int = 0
-    already: int = 0
-    twice: int = 0
-    gone: int = 0
-    bad: int = 0
-    confirmed: int = 0
-    updated: int = 0
-    asked: int = 0
-    mended: int = 0
-    mistyped: int = 0
     encoding: str = ""
     first_bad: Refusals = Refusals()
     first_noted: Refusals = Refusals()  # rows that were corrected, or look mistyped
@@ -102,10 +112,6 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_finished(self) -> bool:
         return not self.is_rehearsal and self.status is JobStatus.DONE
-
-    @property
-    def rows(self) -> int:
-        return self.added + self.already + self.twice + self.gone + self.bad
 
     @property
     def changes_somebody(self) -> bool:

@@ -12,10 +12,10 @@ from postroom.domain.texts import _
 from postroom.importing.job import KEPT, ImportJob
 from postroom.records.rows import (
     Unreadable,
+    find_row,
     first_rows,
     from_properties,
     readable_rows,
-    stored,
     to_properties,
 )
 from postroom.records.sortable_time import sortable_newest_first
@@ -39,8 +39,7 @@ async def create(tables: Tables, job: ImportJob) -> None:
 
 
 async def find(tables: Tables, id_: str) -> Stored[ImportJob] | None:
-    row = await tables.get(_TABLE, _PARTITION, id_)
-    return stored(row, ImportJob) if row else None
+    return await find_row(tables, _TABLE, _PARTITION, id_, ImportJob)
 
 
 async def read(tables: Tables, id_: str) -> Stored[ImportJob]:

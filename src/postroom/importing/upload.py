@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import BinaryIO, cast
 
@@ -32,18 +33,18 @@ SWEPT_MAX = 100  # expired imports deleted at a time
 _FOLDER = "imports/"
 
 
+@dataclass
 class UploadWriter:
     """Writes a file chunk by chunk as it arrives."""
 
-    def __init__(self, blobs: Blobs, id_: str) -> None:
-        self._blobs = blobs
-        self._id = id_
-        self.chunks = 0
+    blobs: Blobs
+    id: str
+    chunks: int = 0
 
     async def write(self, content: bytes) -> None:
         for start in range(0, len(content), CHUNK_BYTES):
-            name = _chunk_name(self._id, self.chunks)
-            await self._blobs.put(name, content[start : start + CHUNK_BYTES])
+            name = _chunk_name(self.id, self.chunks)
+            await self.blobs.put(name, content[start : start + CHUNK_BYTES])
             self.chunks += 1
 
 

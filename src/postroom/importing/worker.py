@@ -24,7 +24,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,13 +43,13 @@ from postroom.importing.csv_people import People
 from postroom.importing.import_people import (
     BATCH_PEOPLE,
     GROUP_ROWS,
-    ImportCounts,
+    ImportObserver,
     ImportTerms,
     import_people,
 )
 from postroom.importing.job import (
-    BAD_ROWS_SHOWN,
     COUNTED,
+    ImportCounts,
     ImportJob,
     Purpose,
     Refusals,
@@ -156,10 +156,11 @@ class Superseded(Exception):
     """Another worker has claimed the job, or somebody deleted it."""
 
 
-class ImportRun:
-    """One job claimed by this worker; follows its import as the `ImportObserver`."""
+class ImportRun(ImportObserver):
+    """One job claimed by this worker, and the observer of its import."""
 
     def __init__(self, worker: ImportWorker, claim: Claim) -> None:
+        super().__init__()
         self.id = claim.body
         self.is_stopping = False  # the process stops: release the job after this group
         self._worker = worker
@@ -170,8 +171,6 @@ class ImportRun:
         self._etag = ""
         self._is_over = False
         self._refused: list[BadRow] = []  # of this group
-        self._first_bad: list[BadRow] = []
-        self._first_noted: list[BadRow] = []
 
     async def run(self) -> None:
         """Run the job to its end, unless it is stopped, and settle the item."""
@@ -250,15 +249,15 @@ class ImportRun:
         people = await asyncio.to_thread(People, iter(source), {}, job.columns, after=job.line)
         await file.load()
         line = job.line
-        self._first_bad = list(job.first_bad.rows)
-        self._first_noted = list(job.first_noted.rows)
+        self.first_bad = list(job.first_bad.rows)
+        self.first_noted = list(job.first_noted.rows)
 
         async def pause() -> None:
             await asyncio.sleep(0)
             await file.load()
 
         def progress(counts: ImportCounts) -> dict[str, Any]:
-            return asdict(counts) | {
+            return msgspec.structs.asdict(counts) | {
                 "line": line,
                 "read_bytes": max(self._job.read_bytes, source.read_bytes),
                 "encoding": source.encoding,
@@ -314,8 +313,8 @@ class ImportRun:
             progress
             | {
                 "report_parts": part,
-                "first_bad": Refusals(self._first_bad),
-                "first_noted": Refusals(self._first_noted),
+                "first_bad": Refusals(self.first_bad),
+                "first_noted": Refusals(self.first_noted),
             }
         )
 
@@ -343,13 +342,5 @@ class ImportRun:
         return not self._is_over
 
     def refused(self, row: BadRow) -> None:
+        super().refused(row)
         self._refused.append(row)
-        if len(self._first_bad) < BAD_ROWS_SHOWN:
-            self._first_bad.append(row)
-
-    def noted(self, row: BadRow) -> None:
-        if len(self._first_noted) < BAD_ROWS_SHOWN:
-            self._first_noted.append(row)
-
-    def counted(self, counts: ImportCounts) -> None:
-        """Nothing to do, because the row has the counts of whole groups."""

@@ -9,9 +9,9 @@ import msgspec
 
 from postroom.migration.queue_copy import visible_bodies
 from postroom.migration.row_pairs import Checksum, blob_names, row_bytes, row_pairs
-from postroom.migration.table_writer import TaskPool
 from postroom.records.names import MAIL_QUEUE, QUEUES, TABLES
 from postroom.storage.port import Blobs, Storage
+from postroom.task_pool import TaskPool
 
 BLOBS = "blobs"
 PROGRESS_EVERY = 1000

@@ -24,13 +24,13 @@ Commit point: the deletion of the target's mark.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -40,12 +40,13 @@ from postroom.migration import comparison, queue_copy, state
 from postroom.migration.comparison import BLOBS, Comparison
 from postroom.migration.row_pairs import Position, blob_names, is_empty, row_pairs
 from postroom.migration.state import Migration, MigrationStatus, TakenOver
-from postroom.migration.table_writer import TableWriter, TaskPool, call_with_retries
+from postroom.migration.table_writer import TableWriter, call_with_retries
 from postroom.records import leases
 from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
 from postroom.storage.port import Storage, Tables
+from postroom.task_pool import TaskPool
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
@@ -68,16 +69,6 @@ class AlreadyMoved(WrongState):
     """The source was moved before."""
 
 
-class Observer(Protocol):
-    """Shows progress, and decides whether to go on."""
-
-    def may_go_on(self) -> bool: ...
-
-    def on_progress(self, stage: str, done: int) -> None:
-        """`done` counts the elements of this stage that were read in this run."""
-        ...
-
-
 @dataclass(frozen=True)
 class MigrationContext:
     """The two storages, each with its name for people."""
@@ -87,7 +78,8 @@ class MigrationContext:
     source_name: str
     target_name: str
     clock: Clock
-    observer: Observer
+    may_go_on: Callable[[], bool]
+    on_progress: Callable[[str, int], None]  # the stage, and how much of it was read in this run
 
 
 async def migrate(context: MigrationContext) -> list[Comparison]:
@@ -120,8 +112,8 @@ async def compare(
     """Compare both as they are now; nothing is changed."""
 
     def on_progress(name: str, done: int) -> None:
-        context.observer.on_progress(f"comparing {name}", done)
-        if not context.observer.may_go_on():
+        context.on_progress(f"comparing {name}", done)
+        if not context.may_go_on():
             raise Stopped
 
     return await comparison.compare(context.source, context.target, on_progress, copied=copied)
@@ -166,6 +158,15 @@ class _TargetMark:
             await state.check_run(self.context.target.tables, self.row.run)
             self.valid_until = now + MARK_VALID_FOR
 
+    async def write(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Change the target by one call, which is tried again if storage does not answer."""
+
+        async def checked() -> None:
+            await self.check()
+            await call()
+
+        await call_with_retries(checked, self.context.clock)
+
     async def record(self, stage: str, position: Position = ("", ""), **changes: Any) -> None:
         partition, key = position
         row = msgspec.structs.replace(
@@ -178,7 +179,7 @@ class _TargetMark:
     async def checkpoint(self, stage: str, position: Position) -> None:
         """Record that everything up to this position is copied; Stopped if asked to stop."""
         await self.record(stage, position)
-        if not self.context.observer.may_go_on():
+        if not self.context.may_go_on():
             raise Stopped
 
     def position_in(self, stage: str) -> Position | None:
@@ -263,18 +264,17 @@ async def _finish(context: MigrationContext, mark: Migration) -> None:
 
 
 async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) -> None:
-    observer = context.observer
     target = context.target.tables
     pairs = row_pairs(context.source.tables, target, table, mark.position_in(table))
     async with TaskPool(BATCHES_IN_FLIGHT) as pool, aclosing(pairs):
-        writer = TableWriter(pool, target, table, context.clock, mark.check)
+        writer = TableWriter(pool, target, table, mark.write)
         done = 0
         async for pair in pairs:
             await writer.copy(pair)
             done += 1
             if done % ROWS_PER_PROGRESS == 0:
-                observer.on_progress(table, done)
-            if done % ROWS_PER_CHECKPOINT == 0 or not observer.may_go_on():
+                context.on_progress(table, done)
+            if done % ROWS_PER_CHECKPOINT == 0 or not context.may_go_on():
                 await writer.finish()
                 await mark.checkpoint(table, pair.position)
         await writer.finish()
@@ -290,12 +290,8 @@ async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
         content = await source.get(name) if is_here else None
         if content is not None and is_there and await target.get(name) == content:
             return
-
-        async def write() -> None:
-            await mark.check()
-            await (target.delete(name) if content is None else target.put(name, content))
-
-        await call_with_retries(write, context.clock)
+        delete = partial(target.delete, name)
+        await mark.write(delete if content is None else partial(target.put, name, content))
 
     names = blob_names(source, target)
     async with TaskPool(BLOBS_IN_FLIGHT) as pool, aclosing(names):
@@ -305,8 +301,8 @@ async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
                 continue
             await pool.start(copy(name, is_here, is_there))
             done += 1
-            context.observer.on_progress(BLOBS, done)
-            if done % BLOBS_PER_CHECKPOINT == 0 or not context.observer.may_go_on():
+            context.on_progress(BLOBS, done)
+            if done % BLOBS_PER_CHECKPOINT == 0 or not context.may_go_on():
                 await pool.finish()
                 await mark.checkpoint(BLOBS, ("", name))
 
@@ -320,11 +316,10 @@ async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str,
     """
     was_begun = mark.position_in(ITEMS) is not None
     await mark.record(ITEMS, ("", "begun"))
-    observer = context.observer
 
     def may_go_on(queue: str, done: int) -> bool:
-        observer.on_progress(queue, done)
-        return observer.may_go_on()
+        context.on_progress(queue, done)
+        return context.may_go_on()
 
     copied: dict[str, int] = {}
     for queue in QUEUES:
@@ -338,6 +333,6 @@ async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str,
             may_go_on=partial(may_go_on, queue),
             check=mark.check,
         )
-        if not observer.may_go_on():
+        if not context.may_go_on():
             raise Stopped
     return copied

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.records.rows import stored, to_properties
+from postroom.records.rows import find_row, to_properties, write_row
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables, Unavailable
 
@@ -47,8 +47,7 @@ class TakenOver(Exception):
 
 
 async def find(tables: Tables) -> Stored[Migration] | None:
-    row = await tables.get(TABLE, PARTITION, _KEY)
-    return stored(row, Migration) if row else None
+    return await find_row(tables, TABLE, PARTITION, _KEY, Migration)
 
 
 async def write(tables: Tables, migration: Migration) -> str:
@@ -58,10 +57,7 @@ async def write(tables: Tables, migration: Migration) -> str:
 
 async def claim(tables: Tables, migration: Migration, etag: str | None) -> str:
     """Return the new etag; Conflict if the row changed, or exists and no etag is given."""
-    properties = to_properties(migration)
-    if etag is None:
-        return await tables.insert(TABLE, PARTITION, _KEY, properties)
-    return await tables.replace(TABLE, PARTITION, _KEY, properties, etag)
+    return await write_row(tables, TABLE, PARTITION, _KEY, to_properties(migration), etag)
 
 
 async def check_run(tables: Tables, run: str) -> str:

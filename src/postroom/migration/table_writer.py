@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from postroom.clock import Clock
 from postroom.domain.errors import BadInput
@@ -18,6 +18,7 @@ from postroom.storage.port import (
     Unavailable,
     Upsert,
 )
+from postroom.task_pool import TaskPool
 
 # Engines encode a row differently. A quarter of the limit fits all of them.
 BATCH_BYTES = BATCH_BYTES_MAX // 4
@@ -39,78 +40,29 @@ async def call_with_retries(call: Callable[[], Awaitable[T]], clock: Clock) -> T
 
 
 @dataclass
-class TaskPool:
-    """At most `limit` concurrent calls; the first failure ends all.
-
-    Leaving the block waits for all calls, or cancels them after a failure.
-    """
-
-    limit: int
-    _busy: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                await self.finish()
-        finally:
-            for task in self._busy:
-                task.cancel()
-            await asyncio.gather(*self._busy, return_exceptions=True)
-
-    async def start(self, call: Coroutine[Any, Any, None]) -> None:
-        """Start a call; return once there is room for another."""
-        self._busy.add(asyncio.create_task(call))
-        if len(self._busy) >= self.limit:
-            await self._wait(asyncio.FIRST_COMPLETED)
-
-    async def finish(self) -> None:
-        if self._busy:
-            await self._wait(asyncio.ALL_COMPLETED)
-
-    async def _wait(self, until: str) -> None:
-        done, self._busy = await asyncio.wait(self._busy, return_when=until)
-        failures = [failure for task in done if (failure := task.exception())]
-        if failures:
-            raise failures[0]
-
-
 class TableWriter:
-    """Makes a table equal to its source, in batches of one partition each.
+    """Makes a table equal to its source, in batches of one partition each."""
 
-    `check` is awaited before every write, and raises if another process fills the table now.
-    """
-
-    def __init__(
-        self,
-        pool: TaskPool,
-        tables: Tables,
-        table: str,
-        clock: Clock,
-        check: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._pool = pool
-        self._tables = tables
-        self._table = table
-        self._clock = clock
-        self._check = check
-        self._partition = ""
-        self._rows: list[Upsert] = []
-        self._bytes = 0
+    pool: TaskPool
+    tables: Tables
+    table: str
+    write: Callable[[Callable[[], Awaitable[object]]], Coroutine[Any, Any, None]]  # makes one call
+    _partition: str = ""
+    _rows: list[Upsert] = field(default_factory=list)
+    _bytes: int = 0
 
     async def copy(self, pair: Pair) -> None:
         """Make the target's row equal to the source's, unless it is."""
-        if pair.source is None:
-            await self._pool.start(self._delete(*pair.position))
+        if pair.source is None:  # by itself, because in a batch a missing row would be a conflict
+            delete = partial(self.tables.delete, self.table, *pair.position)
+            await self.pool.start(self.write(delete))
         elif not pair.is_equal:
             await self._add(pair.source)
 
     async def finish(self) -> None:
         """Write the rest, and wait until everything is written."""
         await self._flush()
-        await self._pool.finish()
+        await self.pool.finish()
 
     async def _add(self, row: Row) -> None:
         size = len(row_bytes(row)) + len(row.properties) * _PROPERTY_BYTES + _ROW_BYTES
@@ -124,23 +76,10 @@ class TableWriter:
     async def _flush(self) -> None:
         rows, self._rows, self._bytes = self._rows, [], 0
         if rows:
-            await self._pool.start(self._write(self._partition, rows))
+            await self.pool.start(self._write(self._partition, rows))
 
     async def _write(self, partition: str, rows: list[Upsert]) -> None:
-        async def write() -> None:
-            await self._check()
-            await self._tables.batch(self._table, partition, rows)
-
         try:
-            await call_with_retries(write, self._clock)
+            await self.write(partial(self.tables.batch, self.table, partition, rows))
         except ValueError as error:
-            raise BadInput(f"The target cannot store a row of {self._table}: {error}.") from error
-
-    async def _delete(self, partition: str, key: str) -> None:
-        """Delete a row on its own, because in a batch a missing row would be a conflict."""
-
-        async def delete() -> None:
-            await self._check()
-            await self._tables.delete(self._table, partition, key)
-
-        await call_with_retries(delete, self._clock)
+            raise BadInput(f"The target cannot store a row of {self.table}: {error}.") from error

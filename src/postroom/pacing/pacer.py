@@ -131,7 +131,6 @@ class Pacer:
 
     @property
     def limits_unknown(self) -> bool:
-        """Whether the limits could not be read the last time."""
         return self._quotas.limits_unknown
 
     @property

@@ -48,8 +48,6 @@ NEVER = float("-inf")
 
 @dataclass
 class Quota:
-    """What this sender has of one limit."""
-
     limit: RateLimit
     bucket: Bucket
     share: Share = NOTHING

@@ -40,7 +40,6 @@ async def load_markdown(blobs: Blobs, message: Message) -> str | None:
 
 
 async def delete(blobs: Blobs, message: Message) -> None:
-    """Delete the bodies of this edition."""
     for ending in (HTML, TEXT, MARKDOWN):
         await blobs.delete(_name(message, ending))
 
@@ -57,9 +56,9 @@ async def delete_all(blobs: Blobs, ref: str) -> None:
 
 
 async def _load(blobs: Blobs, message: Message, ending: str) -> str:
-    content = await blobs.get(_name(message, ending))
+    name = _name(message, ending)
+    content = await blobs.get(name)
     if content is None:
-        name = _name(message, ending)
         raise NotFound(_("The body {name} is missing from the storage.", name=name))
     return content.decode(errors="replace")
 

@@ -50,7 +50,6 @@ async def note_for_all(
 
 
 async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:
-    """Return the history of one address on one list, subscribed or not."""
     keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
     rows, _more = await first_rows(tables, _TABLE, keys, limit=EVENTS_SHOWN_MAX + 1)
     found = [from_properties(row.properties, Consent) for row in rows]

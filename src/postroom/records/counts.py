@@ -46,8 +46,6 @@ _NONCE_BYTES = 8  # an import writes thousands of deltas with one time
 
 
 class ListCounts(msgspec.Struct, frozen=True):
-    """How many people of a list are verified, unverified and inactive."""
-
     verified: int = 0
     unverified: int = 0
     gone: int = 0
@@ -144,8 +142,6 @@ async def growth(
 
 
 class _OpenDelta(NamedTuple):
-    """A delta that is not folded."""
-
     key: str
     day: str  # in UTC, as in the key of its row
     delta: Delta
@@ -177,8 +173,6 @@ async def fold(tables: Tables, list_name: str) -> int:
 
 @dataclass
 class _FoldedCounts:
-    """The stored counts of a list, while deltas are added to them."""
-
     tables: Tables
     list_name: str
     counts: Stored[ListCounts]  # without an etag, the row does not exist yet
@@ -186,7 +180,6 @@ class _FoldedCounts:
     folded: int = 0
 
     async def fold(self, deltas: Sequence[_OpenDelta]) -> None:
-        """Count these and delete them, all or nothing."""
         counts = _sum(self.counts.value, (each.delta for each in deltas))
         row = to_properties(counts)
         etag = self.counts.etag

@@ -29,13 +29,11 @@ async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> N
 
 
 async def oldest(queues: Queues) -> list[DeadLetter]:
-    """Return the oldest 32 dead letters."""
     items = await queues.peek(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX)
     return [parse_dead_letter(item.body) for item in items]
 
 
 async def clear(queues: Queues) -> int:
-    """Delete all dead letters and return how many."""
     cleared = 0
     while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:

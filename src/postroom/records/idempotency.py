@@ -29,8 +29,6 @@ _BY_TIME = "idempotency-times"
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer that the caller got."""
-
     status: int = 0  # no answer yet
     body: str = ""
     location: str = ""
@@ -54,7 +52,6 @@ class CallBegun(msgspec.Struct, frozen=True):
 
     @property
     def call(self) -> str:
-        """Identifies this call."""
         return f"{self.key_id}-{self.hashed}"
 
     @property
@@ -118,20 +115,18 @@ async def _write(
 
 async def finish(tables: Tables, begun: CallBegun, answer: StoredAnswer) -> None:
     """Note the answer, unless another process took over and notes the same one."""
-    await _replace(tables, begun, msgspec.structs.replace(begun.note, answer=answer))
+    await _change(tables, begun, answer=answer)
 
 
 async def release(tables: Tables, begun: CallBegun) -> None:
     """Let a repeated call take over at once, because this one failed at an unknown point."""
-    expired_at = begun.note.begun_at - TAKEN_FOR
-    await _replace(tables, begun, msgspec.structs.replace(begun.note, taken_at=expired_at))
+    await _change(tables, begun, taken_at=begun.note.begun_at - TAKEN_FOR)
 
 
-async def _replace(tables: Tables, begun: CallBegun, note: CallNote) -> None:
-    properties = to_properties(note)
+async def _change(tables: Tables, begun: CallBegun, **fields: StoredAnswer | datetime) -> None:
+    row = to_properties(msgspec.structs.replace(begun.note, **fields))
     with contextlib.suppress(Conflict):
-        where = _partition(begun.key_id)
-        await tables.replace(_TABLE, where, begun.hashed, properties, begun.etag)
+        await tables.replace(_TABLE, _partition(begun.key_id), begun.hashed, row, begun.etag)
 
 
 async def forget(tables: Tables, begun: CallBegun) -> None:

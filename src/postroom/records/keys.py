@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import msgspec
-import structlog
 
 from postroom.domain.access_key import (
     DEFAULT_RIGHTS,
@@ -20,10 +19,15 @@ from postroom.domain.access_key import (
     key_id,
     new_key,
 )
-from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
+from postroom.records.rows import (
+    Unreadable,
+    all_rows,
+    from_properties,
+    to_properties,
+    unreadable_logged,
+)
 from postroom.storage.port import Conflict, KeysWithin, Row, Tables, Value
 
-log = structlog.get_logger("records")
 USE_NOTED_EVERY = timedelta(hours=1)  # a write an hour, not one a call
 _TABLE = "service"
 _PARTITION = "key"
@@ -53,10 +57,8 @@ async def find(tables: Tables, key: str) -> AccessKey | None:
 async def every_key(tables: Tables) -> AsyncIterator[AccessKey]:
     """Yield all keys; rows that cannot be read are logged and skipped."""
     async for row in all_rows(tables, _TABLE, KeysWithin(_PARTITION)):
-        try:
+        with unreadable_logged(table=_TABLE, partition=_PARTITION):
             yield _access_key(row)
-        except Unreadable as error:
-            log.error("row_unreadable", table=_TABLE, partition=_PARTITION, error=str(error)[:200])
 
 
 async def revoke(tables: Tables, id_: str) -> AccessKey:

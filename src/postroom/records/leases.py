@@ -18,7 +18,7 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.domain.trouble import Trouble
-from postroom.records.rows import from_properties, readable_rows, to_properties, write_row
+from postroom.records.rows import find_row, readable_rows, to_properties, write_row
 from postroom.storage.port import Conflict, KeysWithin, Tables, Troubles, Unavailable
 
 SCHEDULER = "scheduler"  # the name of its lease
@@ -85,10 +85,8 @@ async def hold(
 
 
 async def _read(tables: Tables, name: str) -> Lease | None:
-    row = await tables.get(_TABLE, _PARTITION, name)
-    if row is None:
-        return None
-    return msgspec.structs.replace(from_properties(row.properties, Lease), etag=row.etag)
+    found = await find_row(tables, _TABLE, _PARTITION, name, Lease)
+    return msgspec.structs.replace(found.value, etag=found.etag) if found else None
 
 
 async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
@@ -98,7 +96,6 @@ async def _write(tables: Tables, lease: Lease, known: Lease | None) -> Lease:
 
 
 async def holder(tables: Tables, name: str, *, now: datetime) -> Lease | None:
-    """The lease, if it is held now."""
     lease = await _read(tables, name)
     return lease if lease and lease.is_held(now) else None
 
@@ -123,7 +120,6 @@ def _is_kept(lease: Lease, now: datetime, renewals: RenewalTracker | None) -> bo
 
 
 async def living(tables: Tables, now: datetime) -> list[Lease]:
-    """Return the leases of all roles that are running."""
     found = readable_rows(tables, _TABLE, KeysWithin(_PARTITION), Lease)
     return [lease async for lease, _ in found if lease.is_held(now)]
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-import structlog
-
 from postroom.domain.errors import AlreadyThere
 from postroom.domain.mailing_list import MailingList, NoSuchList, folded_name
 from postroom.domain.texts import _
-from postroom.records.rows import FORMAT, Unreadable, all_rows, find_row, to_properties
+from postroom.records.rows import (
+    FORMAT,
+    all_rows,
+    find_row,
+    first_rows,
+    to_properties,
+    unreadable_logged,
+)
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysWithin, Properties, Row, Tables
 
-log = structlog.get_logger("records")
 TABLE = "mailinglist"
 KEY = "mailinglist"
 # A directory of the lists, so that showing them never reads their subscribers. List names have no
@@ -103,21 +107,16 @@ async def page(
     A page may be short: lists that cannot be read are skipped.
     """
     start = f"{folded_name(after)} " if after else ""  # a space sorts before every name
-    keys = KeysWithin(DIRECTORY, start)
-    entries = await tables.scan(TABLE, keys, limit=limit)
-    while not entries.rows and entries.next:
-        entries = await tables.scan(TABLE, keys, limit=limit, after=entries.next)
-    names = [_name_in(row) for row in entries.rows]
+    rows, has_more = await first_rows(tables, TABLE, KeysWithin(DIRECTORY, start), limit=limit)
+    names = [_name_in(row) for row in rows]
     found = [await _find_readable(tables, name) for name in names]
-    return [each for each in found if each], names[-1] if entries.next else None
+    return [each for each in found if each], names[-1] if has_more else None
 
 
 async def _find_readable(tables: Tables, name: str) -> MailingList | None:
-    try:
+    with unreadable_logged(table=TABLE, partition=name):
         return await find(tables, name)
-    except Unreadable as error:
-        log.error("row_unreadable", table=TABLE, partition=name, error=str(error)[:200])
-        return None
+    return None
 
 
 async def every_list(tables: Tables) -> AsyncIterator[MailingList]:

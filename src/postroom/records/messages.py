@@ -18,7 +18,6 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
-import structlog
 
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message, Status, ticks
@@ -35,17 +34,16 @@ from postroom.records.rows import (
     readable,
     readable_rows,
     to_properties,
+    unreadable_logged,
 )
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, KeysAcross, KeysWithin, Properties, Tables
 
-log = structlog.get_logger("records")
 LIVE, ARCHIVE = "message", "messagearchive"
 _KEY = "message"
 DIRECTORY = "-messages"  # sorts apart from every other partition
 _REF_TRIES_MAX = 1000
 AT_ONCE_S = 1.0  # due since less than this: it was scheduled for "now"
-DIRECTORY_PAGE = 100
 _TOGETHER_MIN = 3  # fewer are read one at a time
 _TOGETHER_ROWS = 2  # read for each message wanted, since drafts and others are between them
 _REF = re.compile(r"[0-9]{1,18}")
@@ -94,21 +92,15 @@ async def newest(
 
 async def _find_readable(tables: Tables, ref: str) -> Message | None:
     """Return None, and log it, if the row cannot be read, so that pages show the others."""
-    try:
+    with unreadable_logged(ref=ref):
         return await find(tables, ref)
-    except Unreadable as error:
-        log.error("row_unreadable", ref=ref, error=str(error)[:200])
-        return None
+    return None
 
 
 async def every_message(tables: Tables) -> AsyncIterator[Message]:
-    after: str | None = None
-    while True:
-        page, after = await newest(tables, limit=DIRECTORY_PAGE, after=after)
-        for message in page:
+    async for row in all_rows(tables, LIVE, KeysWithin(DIRECTORY)):
+        if message := await _find_readable(tables, _backwards(row.key)):
             yield message
-        if after is None:
-            return
 
 
 async def leave_directory(tables: Tables, ref: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
-from postroom.records.rows import first_rows
+from postroom.records.rows import first_rows, from_properties
 from postroom.storage.port import KeysWithin, Row, Storage, Tables
 
 TABLE, PARTITION = "outbox", "mails"
@@ -20,8 +20,6 @@ _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 
 
 class StoredMail(msgspec.Struct, frozen=True):
-    """The envelope of an email, and when it was stored."""
-
     key: str
     sender: str
     recipient: str
@@ -40,7 +38,6 @@ async def newest(
 
 
 async def read(storage: Storage, key: str) -> tuple[StoredMail, bytes]:
-    """An email and its source."""
     row = await storage.tables.get(TABLE, PARTITION, _checked(key))
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:
@@ -78,11 +75,4 @@ def _blob(key: str) -> str:
 
 
 def _of_row(row: Row) -> StoredMail:
-    properties = row.properties
-    return StoredMail(
-        row.key,
-        str(properties["EnvelopeSender"]),
-        str(properties["EnvelopeRecipient"]),
-        int(properties["Bytes"]),
-        datetime.fromisoformat(str(properties["Time"])),
-    )
+    return from_properties(row.properties | {"Key": row.key}, StoredMail)

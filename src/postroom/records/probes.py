@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroom.records.rows import FORMAT_ONLY
 from postroom.storage.port import Tables
 
 _TABLE = "service"
@@ -15,5 +16,5 @@ async def read(tables: Tables) -> None:
 
 async def write(tables: Tables, key: str) -> None:
     """Write a row and delete it again; `key` keeps two processes apart."""
-    await tables.upsert(_TABLE, _PARTITION, key, {"Format": 1})
+    await tables.upsert(_TABLE, _PARTITION, key, FORMAT_ONLY)
     await tables.delete(_TABLE, _PARTITION, key)

@@ -12,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-import structlog
 
 from postroom.domain.errors import BadInput
 from postroom.domain.rate_limit import TRANSPORT, RateLimit, Share
 from postroom.domain.texts import _
 from postroom.records.retry import retry_on_conflict
-from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties, write_row
+from postroom.records.rows import (
+    all_rows,
+    from_properties,
+    to_properties,
+    unreadable_logged,
+    write_row,
+)
 from postroom.storage.port import KeysWithin, Replace, Row, Tables
 
-log = structlog.get_logger("limits")
 LIMITS_MAX = 50  # they are read together and renewed by one batch
 TRIES_MAX = 20  # of a person's change against the senders' renewals
 _TABLE, _PARTITION, _DOMAIN = "service", "limit", "domain:"
@@ -48,11 +52,9 @@ async def all_limits(tables: Tables) -> dict[str, LimitRow]:
 
 
 def _limit_row(row: Row) -> LimitRow:
-    try:
+    found = LimitRow(is_readable=False)
+    with unreadable_logged(table=_TABLE, key=row.key):
         found = from_properties(row.properties, LimitRow)
-    except Unreadable as error:
-        log.error("row_unreadable", table=_TABLE, key=row.key, error=str(error)[:200])
-        found = LimitRow(is_readable=False)
     return msgspec.structs.replace(found, etag=row.etag)
 
 
@@ -79,7 +81,6 @@ async def set_limit(tables: Tables, limit: RateLimit) -> None:
 
 
 async def clear_limit(tables: Tables, name: str) -> bool:
-    """Clear a limit; return whether there was one."""
     is_there = await tables.get(_TABLE, _PARTITION, _key(name)) is not None
     await tables.delete(_TABLE, _PARTITION, _key(name))
     return is_there

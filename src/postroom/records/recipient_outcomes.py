@@ -16,15 +16,7 @@ from postroom.records import archive, batches
 from postroom.records.archive import ArchivedDelivery
 from postroom.storage.port import Tables
 
-OUTCOMES = {
-    "queued": State.QUEUED,
-    "sending": State.SENDING,
-    "sent": State.SENT,
-    "failed": State.FAILED,
-    "held": State.HELD,
-    "skipped": State.SKIPPED,
-}
-_WORD = {state: word for word, state in OUTCOMES.items()}
+OUTCOMES = {state.name.lower(): state for state in State}
 GROUPS_A_PAGE = 10  # ledgers of about 100,000 people
 BATCHES_A_PAGE = 20  # whose rows are read: about 2,000 people
 
@@ -37,8 +29,6 @@ class RecipientOutcome(msgspec.Struct, frozen=True):
 
 
 class AudiencePosition(msgspec.Struct, frozen=True, order=True):
-    """The position of one recipient in the audience."""
-
     batch: int = 0
     position: int = 0
 
@@ -112,10 +102,10 @@ def _outcome(
     """Ignore an archived row with another state: it is of an earlier round, before a retry."""
     delivery = ended.delivery if ended else waiting
     address = delivery.address if delivery else ""
+    word = state.name.lower()
     if ended and ended.ended.state is state:
-        return RecipientOutcome(address, _WORD[state], ended.ended.ended_at, ended.ended.words)
-    wait = ledger.deferred.get(at)
-    if wait:
+        return RecipientOutcome(address, word, ended.ended.ended_at, ended.ended.words)
+    if wait := ledger.deferred.get(at):
         retry_at = datetime.fromtimestamp(wait.retry_at, UTC)
-        return RecipientOutcome(address, _WORD[state], retry_at, wait.words)
-    return RecipientOutcome(address, _WORD[state], None, "")
+        return RecipientOutcome(address, word, retry_at, wait.words)
+    return RecipientOutcome(address, word, None, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -55,6 +55,9 @@ _OF_ONE_KIND = {
     "MailingList.name": "ListName",
     "Migration.key": "Key",
     "Migration.status": "Standing",
+    "StoredMail.key": "Key",
+    "StoredMail.recipient": "EnvelopeRecipient",
+    "StoredMail.sender": "EnvelopeSender",
     "Subscriber.gone": "InactiveReason",
     "Subscriber.gone_before": "InactiveReasonBefore",
     "User.password": "PasswordHash",
@@ -72,8 +75,6 @@ class OtherFormat(Unreadable):
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """How a struct is stored."""
-
     names: dict[str, str]  # property by field
     fields: dict[str, str]  # field by property
     nested: frozenset[str]  # fields stored as JSON in one property, because properties are flat
@@ -106,7 +107,6 @@ def _is_nested(hint: Any) -> bool:
 
 
 def property_names(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The property of each field."""
     return _layout(kind).names
 
 
@@ -176,14 +176,14 @@ def check_format(properties: Properties) -> None:
 
 
 async def first_rows(
-    tables: Tables, table: str, keys: Keys, *, limit: int
+    tables: Tables, table: str, keys: Keys, *, where: Properties | None = None, limit: int
 ) -> tuple[list[Row], bool]:
     """Return the first rows of a range, at most `limit`, and whether more may follow."""
     rows: list[Row] = []
     after: str | None = None
     while len(rows) < limit:
         room = min(limit - len(rows), SCAN_ROWS_MAX)
-        page = await tables.scan(table, keys, limit=room, after=after)
+        page = await tables.scan(table, keys, where=where, limit=room, after=after)
         rows += page.rows
         after = page.next
         if after is None:
@@ -219,9 +219,14 @@ async def readable_rows(
 ) -> AsyncIterator[tuple[StructT, Row]]:
     """All rows of a range that can be read; the others are logged and skipped."""
     async for row in all_rows(tables, table, keys):
-        try:
+        with unreadable_logged(table=table, partition=row.partition):
             yield from_properties(row.properties, kind), row
-        except Unreadable as error:
-            log.error(
-                "row_unreadable", table=table, partition=row.partition, error=str(error)[:200]
-            )
+
+
+@contextlib.contextmanager
+def unreadable_logged(**place: str) -> Iterator[None]:
+    """Log a row that cannot be read, and go on after the block."""
+    try:
+        yield
+    except Unreadable as error:
+        log.error("row_unreadable", **place, error=str(error)[:200])

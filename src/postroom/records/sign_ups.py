@@ -38,7 +38,6 @@ def asked_at(subscriber: Subscriber) -> datetime:
 async def asked_before(
     tables: Tables, list_name: str, before: datetime, *, limit: int
 ) -> list[SignUpEntry]:
-    """Return the oldest entries before that time."""
     keys = KeysWithin(list_name, _ASKED, _ASKED + sortable(before))
     rows, _more = await first_rows(tables, _TABLE, keys, limit=limit)
     return [SignUpEntry(row.key, row.key.split(":", 2)[2]) for row in rows]

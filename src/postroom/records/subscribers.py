@@ -34,6 +34,7 @@ from postroom.records.rows import (
     all_rows,
     check_format,
     find_row,
+    first_rows,
     from_properties,
     to_properties,
 )
@@ -149,11 +150,8 @@ async def replace(
 
     A change of `verified` comes with its event and with a new `since`.
     """
-    await tables.batch(
-        TABLE,
-        after.list_name,
-        [Replace(_EMAIL + after.key, to_properties(after), etag), *_beside(before, after, consent)],
-    )
+    row = Replace(_EMAIL + after.key, to_properties(after), etag)
+    await tables.batch(TABLE, after.list_name, [row, *_beside(before, after, consent)])
 
 
 async def join_again(
@@ -163,15 +161,12 @@ async def join_again(
     back = msgspec.structs.replace(
         newcomer, import_source=before.import_source, imported_at=before.imported_at
     )
-    etags = await tables.batch(
-        TABLE,
-        back.list_name,
-        [
-            Replace(_EMAIL + back.key, to_properties(back), etag),
-            Insert(_GUID + back.guid, _pointer(back)),
-            *_beside(before, back, consent),
-        ],
-    )
+    changes = [
+        Replace(_EMAIL + back.key, to_properties(back), etag),
+        Insert(_GUID + back.guid, _pointer(back)),
+        *_beside(before, back, consent),
+    ]
+    etags = await tables.batch(TABLE, back.list_name, changes)
     return Stored(back, etags[0])
 
 
@@ -199,18 +194,15 @@ async def move(tables: Tables, move: AddressChange, etag: str) -> str:
     left_at = await _end_of_log(tables, before.list_name, move.left_at)
     key = _EMAIL + after.key
     properties = to_properties(after)
-    etags = await tables.batch(
-        TABLE,
-        after.list_name,
-        [
-            Replace(key, properties, there.etag) if there else Insert(key, properties),
-            Insert(_GUID + after.guid, _pointer(after)),
-            Replace(_EMAIL + before.key, to_properties(gone), etag),
-            _departure(before, left_at),
-            *_beside(before, gone, move.removed),
-            *_beside(there.value if there else None, after, move.added),
-        ],
-    )
+    changes = [
+        Replace(key, properties, there.etag) if there else Insert(key, properties),
+        Insert(_GUID + after.guid, _pointer(after)),
+        Replace(_EMAIL + before.key, to_properties(gone), etag),
+        _departure(before, left_at),
+        *_beside(before, gone, move.removed),
+        *_beside(there.value if there else None, after, move.added),
+    ]
+    etags = await tables.batch(TABLE, after.list_name, changes)
     await repeat_departure(tables, before, left_at)
     return etags[0]
 
@@ -227,15 +219,12 @@ async def leave(
     """Unsubscribe, with mark and departure in one write. `left_at` is now if `consent` is older."""
     gone = _gone(subscriber, why, consent.at)
     left_at = await _end_of_log(tables, subscriber.list_name, left_at or consent.at)
-    await tables.batch(
-        TABLE,
-        subscriber.list_name,
-        [
-            Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
-            _departure(subscriber, left_at),
-            *_beside(subscriber, gone, consent),
-        ],
-    )
+    changes = [
+        Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
+        _departure(subscriber, left_at),
+        *_beside(subscriber, gone, consent),
+    ]
+    await tables.batch(TABLE, subscriber.list_name, changes)
     await repeat_departure(tables, subscriber, left_at)
 
 
@@ -250,17 +239,14 @@ async def expire(
     key = _EMAIL + subscriber.key
     why = subscriber.gone_before
     gone = _gone(subscriber, why, consent.at) if why else None
-    await tables.batch(
-        TABLE,
-        subscriber.list_name,
-        [
-            Replace(key, to_properties(gone), etag) if gone else Delete(key, etag),
-            Delete(_GUID + subscriber.guid),
-            Delete(entry.row_key),
-            *counts.changes([(subscriber, gone)], consent.at),
-            consents.event_row(subscriber.key, consent),
-        ],
-    )
+    changes = [
+        Replace(key, to_properties(gone), etag) if gone else Delete(key, etag),
+        Delete(_GUID + subscriber.guid),
+        Delete(entry.row_key),
+        *counts.changes([(subscriber, gone)], consent.at),
+        consents.event_row(subscriber.key, consent),
+    ]
+    await tables.batch(TABLE, subscriber.list_name, changes)
 
 
 async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> None:
@@ -319,7 +305,6 @@ def _gone(
 def _beside(
     before: Subscriber | None, after: Subscriber, consent: Consent | None
 ) -> Iterator[Change]:
-    """Yield the other rows in the batch of a change."""
     yield from counts.changes([(before, after)], after.since)
     if consent:
         yield consents.event_row(after.key, consent)
@@ -343,15 +328,8 @@ async def verified_after(
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
     keys = KeysWithin(list_name, start, _EMAIL + _END)
-    found: list[Recipient] = []
-    after: str | None = None
-    while True:
-        room = min(limit - len(found), SCAN_ROWS_MAX)
-        page = await tables.scan(TABLE, keys, where={"Verified": True}, limit=room, after=after)
-        found += map(_recipient_of, page.rows)
-        if page.next is None or len(found) == limit:
-            return found, page.next is None
-        after = page.next
+    rows, has_more = await first_rows(tables, TABLE, keys, where={"Verified": True}, limit=limit)
+    return [_recipient_of(row) for row in rows], not has_more
 
 
 class SubscriberPage(msgspec.Struct, frozen=True):
@@ -458,21 +436,16 @@ async def left_since(tables: Tables, list_name: str, since: datetime) -> Departu
         if row.key == lists.KEY:
             found = from_properties(row.properties, MailingList)
         else:
-            at = row.key.split(":", 2)
-            departures.append(
-                (parse_sortable(at[1]), (str(row.properties["SubscriberGUID"]), at[2]))
-            )
+            _left, at, key = row.key.split(":", 2)
+            guid = str(row.properties["SubscriberGUID"])
+            departures.append((parse_sortable(at), (guid, key)))
     return DeparturesFound(found, departures)
 
 
 async def rows_of_list(tables: Tables, list_name: str, *, limit: int) -> list[Row]:
     """Return some rows of a list, of any kind, to delete them; empty if there are no more."""
-    after: str | None = None
-    while True:
-        page = await tables.scan(TABLE, KeysWithin(list_name), limit=limit, after=after)
-        if page.rows or page.next is None:
-            return page.rows
-        after = page.next
+    rows, _more = await first_rows(tables, TABLE, KeysWithin(list_name), limit=limit)
+    return rows
 
 
 async def delete_rows(tables: Tables, list_name: str, rows: list[Row]) -> None:

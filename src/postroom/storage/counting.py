@@ -7,6 +7,7 @@ engine are not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -21,8 +22,6 @@ _ITEMS: _Requests = {"put": lambda _queue, *bodies: len(bodies)}
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """The number of calls since the start."""
-
     reads: int = 0  # a row, or a page of rows
     writes: int = 0  # one row
     batches: int = 0  # several rows of one partition
@@ -59,28 +58,21 @@ class CountingStorage:
         await self._storage.close()
 
 
+@dataclass
 class _Counted:
     """The methods of a part of storage; each is wrapped when it is first used."""
 
-    def __init__(
-        self,
-        part: object,
-        counts: dict[str, int],
-        kind: str,
-        kinds: Mapping[str, str],
-        requests: _Requests,
-    ) -> None:
-        self._part = part
-        self._counts = counts
-        self._kind = kind
-        self._kinds = kinds
-        self._requests = requests
+    part: object
+    counts: dict[str, int]
+    kind: str  # of the methods that `kinds` does not name
+    kinds: Mapping[str, str]
+    requests: _Requests
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._part, name)
-        counts = self._counts
-        kind = self._kinds.get(name, self._kind)
-        requests = self._requests.get(name)
+        method = getattr(self.part, name)
+        counts = self.counts
+        kind = self.kinds.get(name, self.kind)
+        requests = self.requests.get(name)
 
         def call(*args: Any, **options: Any) -> Any:
             counts[kind] += requests(*args) if requests else 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
+from heapq import nsmallest
 from itertools import count, islice
 
 import msgspec
@@ -91,15 +92,12 @@ class MemoryTables(port.Tables):
         self._empty_first_page = empty_first_page
 
     async def get(self, table: str, partition: str, key: str) -> port.Row | None:
-        validation.check_table(table, self._tables)
-        validation.check_keys(partition, key)
+        validation.check_row(self._tables, table, partition, key)
         row = self._tables[table].rows.get((partition, key))
         return row and _copy(row)
 
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
-        validation.check_table(table, self._tables)
-        validation.check_changes(partition, changes)
-        encoded = validation.encode_changes(changes)
+        encoded = validation.encode_batch(self._tables, table, partition, changes)
         stored = self._tables[table]
         for change in changes:
             row = stored.rows.get((partition, change.key))
@@ -123,8 +121,7 @@ class MemoryTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
-        validation.check_table(table, self._tables)
-        validation.check_scan(keys, limit)
+        validation.check_scan(self._tables, table, keys, where, limit)
         where = _as_stored(validation.encode_properties(where or {}))
         if after is None and self._empty_first_page:
             return port.Page([], _BEGINNING)
@@ -140,101 +137,76 @@ class MemoryTables(port.Tables):
 
 
 class _Item(msgspec.Struct):
+    id: int
     body: str
     visible_at_us: int
     taken: int = 0
-    receipt: int = 0
-
-
-class _Queue:
-    def __init__(self) -> None:
-        self.items: dict[int, _Item] = {}
-        self.order: list[tuple[int, int]] = []  # when visible, id
-
-    def add(self, item_id: int, item: _Item) -> None:
-        self.items[item_id] = item
-        insort(self.order, (item.visible_at_us, item_id))
-
-    def remove(self, item_id: int) -> _Item:
-        item = self.items.pop(item_id)
-        del self.order[bisect_left(self.order, (item.visible_at_us, item_id))]
-        return item
-
-    def visible(self, now_us: int, limit: int) -> list[int]:
-        end = bisect_right(self.order, (now_us + 1,))
-        return [item_id for _, item_id in self.order[: min(end, limit)]]
+    receipt: str = ""
 
 
 class MemoryQueues:
     def __init__(self, names: Sequence[str], clock: Clock) -> None:
         self._clock = clock
         self._time: QueueTime | None = None
-        self._queues = {name: _Queue() for name in names}
+        self._queues: dict[str, dict[str, _Item]] = {name: {} for name in names}
         self._ids = count(1)
         self._receipts = count(1)
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue, self._queues)
-        validation.check_delay(delay_s)
+        validation.check_put(self._queues, queue, bodies, delay_s)
         for body in bodies:
-            validation.check_item(body)
-        for body in bodies:
-            self._queues[queue].add(next(self._ids), _Item(body, self._from_now(delay_s)))
+            item = _Item(next(self._ids), body, self._from_now(delay_s))
+            self._queues[queue][str(item.id)] = item
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
-        validation.check_queue(queue, self._queues)
-        validation.check_items(limit)
-        validation.check_lease(lease_s)
-        stored = self._queues[queue]
+        validation.check_claim(self._queues, queue, limit, lease_s)
         claims = []
-        for item_id in stored.visible(self._from_now(0), limit):
-            item = stored.remove(item_id)
+        for item in self._visible(queue, limit):
             item.taken += 1
-            claims.append(self._hide(queue, item_id, item, lease_s))
+            claims.append(self._hide(queue, item, lease_s))
         return claims
 
     async def extend(self, claim: port.Claim, *, lease_s: float) -> port.Claim:
         validation.check_lease(lease_s)
-        item_id, item = self._remove_claimed(claim)
-        return self._hide(claim.queue, item_id, item, lease_s)
+        return self._hide(claim.queue, self._claimed(claim), lease_s)
 
     async def complete(self, claim: port.Claim) -> None:
-        self._remove_claimed(claim)
+        self._claimed(claim)
+        del self._queues[claim.queue][claim.item]
 
     async def release(self, claim: port.Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
-        item_id, item = self._remove_claimed(claim)
-        self._hide(claim.queue, item_id, item, delay_s)
+        self._hide(claim.queue, self._claimed(claim), delay_s)
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue, self._queues)
-        return len(self._queues[queue].items)
+        validation.check_queue(self._queues, queue)
+        return len(self._queues[queue])
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
-        validation.check_queue(queue, self._queues)
-        validation.check_items(limit)
-        stored = self._queues[queue]
-        visible = [stored.items[item_id] for item_id in stored.visible(self._from_now(0), limit)]
-        return [port.Item(item.body, item.taken) for item in visible]
+        validation.check_peek(self._queues, queue, limit)
+        return [port.Item(item.body, item.taken) for item in self._visible(queue, limit)]
+
+    def _visible(self, queue: str, limit: int) -> list[_Item]:
+        now_us = self._from_now(0)
+        found = (item for item in self._queues[queue].values() if item.visible_at_us <= now_us)
+        return nsmallest(limit, found, key=lambda item: (item.visible_at_us, item.id))
 
     def _from_now(self, seconds: float) -> int:
         now_us, self._time = queue_time(self._time, read_clocks(self._clock, ""))
         return now_us + round(seconds * SECOND_US)
 
-    def _hide(self, queue: str, item_id: int, item: _Item, seconds: float) -> port.Claim:
-        """Put the item back under a new receipt, invisible for `seconds`."""
+    def _hide(self, queue: str, item: _Item, seconds: float) -> port.Claim:
+        """Make the item invisible for `seconds`, under a new receipt."""
         item.visible_at_us = self._from_now(seconds)
-        item.receipt = next(self._receipts)
-        self._queues[queue].add(item_id, item)
-        return port.Claim(queue, str(item_id), str(item.receipt), item.body, item.taken)
+        item.receipt = str(next(self._receipts))
+        return port.Claim(queue, str(item.id), item.receipt, item.body, item.taken)
 
-    def _remove_claimed(self, claim: port.Claim) -> tuple[int, _Item]:
-        validation.check_queue(claim.queue, self._queues)
-        stored = self._queues[claim.queue]
-        item = stored.items.get(int(claim.item))
-        if item is None or str(item.receipt) != claim.receipt:
+    def _claimed(self, claim: port.Claim) -> _Item:
+        validation.check_queue(self._queues, claim.queue)
+        item = self._queues[claim.queue].get(claim.item)
+        if item is None or item.receipt != claim.receipt:
             raise port.ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
-        return int(claim.item), stored.remove(int(claim.item))
+        return item
 
 
 class MemoryBlobs:

@@ -33,8 +33,6 @@ Properties = Mapping[str, Value]
 
 
 class StorageNames(msgspec.Struct, frozen=True):
-    """The names of all tables and queues and of the blob container."""
-
     tables: tuple[str, ...]
     queues: tuple[str, ...]
     container: str
@@ -241,8 +239,6 @@ class Troubles(msgspec.Struct, frozen=True):
 
 
 class Storage(Protocol):
-    """An open storage."""
-
     @property
     def tables(self) -> Tables: ...
     @property

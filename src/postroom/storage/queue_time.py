@@ -19,16 +19,12 @@ SECOND_US = 1_000_000
 
 
 class QueueTime(NamedTuple):
-    """The stored offset."""
-
     boot: str
     offset_us: int
     seen_us: int  # exact to SEEN_EVERY_US
 
 
 class Clocks(NamedTuple):
-    """Both clocks, read together."""
-
     boot: str
     wall_us: int
     monotonic_us: int

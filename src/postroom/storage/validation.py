@@ -23,7 +23,12 @@ _KEYS_BYTES_MAX = 2 * 2 * port.KEY_CHARS_MAX  # both keys of a row, as UTF-16
 _CHANGE_BYTES = 1024  # what a change takes in a batch request besides its properties
 
 
-def check_table(table: str, tables: Container[str]) -> None:
+def check_row(tables: Container[str], table: str, partition: str, key: str) -> None:
+    _check_table(tables, table)
+    check_keys(partition, key)
+
+
+def _check_table(tables: Container[str], table: str) -> None:
     if table not in tables:
         raise ValueError(f"not a table: {table!r}")
 
@@ -35,13 +40,27 @@ def check_keys(*keys: str) -> None:
             raise ValueError(f"not a storage key: {key!r}")
 
 
-def check_changes(partition: str, changes: Sequence[port.Change]) -> None:
-    """A batch has 1 to 100 changes in one partition, each key once."""
+def encode_batch(
+    tables: Container[str], table: str, partition: str, changes: Sequence[port.Change]
+) -> list[bytes]:
+    """Check a batch, and encode the properties of each change as JSON (empty for a deletion).
+
+    It has 1 to 100 changes in one partition, each key once, and 4 MiB at most.
+    """
+    _check_table(tables, table)
     if not 1 <= len(changes) <= port.BATCH_CHANGES_MAX:
         raise ValueError(f"a batch has 1 to {port.BATCH_CHANGES_MAX} changes, not {len(changes)}")
     if len({change.key for change in changes}) != len(changes):
         raise ValueError("a batch names each key once")
     check_keys(partition, *(change.key for change in changes))
+    encoded = [
+        b"" if isinstance(change, port.Delete) else encode_properties(change.properties)
+        for change in changes
+    ]
+    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(encoded)
+    if total > port.BATCH_BYTES_MAX:
+        raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {total}")
+    return encoded
 
 
 def check_expected(change: port.Change, etag: str | None) -> None:
@@ -66,18 +85,6 @@ def matches(properties: port.Properties, where: port.Properties) -> bool:
         and isinstance(value, bool) == isinstance(properties[name], bool)
         for name, value in where.items()
     )
-
-
-def encode_changes(changes: Sequence[port.Change]) -> list[bytes]:
-    """Encode the properties of each change as JSON (empty for a deletion), 4 MiB at most."""
-    encoded = [
-        b"" if isinstance(change, port.Delete) else encode_properties(change.properties)
-        for change in changes
-    ]
-    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(encoded)
-    if total > port.BATCH_BYTES_MAX:
-        raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {total}")
-    return encoded
 
 
 def encode_properties(properties: port.Properties) -> bytes:
@@ -133,29 +140,42 @@ def _check_sizes(properties: port.Properties) -> None:
         raise ValueError(f"a row has at most {port.ROW_BYTES_MAX} bytes, not {total}")
 
 
-def check_scan(keys: port.Keys, limit: int) -> None:
+def check_scan(
+    tables: Container[str], table: str, keys: port.Keys, where: port.Properties | None, limit: int
+) -> None:
+    _check_table(tables, table)
     if not 1 <= limit <= port.SCAN_ROWS_MAX:
         raise ValueError(f"a scan returns 1 to {port.SCAN_ROWS_MAX} rows, not {limit}")
     if isinstance(keys, port.KeysWithin):
         check_keys(keys.partition)
     check_keys(keys.start, keys.stop)
+    encode_properties(where or {})
 
 
-def check_queue(queue: str, queues: Container[str]) -> None:
+def check_queue(queues: Container[str], queue: str) -> None:
     if queue not in queues:
         raise ValueError(f"not a queue: {queue!r}")
 
 
-def check_item(body: str) -> None:
-    try:
-        size = len(body.encode())
-    except UnicodeEncodeError as error:
-        raise ValueError("an item has an unpaired surrogate and is not valid text") from error
-    if size > port.ITEM_BYTES_MAX:
-        raise ValueError(f"an item has at most {port.ITEM_BYTES_MAX} bytes, not {size}")
+def check_put(queues: Container[str], queue: str, bodies: Sequence[str], delay_s: float) -> None:
+    check_queue(queues, queue)
+    check_delay(delay_s)
+    for body in bodies:
+        try:
+            size = len(body.encode())
+        except UnicodeEncodeError as error:
+            raise ValueError("an item has an unpaired surrogate and is not valid text") from error
+        if size > port.ITEM_BYTES_MAX:
+            raise ValueError(f"an item has at most {port.ITEM_BYTES_MAX} bytes, not {size}")
 
 
-def check_items(limit: int) -> None:
+def check_claim(queues: Container[str], queue: str, limit: int, lease_s: float) -> None:
+    check_peek(queues, queue, limit)
+    check_lease(lease_s)
+
+
+def check_peek(queues: Container[str], queue: str, limit: int) -> None:
+    check_queue(queues, queue)
     if not 1 <= limit <= port.CLAIM_ITEMS_MAX:
         raise ValueError(f"a call returns 1 to {port.CLAIM_ITEMS_MAX} items, not {limit}")
 

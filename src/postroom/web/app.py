@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -13,10 +12,9 @@ from urllib.parse import quote
 import structlog
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope
 
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
@@ -24,7 +22,8 @@ from postroom.records import probes
 from postroom.storage.port import Conflict, StorageError, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking
-from postroom.web.api.problems import STORAGE_GONE
+from postroom.web.api.openapi import add_problem_schema
+from postroom.web.api.problems import STORAGE_GONE, ApiProblem
 from postroom.web.context import WebContext, context_of
 from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_form
 from postroom.web.labels import size
@@ -38,13 +37,11 @@ from postroom.web.submit_once import AlreadySubmitted
 
 log = structlog.get_logger("web")
 STATIC = Path(__file__).parent / "static"
-OWN_CODE = str(Path(__file__).parent.parent)
 READY_S_MAX = 2.0
 RETRY = {"Retry-After": "10"}
 DETAILS = {  # for API clients
     404: _("There is no such resource. /api/v1/openapi.json lists them."),
     405: _("This resource does not support that method. See /api/v1/openapi.json."),
-    409: _("Somebody else changed it at the same time. Check it and try again."),
     413: _("The body is too large. Send a smaller one."),
     500: _("Something went wrong. Check whether it was done, then try again."),
     503: _("Storage did not respond in time. Try again later."),
@@ -119,13 +116,12 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
     app.state.context = context
     for pages in (api, links, sign_up_form, admin):
         app.include_router(pages.router)
-    api.add_problem_schema(app)
+    add_problem_schema(app)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for error, handler in ERROR_HANDLERS.items():
         app.add_exception_handler(error, handler)
-    app.add_middleware(LastResort)
     guarded = SecurityMiddleware(app, is_https=context.is_https, too_late=timed_out)
     return LanguageMiddleware(guarded, spoken or languages())
 
@@ -157,8 +153,10 @@ async def ready(request: Request) -> Response:
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _error_response(request.url.path, error.status_code, error.headers)
+    """Starlette raises an unexpected error again, for SecurityMiddleware to log it."""
+    if isinstance(error, HTTPException):
+        return _error_response(request.url.path, error.status_code, error.headers)
+    return _error_response(request.url.path, 500)
 
 
 async def not_found(request: Request, error: Exception) -> Response:
@@ -231,6 +229,7 @@ async def timed_out(scope: Scope, receive: Receive) -> Response:
 
 ERROR_HANDLERS = {
     HTTPException: http_error,
+    Exception: http_error,
     StorageError: storage_failed,
     TimeoutError: storage_failed,
     Conflict: conflict,
@@ -244,54 +243,13 @@ ERROR_HANDLERS = {
 }
 
 
-class LastResort:
-    """Middleware that responds to unexpected errors, and logs their type and place.
-
-    It logs neither their text nor a traceback, which may quote an address or a token. Starlette's
-    own handler would pass the error on to the server, which logs all of it.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_started = False
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal is_started
-            is_started = is_started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_and_note)
-        except ClientDisconnect:
-            raise
-        except Exception as error:
-            if scope["type"] != "http":  # start or stop: for the server
-                raise
-            cause = error.__cause__ or error
-            log.error("page_failed", error=type(cause).__name__, at=_place(cause))
-            if not is_started:
-                await _error_response(scope["path"], 500)(scope, receive, send)
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the innermost frame in our code."""
-    frames = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    own = [(file, line) for file, line in frames if file.startswith(OWN_CODE)]
-    file, line = (own or frames)[-1]
-    return f"{file.removeprefix(OWN_CODE).lstrip('/')}:{line}"
-
-
 def _error_response(
     path: str, status: int, headers: Mapping[str, str] | None = None, sentence: str = ""
 ) -> Response:
     """A page for people, problem+json (RFC 9457) for API clients."""
     if path.startswith("/api/"):
         detail = sentence or DETAILS.get(status, _("This could not be done."))
-        return api.ApiProblem(status, detail, headers or {}).response()
+        return ApiProblem(status, detail, headers or {}).response()
     if _is_admin(path):
         title, text = ADMIN_PAGES.get(status, INVALID_REQUEST)
         return _admin_error(status, title, sentence or text, None, headers)

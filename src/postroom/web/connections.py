@@ -12,12 +12,10 @@ its first request. A reverse proxy can do the same, but not everybody has one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from typing import Any, Protocol
 
@@ -79,12 +77,6 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass
-class _Network:
-    open: int = 0
-    waiting: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
-
-
 class OpenConnections:
     """All open connections of one server. Trusted proxies have no limit of their own."""
 
@@ -97,57 +89,49 @@ class OpenConnections:
         self.limits = limits
         self._trusted_proxies = trusted_proxies
         self._clock = clock
-        self._networks: dict[str, _Network] = {}
         self._network_of: dict[Connection, str] = {}
-        self._waiting: OrderedDict[Connection, None] = OrderedDict()
+        self._open = Counter[str]()  # by network
+        self._waiting: dict[Connection, None] = {}  # the one that has been waiting longest first
         self._logged: dict[str, tuple[float, int]] = {}  # by limit: when, number closed since
 
     def add(self, connection: Connection, host: str) -> bool:
         """Count a new, waiting connection; False if the limits leave no room for it."""
-        key = ""  # a trusted proxy, or a caller without an address, as on a Unix socket
-        if not is_within(host, self._trusted_proxies):
-            with contextlib.suppress(ValueError):
-                key = network_of(host)
-        network = self._networks.get(key)
-        if key and network and network.open >= self.limits.of_network:
-            self._log_reached("network", host, network.open)
-            if not self._close_one_of(network.waiting):
+        # Empty for a trusted proxy, or a caller without an address, as on a Unix socket.
+        key = "" if is_within(host, self._trusted_proxies) else network_of(host)
+        if key and self._open[key] >= self.limits.of_network:
+            self._log_reached("network", host, self._open[key])
+            same = (each for each in self._waiting if self._network_of[each] == key)
+            if not self._close_one_of(same):
                 return False
         if len(self._network_of) >= self.limits.of_all:
             self._log_reached("all", host, len(self._network_of))
-            if not self._close_one_of(self._waiting):
+            if not self._close_one_of(iter(self._waiting)):
                 return False
         self._network_of[connection] = key
-        self._networks.setdefault(key, _Network()).open += 1
+        self._open[key] += 1
         self.note_waiting(connection)
         return True
 
     def remove(self, connection: Connection) -> None:
         """Forget a connection, if it is counted."""
-        key = self._network_of.get(connection)
+        key = self._network_of.pop(connection, None)
         if key is None:
             return
         self.note_at_work(connection)
-        del self._network_of[connection]
-        self._networks[key].open -= 1
-        if not self._networks[key].open:
-            del self._networks[key]
+        self._open[key] -= 1
+        if not self._open[key]:
+            del self._open[key]
 
     def note_waiting(self, connection: Connection) -> None:
-        key = self._network_of.get(connection)
-        if key is not None:
+        if connection in self._network_of:
             self._waiting[connection] = None
-            self._networks[key].waiting[connection] = None
 
     def note_at_work(self, connection: Connection) -> None:
-        key = self._network_of.get(connection)
-        if key is not None:
-            self._waiting.pop(connection, None)
-            self._networks[key].waiting.pop(connection, None)
+        self._waiting.pop(connection, None)
 
-    def _close_one_of(self, waiting: OrderedDict[Connection, None]) -> bool:
+    def _close_one_of(self, waiting: Iterator[Connection]) -> bool:
         """Close the connection that has been waiting longest, if there is one."""
-        longest = next(iter(waiting), None)
+        longest = next(waiting, None)
         if longest is None:
             return False
         self.remove(longest)

@@ -18,7 +18,7 @@ from postroom.clock import Clock
 from postroom.domain.consent import Trace
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
-from postroom.wakeup import SCHEDULER, WakeUps
+from postroom.wakeup import WakeUps
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are read
@@ -50,9 +50,6 @@ class WebContext:
     def act(self, trace: Trace, now: datetime | None = None) -> Act:
         """The context of a use case; `now` is the time of the first try of a repeated call."""
         return Act(self.storage, self.clock, now or self.clock.now(), trace, self.wakeups.ring)
-
-    def wake_scheduler(self) -> None:
-        self.wakeups.ring(SCHEDULER)
 
 
 class TestMailbox:

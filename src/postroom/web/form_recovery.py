@@ -12,6 +12,7 @@ time and the number of forms read at once are limited.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Mapping
 
@@ -87,16 +88,14 @@ def path_and_query(request: Request) -> str:
 
 def _is_own_form(request: Request) -> bool:
     """Exclude fragments of a page, which nobody can submit again, and forms of other sites."""
+    is_post = request.method == "POST" and request.url.path.startswith(f"{ADMIN}/")
     is_page = request.headers.get("sec-fetch-dest", "document") == "document"
-    if request.method != "POST" or not is_page or "hx-request" in request.headers:
+    if not is_post or not is_page or "hx-request" in request.headers:
         return False
-    if not request.url.path.startswith(f"{ADMIN}/"):
-        return False
-    try:
+    with contextlib.suppress(NotAllowed):
         check_network_and_origin(request)
-    except NotAllowed:
-        return False
-    return True
+        return True
+    return False
 
 
 async def _read_now(request: Request) -> SubmittedForm | None:

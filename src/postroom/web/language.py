@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from gettext import GNUTranslations
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from postroom.domain.texts import ENGLISH, Language, speaking
 
 LOCALE = Path(__file__).parents[1] / "locale"
 CHARS_READ_MAX = 200  # of the header; browsers send fewer
-CACHED_MAX = 500  # headers with their language
 # A language range and its quality (RFC 9110, 12.5.4), 1 by default.
 _RANGE = re.compile(
     r"\s*([A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*|\*)\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?)\s*)?"
@@ -42,7 +40,6 @@ class LanguageMiddleware:
         self._app = app
         self._available = {each.tag.lower(): each for each in available}
         self._first = next(iter(self._available.values()))
-        self._choose = lru_cache(CACHED_MAX)(lambda header: chosen(header, self._available))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,8 +56,8 @@ class LanguageMiddleware:
             await send(message)
 
         headers = [value for name, value in scope["headers"] if name == b"accept-language"]
-        header = b",".join(headers).decode("latin-1")[:CHARS_READ_MAX]
-        with speaking(self._choose(header) or self._first):
+        header = b",".join(headers).decode("latin-1")
+        with speaking(chosen(header, self._available) or self._first):
             await self._app(scope, receive, send_varied)
 
 

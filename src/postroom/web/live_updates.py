@@ -10,10 +10,11 @@ ends (or once storage responds again).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -47,7 +48,7 @@ class SharedPoll(Generic[T]):
         self.latest: T | None = None
         self._read = read
         self._clock = clock
-        self._next: asyncio.Future[None] | None = None
+        self.next_reading = asyncio.get_running_loop().create_future()  # shared by all viewers
         self.viewers = 0
         self._reader: asyncio.Task[None] | None = None
 
@@ -66,21 +67,13 @@ class SharedPoll(Generic[T]):
                 self._reader = None
                 self.latest = None
 
-    def next_reading(self) -> asyncio.Future[None]:
-        """A future that is done with the next reading, shared by all viewers."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        return self._next
-
     async def _keep_reading(self) -> None:
         while True:
             began = asyncio.get_running_loop().time()
             try:
                 self.latest = await self._read()
-                ready = self._next
-                self._next = None
-                if ready and not ready.done():
-                    ready.set_result(None)
+                self.next_reading.set_result(None)
+                self.next_reading = asyncio.get_running_loop().create_future()
             except StorageError as error:
                 log.warning("poll_failed", error=type(error).__name__)
             except Exception:  # an unreadable row must not end the streams
@@ -89,18 +82,13 @@ class SharedPoll(Generic[T]):
             await self._clock.sleep(max(PAUSE_S_MIN, took_s * PAUSE_PER_READ))
 
 
-class _CachedRead(NamedTuple):
-    begun_at_s: float
-    reading: asyncio.Future[Any]
-
-
 class SharedPolls:
     """All polls of this process, and the number of open streams."""
 
     def __init__(self) -> None:
         self._polls: dict[str, SharedPoll[Any]] = {}
-        self._streams: dict[str, int] = {}  # by session
-        self._cached: dict[str, _CachedRead] = {}
+        self._streams = Counter[str]()  # by session
+        self._cached: dict[str, tuple[float, asyncio.Future[Any]]] = {}  # until when
 
     def of(self, name: str, create: Callable[[], SharedPoll[T]]) -> SharedPoll[T]:
         """The shared poll of this name, created at the first call."""
@@ -113,12 +101,10 @@ class SharedPolls:
     async def cached_read(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
         """A reading that is at most a second old or in progress, else a new one."""
         now_s = asyncio.get_running_loop().time()
-        self._cached = {
-            key: each for key, each in self._cached.items() if now_s < each.begun_at_s + CACHED_S
-        }
+        self._cached = {key: each for key, each in self._cached.items() if now_s < each[0]}
         if name not in self._cached:
-            self._cached[name] = _CachedRead(now_s, asyncio.ensure_future(read()))
-        reading: asyncio.Future[T] = self._cached[name].reading
+            self._cached[name] = now_s + CACHED_S, asyncio.ensure_future(read())
+        reading: asyncio.Future[T] = self._cached[name][1]
         return await asyncio.shield(reading)  # a viewer who leaves does not cancel it for others
 
     def latest(self, name: str) -> object | None:
@@ -127,13 +113,13 @@ class SharedPolls:
         return poll.latest if poll else None
 
     def may_open(self, session: str) -> bool:
-        is_full = sum(self._streams.values()) >= STREAMS_MAX
-        return not is_full and self._streams.get(session, 0) < STREAMS_A_SESSION_MAX
+        is_full = self._streams.total() >= STREAMS_MAX
+        return not is_full and self._streams[session] < STREAMS_A_SESSION_MAX
 
     @contextmanager
     def opened(self, session: str) -> Iterator[None]:
         """Count an open stream of this session."""
-        self._streams[session] = self._streams.get(session, 0) + 1
+        self._streams[session] += 1
         try:
             yield
         finally:
@@ -200,7 +186,7 @@ async def _events(
             check_at = clock.now() + SESSION_CHECKED_EVERY
             if not await _is_signed_in(request):
                 break
-        next_reading = poll.next_reading()
+        next_reading = poll.next_reading
         latest = poll.latest
         update = render(latest, shown) if latest is not None and latest is not shown else Update()
         shown = latest

@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from postroom.domain.texts import Text, _, ngettext
 from postroom.web.context import context_of
 from postroom.web.labels import time_text
-from postroom.web.signed_in import SAFE_METHODS, clear_cookie, cookie_name, set_cookie
+from postroom.web.signed_in import SAFE_METHODS, cookie_name, set_cookie
 
 COOKIE = "postroom-notice"
 COOKIE_LASTS = timedelta(minutes=1)  # the page follows at once
@@ -109,10 +109,6 @@ def notice_for(request: Request) -> Notice | None:
     if request.method not in SAFE_METHODS or "hx-request" in request.headers:
         return None
     return notice_of(request.cookies.get(cookie_name(context_of(request), COOKIE), ""))
-
-
-def clear(request: Request, response: Response) -> None:
-    clear_cookie(response, context_of(request), COOKIE)
 
 
 class _RedirectWithNotice(RedirectResponse):

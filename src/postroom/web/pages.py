@@ -19,8 +19,8 @@ from postroom.domain.texts import Text, _
 from postroom.web.context import context_of, has_mailbox
 from postroom.web.forms import new_token
 from postroom.web.labels import STATES, size, states, time_text, word
-from postroom.web.notices import clear, go, notice_for
-from postroom.web.signed_in import SignedIn
+from postroom.web.notices import COOKIE, go, notice_for
+from postroom.web.signed_in import SignedIn, clear_cookie
 from postroom.web.templating import template_environment
 
 __all__ = ["MenuEntry", "go", "number", "part", "show", "show_bare"]
@@ -62,7 +62,7 @@ def show(
     page = _render(request, template, signed_in=signed_in, notice=notice, **values)
     response = HTMLResponse(page, status)
     if notice:
-        clear(request, response)
+        clear_cookie(response, context_of(request), COOKIE)
     return response
 
 
@@ -122,9 +122,8 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
     )
 
 
-_pages.filters |= {"number": number, "moment": moment, "until": until, "word": word}
-_pages.filters |= {"address": readable_address, "rate": rate_text, "size": size}
-_pages.filters |= {"source_text": source_text}
+_pages.filters |= {"number": number, "moment": moment, "until": until, "word": word, "size": size}
+_pages.filters |= {"address": readable_address, "rate": rate_text, "source_text": source_text}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {"STATES": STATES, "states": states, "time_text": time_text}
-_pages.globals |= {"subscription": subscription}
+_pages.globals["subscription"] = subscription

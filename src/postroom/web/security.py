@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from pathlib import Path
 
 import msgspec
 import structlog
@@ -15,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger("web")
+OWN_CODE = str(Path(__file__).parent.parent)
 
 
 class RequestLimits(msgspec.Struct, frozen=True):
@@ -74,7 +77,11 @@ class TooLarge(Exception):
 
 
 class SecurityMiddleware:
-    """The middleware around all others; `too_late` responds when the time limit is over."""
+    """The middleware around all others; `too_late` responds when the time limit is over.
+
+    Of an unexpected error it logs the type and place, but neither the text nor a traceback, which
+    may quote an address or a token; the server would log all of it.
+    """
 
     def __init__(self, app: ASGIApp, *, is_https: bool, too_late: TooLate) -> None:
         self._app = app
@@ -106,6 +113,9 @@ class SecurityMiddleware:
             if not is_started:
                 answer = await self._too_late(scope, read)
                 await answer(scope, receive, send_guarded)
+        except Exception as error:  # noqa: BLE001 - the application has answered it
+            cause = error.__cause__ or error
+            log.error("page_failed", error=type(cause).__name__, at=_place(cause))
 
     def _add_headers(self, scope: Scope, status: int, headers: MutableHeaders) -> None:
         if scope["path"].startswith("/admin"):
@@ -117,6 +127,16 @@ class SecurityMiddleware:
         headers.setdefault("Cache-Control", "public, max-age=3600" if is_cached else "no-store")
         if self._is_https:
             headers.setdefault("Strict-Transport-Security", ONE_YEAR)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame in our code."""
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    own = [(file, line) for file, line in frames if file.startswith(OWN_CODE)]
+    file, line = (own or frames)[-1]
+    return f"{file.removeprefix(OWN_CODE).lstrip('/')}:{line}"
 
 
 def limits_for(path: str) -> RequestLimits:

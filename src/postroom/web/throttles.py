@@ -9,14 +9,14 @@ Password attempts are counted exactly, in storage (`records/throttles.py`).
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address
 
 import msgspec
 from starlette.requests import Request
 
 from postroom.domain.throttle import Rate, Throttle
 from postroom.domain.token import sign
-from postroom.web.context import context_of, one_per_app
+from postroom.web.context import context_of, one_per_app, parse_ip
 
 ADDRESS_CALLS_PER_HOUR = 20  # so that one address cannot be signed up all day
 ADDRESSES_COUNTED_MAX = 100_000  # about 20 MB, for each of the two limits
@@ -66,10 +66,8 @@ def throttles_of(request: Request) -> Throttles:
 
 
 def network_of(client: str) -> str:
-    """What counts as one caller: an IPv4 address, or a network of IPv6 addresses."""
-    address = ip_address(client)
-    if not isinstance(address, IPv6Address):
-        return client
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return f"{int(address) >> _NETWORK_BITS:x}"
+    """What counts as one caller: an IPv4 address or an IPv6 network; empty without an address."""
+    address = parse_ip(client)
+    if isinstance(address, IPv6Address):
+        return f"{int(address) >> _NETWORK_BITS:x}"
+    return str(address or "")

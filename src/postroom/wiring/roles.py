@@ -8,7 +8,6 @@ import gc
 import os
 import secrets
 import socket
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
-BULK_NICE = 5  # on a busy machine pages come before mails: a person waits for them
+BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
 DRAIN_PAUSE_S = 0.05
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
 
@@ -146,7 +145,7 @@ async def build_web(parts: Parts) -> WebServer:
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
     """Schedule messages and, whether or not this scheduler leads, run imports and feedback."""
-    _lower_priority()
+    os.nice(BULK_NICE)
     async with _role_parts("scheduler", settings) as parts:
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
@@ -184,7 +183,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
 
 
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
-    _lower_priority()
+    os.nice(BULK_NICE)
     async with (
         _role_parts("sender", settings) as parts,
         _open_sender(parts, supervised=supervised) as (sender, wakeup, stop),
@@ -265,9 +264,8 @@ async def _role_parts(
     """The parts of a role, with its metrics shown."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
         storage = parts.storage
-        with metrics.shown(
+        collector = metrics.RoleCollector(
             role,
-            settings.metrics_bind,
             calls=lambda: msgspec.structs.asdict(storage.calls),
             commits=lambda: {} if storage.commits is None else {"group": storage.commits},
             troubles=lambda: {
@@ -275,7 +273,8 @@ async def _role_parts(
                 "in_doubt": storage.troubles.in_doubt,
             },
             health=parts.health if role == "sender" else None,
-        ):
+        )
+        with metrics.shown(settings.metrics_bind, collector):
             yield parts
 
 
@@ -299,12 +298,6 @@ async def _open_sender(
 def _new_owner() -> str:
     """The owner of a lease: unique, and readable in a log."""
     return f"{socket.gethostname()[:20]}.{os.getpid()}.{secrets.token_hex(3)}".replace("/", "-")
-
-
-def _lower_priority() -> None:
-    """Let pages, and a mail server on the same machine, go first."""
-    if sys.platform != "win32":
-        os.nice(BULK_NICE)
 
 
 def _tune_garbage_collection() -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.storage.blob.aio import ContainerClient
 
 from postroom.storage import port, validation
-from postroom.storage.azure.account import Account
-from postroom.storage.azure.sdk import Credential, SdkCaller, code_of, unexpected
+from postroom.storage.azure.retry import UnexpectedAnswer
+from postroom.storage.azure.sdk import SdkCaller
 
 BLOCK_BYTES = 1024 * 1024  # more at once would block the event loop
 
@@ -23,34 +22,20 @@ T = TypeVar("T")
 
 
 class AzureBlobs:
-    def __init__(
-        self,
-        account: Account,
-        credential: Credential,
-        caller: SdkCaller,
-        container: str,
-        page_names: int,
-        options: dict[str, Any],
-    ) -> None:
+    def __init__(self, url: str, caller: SdkCaller, container: str, page_names: int) -> None:
         self._caller = caller
         self._page_names = page_names
         self._client = ContainerClient(
-            account.blob_url,
+            url,
             container,
-            credential,
             max_single_put_size=BLOCK_BYTES,
             max_block_size=BLOCK_BYTES,
             max_single_get_size=port.BLOB_BYTES_MAX,
-            **options,
+            **caller.client_options,
         )
 
     async def create_missing(self) -> None:
-        try:
-            await self._caller.read(self._client.create_container)  # safe to retry, like a read
-        except ResourceExistsError:
-            return
-        except HttpResponseError as error:
-            raise unexpected(error) from error
+        await self._caller.create(self._client.create_container)
 
     async def put(self, name: str, content: bytes) -> None:
         validation.check_blob(name, content)
@@ -86,7 +71,7 @@ class AzureBlobs:
         """Return the answer of the call; None if there is no such blob."""
         try:
             return await call
-        except HttpResponseError as error:
-            if isinstance(error, ResourceNotFoundError) and code_of(error) == "BlobNotFound":
+        except UnexpectedAnswer as answer:
+            if answer.code == "BlobNotFound":
                 return None
-            raise unexpected(error) from error
+            raise

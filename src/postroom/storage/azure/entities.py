@@ -211,7 +211,6 @@ def _is_served(value: port.Value, is_emulator: bool) -> bool:
 
 
 def literal(value: port.Value) -> str:
-    """Write a value as it appears in a filter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

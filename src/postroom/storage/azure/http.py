@@ -13,7 +13,6 @@ import hmac
 import io
 from datetime import timedelta
 from email.utils import format_datetime
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -25,7 +24,7 @@ from yarl import URL
 
 from postroom.clock import Clock
 from postroom.storage.azure.account import Account
-from postroom.storage.azure.entities import MINIMAL, code_in
+from postroom.storage.azure.entities import MINIMAL, code_in, mark_of
 from postroom.storage.azure.retry import as_trouble, check_answer, send_once
 from postroom.storage.port import Unavailable
 
@@ -43,13 +42,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
     status: int
     code: str  # the service's error code; "" if there is none
     body: bytes
-    next_partition: str | None
-    next_key: str | None
-
-
-class Signer(Protocol):
-    async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The authentication headers for a resource (its path, as sent) at this time."""
+    next: str | None  # of a page of rows
 
 
 class SharedKey:
@@ -58,17 +51,10 @@ class SharedKey:
         self._key = base64.b64decode(key)
 
     async def sign(self, resource: str, now: str) -> dict[str, str]:
-        """The Shared Key Lite scheme of the table service."""
+        """Headers for a resource (its path, as sent), by the scheme Shared Key Lite."""
         text = f"{now}\n/{self._name}{resource}".encode()
         signature = base64.b64encode(hmac.digest(self._key, text, hashlib.sha256)).decode()
         return {"Authorization": f"SharedKeyLite {self._name}:{signature}"}
-
-
-class SharedAccess:
-    """A shared access signature, which is part of the query and needs no headers."""
-
-    async def sign(self, resource: str, now: str) -> dict[str, str]:
-        return {}
 
 
 class Identity:
@@ -91,6 +77,9 @@ class Identity:
         return {"Authorization": f"Bearer {self._token.token}"}
 
 
+Signer = SharedKey | Identity
+
+
 def open_session(account: Account) -> aiohttp.ClientSession:
     """Open the connection pool that all three services share."""
     idle_s = IDLE_CONNECTION_EMULATOR_S if account.is_emulator else IDLE_CONNECTION_S
@@ -106,7 +95,7 @@ def open_session(account: Account) -> aiohttp.ClientSession:
 
 class HttpClient:
     def __init__(
-        self, account: Account, session: aiohttp.ClientSession, signer: Signer, clock: Clock
+        self, account: Account, session: aiohttp.ClientSession, signer: Signer | None, clock: Clock
     ) -> None:
         self.url = account.table_url
         self.is_emulator = account.is_emulator
@@ -134,7 +123,8 @@ class HttpClient:
             "x-ms-date": now,
             "x-ms-version": VERSION,
         }
-        headers |= await self._signer.sign(self._path + path, now)
+        if self._signer:
+            headers |= await self._signer.sign(self._path + path, now)
         data = body if len(body) <= BODY_BYTES_AT_ONCE else io.BytesIO(body)
         try:
             async with self._session.request(method, url, data=data, headers=headers) as response:
@@ -146,4 +136,4 @@ class HttpClient:
         check_answer(response.status, code, found.get("Retry-After"))
         next_partition = found.get("x-ms-continuation-NextPartitionKey")
         next_key = found.get("x-ms-continuation-NextRowKey")
-        return HttpResponse(response.status, code, content, next_partition, next_key)
+        return HttpResponse(response.status, code, content, mark_of(next_partition, next_key))

@@ -48,6 +48,14 @@ class RequestInDoubt(Exception):
     """There is no clear answer: something may have changed."""
 
 
+class UnexpectedAnswer(Unavailable):
+    """The service refuses the request itself, with a code such as `PopReceiptMismatch`."""
+
+    def __init__(self, status: int | None, code: str) -> None:
+        super().__init__(f"Azure Storage: unexpected answer ({status} {code}).")
+        self.code = code
+
+
 class ConnectionBroke(aiohttp.ClientError):
     """The connection ended without an answer."""
 

@@ -16,17 +16,10 @@ from postroom.clock import Clock
 from postroom.storage import port
 from postroom.storage.azure.account import Account, check_prefix
 from postroom.storage.azure.blobs import AzureBlobs
-from postroom.storage.azure.http import (
-    HttpClient,
-    Identity,
-    SharedAccess,
-    SharedKey,
-    Signer,
-    open_session,
-)
+from postroom.storage.azure.http import HttpClient, Identity, SharedKey, Signer, open_session
 from postroom.storage.azure.queues import AzureQueues
 from postroom.storage.azure.retry import TIMEOUT_S, RetryPolicy
-from postroom.storage.azure.sdk import SdkCaller, client_options, credential_of
+from postroom.storage.azure.sdk import SdkCaller, credential_of
 from postroom.storage.azure.tables import AzureTables
 
 
@@ -45,14 +38,12 @@ class AzureStorage:
         page_names: int = port.BLOB_NAMES_MAX,
         identity: AsyncTokenCredential | None = None,
     ) -> None:
-        options = client_options(session)
-        credential = credential_of(account, identity)
-        caller = SdkCaller(retry_policy)
+        caller = SdkCaller(retry_policy, session, credential_of(account, identity))
         client = HttpClient(account, session, _signer(account, identity, clock), clock)
         container = prefix + names.container
         self.tables = AzureTables(client, retry_policy, names.tables, prefix)
-        self.queues = AzureQueues(account, credential, caller, names.queues, prefix, options)
-        self.blobs = AzureBlobs(account, credential, caller, container, page_names, options)
+        self.queues = AzureQueues(account.queue_url, caller, names.queues, prefix)
+        self.blobs = AzureBlobs(account.blob_url, caller, container, page_names)
         self._retry_policy = retry_policy
         self._opened = AsyncExitStack()
 
@@ -114,9 +105,9 @@ class AzureStorage:
             raise troubles.exceptions[0] from None  # one reason is enough
 
 
-def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Clock) -> Signer:
+def _signer(account: Account, identity: AsyncTokenCredential | None, clock: Clock) -> Signer | None:
     if account.key:
         return SharedKey(account.name, account.key)
     if account.signature or identity is None:
-        return SharedAccess()
+        return None  # a shared access signature is part of the query
     return Identity(identity, clock)

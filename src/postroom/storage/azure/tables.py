@@ -10,7 +10,7 @@ import msgspec
 from postroom.storage import port, validation
 from postroom.storage.azure import entities
 from postroom.storage.azure.http import HttpClient, HttpResponse
-from postroom.storage.azure.retry import RetryPolicy, check_answer
+from postroom.storage.azure.retry import RetryPolicy, UnexpectedAnswer, check_answer
 
 POINT_PAGES_MAX = 10  # the service may send empty pages before the one with the row
 _AS_EXPECTED = frozenset({201, 202, 204})
@@ -49,8 +49,7 @@ class AzureTables(port.Tables):
                 raise _unexpected(answer.status, answer.code)
 
     async def get(self, table: str, partition: str, key: str) -> port.Row | None:
-        validation.check_table(table, self._names)
-        validation.check_keys(partition, key)
+        validation.check_row(self._names, table, partition, key)
         row_keys = entities.literal(partition), entities.literal(key)
         options = {"$filter": "PartitionKey eq {} and RowKey eq {}".format(*row_keys), "$top": "1"}
         for _ in range(POINT_PAGES_MAX):
@@ -61,9 +60,7 @@ class AzureTables(port.Tables):
         raise port.Unavailable("Azure Storage: only empty pages instead of a row.")
 
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
-        validation.check_table(table, self._names)
-        validation.check_changes(partition, changes)
-        validation.encode_changes(changes)
+        validation.encode_batch(self._names, table, partition, changes)
         if self._client.is_emulator:
             entities.check_keys_for_emulator(changes)
         entities.check_etags(changes)
@@ -85,10 +82,8 @@ class AzureTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
-        validation.check_table(table, self._names)
-        validation.check_scan(keys, limit)
+        validation.check_scan(self._names, table, keys, where, limit)
         where = where or {}
-        validation.encode_properties(where)
         options = {} if after is None else entities.place_of(after)
         options["$top"] = str(limit)
         if condition := entities.filter_of(keys, where, is_emulator=self._client.is_emulator):
@@ -108,8 +103,7 @@ class AzureTables(port.Tables):
         )
         if answer.status != 200:
             raise _unexpected(answer.status, answer.code)
-        rows = entities.rows_in(answer.body)
-        return rows, entities.mark_of(answer.next_partition, answer.next_key)
+        return entities.rows_in(answer.body), answer.next
 
 
 def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
@@ -131,4 +125,4 @@ def _parts(answer: HttpResponse) -> list[tuple[int, bytes]]:
 def _unexpected(status: int, code: str) -> port.Unavailable:
     if code == "TableNotFound":
         return TableMissing("Azure Storage: a table is missing; a restart creates it again.")
-    return port.Unavailable(f"Azure Storage: unexpected answer ({status} {code}).")
+    return UnexpectedAnswer(status, code)

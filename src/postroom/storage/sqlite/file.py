@@ -27,15 +27,14 @@ BUSY_PAUSE_S = (0.0002, 0.002)  # random, so that waiting processes do not retry
 _ROWS = """CREATE TABLE IF NOT EXISTS {name} (
     partition TEXT NOT NULL, key TEXT NOT NULL, etag INTEGER NOT NULL, properties TEXT NOT NULL,
     PRIMARY KEY (partition, key)) WITHOUT ROWID"""
-_ITEMS = """CREATE TABLE IF NOT EXISTS item (
+_OTHERS = """CREATE TABLE IF NOT EXISTS item (
     id INTEGER PRIMARY KEY, queue TEXT NOT NULL, visible_at INTEGER NOT NULL,
-    receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL)"""
-_ITEMS_IN_ORDER = "CREATE INDEX IF NOT EXISTS item_in_order ON item (queue, visible_at, id)"
-_QUEUE_TIME = """CREATE TABLE IF NOT EXISTS queue_time (
+    receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS item_in_order ON item (queue, visible_at, id);
+CREATE TABLE IF NOT EXISTS queue_time (
     id INTEGER PRIMARY KEY CHECK (id = 1), boot TEXT NOT NULL, offset_us INTEGER NOT NULL,
-    seen_us INTEGER NOT NULL)"""
-_BLOBS = "CREATE TABLE IF NOT EXISTS blob (name TEXT PRIMARY KEY, content BLOB NOT NULL)"
-_SCHEMA = (_ITEMS, _ITEMS_IN_ORDER, _QUEUE_TIME, _BLOBS)  # and one table of rows for each name
+    seen_us INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS blob (name TEXT PRIMARY KEY, content BLOB NOT NULL)"""
 
 _OUTAGES = (
     apsw.BusyError,
@@ -175,8 +174,9 @@ def _create_missing(connection: apsw.Connection, path: Path, tables: Sequence[st
         return
     connection.execute("BEGIN IMMEDIATE")
     _check_owner(connection, path)  # another process may have been first
-    for statement in (*(_ROWS.format(name=name) for name in tables), *_SCHEMA):
-        connection.execute(statement)
+    for name in tables:
+        connection.execute(_ROWS.format(name=name))
+    connection.execute(_OTHERS)
     connection.pragma("application_id", APPLICATION_ID)
     connection.pragma("user_version", SCHEMA_VERSION)
     connection.execute("COMMIT")

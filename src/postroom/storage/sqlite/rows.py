@@ -8,26 +8,14 @@ from functools import lru_cache
 import apsw
 import msgspec
 
-from postroom.storage.port import (
-    Change,
-    Conflict,
-    Delete,
-    Insert,
-    Keys,
-    KeysWithin,
-    Page,
-    Properties,
-    Row,
-    Upsert,
-    Value,
-)
+from postroom.storage import port
 from postroom.storage.validation import check_expected, continuation
 
 SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
 
 _encode = msgspec.json.Encoder().encode
-_decode_properties = msgspec.json.Decoder(dict[str, Value]).decode
-_decode_rows = msgspec.json.Decoder(list[Row]).decode
+_decode_properties = msgspec.json.Decoder(dict[str, port.Value]).decode
+_decode_rows = msgspec.json.Decoder(list[port.Row]).decode
 _decode_etags = msgspec.json.Decoder(dict[str, int]).decode
 
 # A whole page as one JSON text: SQLite returns it in one step, and it is decoded at once.
@@ -36,20 +24,20 @@ _AS_JSON = """'[' || group_concat(
     ',"etag":"' || etag || '","properties":' || properties || '}', ',') || ']'"""
 
 
-def read_row(table: str, partition: str, key: str, connection: apsw.Connection) -> Row | None:
+def read_row(table: str, partition: str, key: str, connection: apsw.Connection) -> port.Row | None:
     found = connection.execute(
         f"SELECT etag, properties FROM {table} WHERE partition = ? AND key = ?", (partition, key)
     ).get
     if found is None:
         return None
     etag, properties = found
-    return Row(partition, key, _decode_properties(properties), str(etag))
+    return port.Row(partition, key, _decode_properties(properties), str(etag))
 
 
 def apply_changes(
     table: str,
     partition: str,
-    changes: Sequence[Change],
+    changes: Sequence[port.Change],
     encoded: Sequence[bytes],
     etag: int,
     connection: apsw.Connection,
@@ -58,14 +46,14 @@ def apply_changes(
 
     Insertions alone need no check: a statement that hits an existing row undoes itself.
     """
-    only_insertions = all(isinstance(change, Insert) for change in changes)
+    only_insertions = all(isinstance(change, port.Insert) for change in changes)
     if not only_insertions:
         _check_expected(table, partition, changes, connection)
     verb = "INSERT" if only_insertions else "REPLACE"
     values: list[str | int] = [partition, etag]
     deleted: list[str] = []
     for change, properties in zip(changes, encoded, strict=True):
-        if isinstance(change, Delete):
+        if isinstance(change, port.Delete):
             deleted.append(change.key)
         else:
             values += (change.key, properties.decode())
@@ -74,7 +62,7 @@ def apply_changes(
         try:
             connection.execute(statement, values)
         except apsw.ConstraintError as error:
-            raise Conflict("insert: a row exists already") from error
+            raise port.Conflict("insert: a row exists already") from error
     if deleted:
         connection.execute(
             f"DELETE FROM {table} WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
@@ -83,9 +71,9 @@ def apply_changes(
 
 
 def _check_expected(
-    table: str, partition: str, changes: Sequence[Change], connection: apsw.Connection
+    table: str, partition: str, changes: Sequence[port.Change], connection: apsw.Connection
 ) -> None:
-    guarded = [change.key for change in changes if not isinstance(change, Upsert)]
+    guarded = [change.key for change in changes if not isinstance(change, port.Upsert)]
     if not guarded:
         return
     found = connection.execute(
@@ -108,12 +96,12 @@ def _write_statement(verb: str, table: str, rows: int) -> str:
 
 def read_page(
     table: str,
-    keys: Keys,
-    where: Properties,
+    keys: port.Keys,
+    where: port.Properties,
     limit: int,
     behind: tuple[str, str] | None,
     connection: apsw.Connection,
-) -> Page:
+) -> port.Page:
     """Read a page, shorter than `limit` if its rows are too large for one result."""
     span, values = _span(keys, behind)
     in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
@@ -128,17 +116,17 @@ def read_page(
         return read_page(table, keys, where, limit // 2, behind, connection)
     rows = _decode_rows(found or "[]")
     if len(rows) <= limit:
-        return Page(rows, None)
-    return Page(rows[:limit], continuation(rows[limit - 1]))
+        return port.Page(rows, None)
+    return port.Page(rows[:limit], continuation(rows[limit - 1]))
 
 
 def _read_matching(
     in_order: str,
     values: dict[str, str | int],
-    where: Properties,
+    where: port.Properties,
     limit: int,
     connection: apsw.Connection,
-) -> Page:
+) -> port.Page:
     """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
     tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
     conditions = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
@@ -150,19 +138,19 @@ def _read_matching(
         ).get
         rows = _decode_rows(found or "[]")
         if len(rows) == limit:
-            return Page(rows, continuation(rows[-1]))
+            return port.Page(rows, continuation(rows[-1]))
         last = connection.execute(
             f"SELECT partition, key {in_order} LIMIT 1 OFFSET {SCAN_EXAMINED_MAX - 1}", values
         ).get
-    return Page(rows, last and "/".join(last))
+    return port.Page(rows, last and "/".join(last))
 
 
-def _span(keys: Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:
+def _span(keys: port.Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:
     """Return the condition on partition and key, and its parameters.
 
     It has one lower bound, the higher of the two: given both, SQLite may seek to the lower one.
     """
-    if isinstance(keys, KeysWithin):
+    if isinstance(keys, port.KeysWithin):
         low = (keys.partition, keys.start)
         stop = " AND key < :stop"
         span = "partition = :partition AND key {} :key"

@@ -21,18 +21,6 @@ import apsw
 
 from postroom.clock import Clock, boot_id
 from postroom.storage import port, validation
-from postroom.storage.port import (
-    Change,
-    Claim,
-    ClaimLost,
-    Delete,
-    Item,
-    Keys,
-    Page,
-    Properties,
-    Row,
-    StorageNames,
-)
 from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
 from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
@@ -51,7 +39,7 @@ class SqliteStorage:
     """One open file. Close it in the event loop that opened it."""
 
     def __init__(
-        self, writer: GroupWriter, reader: Reader, clock: Clock, names: StorageNames
+        self, writer: GroupWriter, reader: Reader, clock: Clock, names: port.StorageNames
     ) -> None:
         self.tables = SqliteTables(writer, reader, names.tables)
         self.queues = SqliteQueues(writer, reader, clock, names.queues)
@@ -69,7 +57,7 @@ class SqliteStorage:
         cls,
         path: Path,
         clock: Clock,
-        names: StorageNames,
+        names: port.StorageNames,
         *,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         pages_max: int | None = None,
@@ -94,7 +82,6 @@ class SqliteStorage:
         return cls(writer, reader, clock, names)
 
     async def close(self) -> None:
-        """Write everything that was submitted, then close the file."""
         await self._reader.close()
         await self.writer.close()
 
@@ -147,15 +134,14 @@ class SqliteTables(port.Tables):
         self._reader = reader
         self._names = frozenset(names)
 
-    async def get(self, table: str, partition: str, key: str) -> Row | None:
-        validation.check_table(table, self._names)
-        validation.check_keys(partition, key)
+    async def get(self, table: str, partition: str, key: str) -> port.Row | None:
+        validation.check_row(self._names, table, partition, key)
         return await self._reader.on_loop(partial(read_row, table, partition, key))
 
-    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+    async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         etag = _new_number()
         await self._writer.submit(self._writing(table, partition, changes, etag))
-        return ["" if isinstance(change, Delete) else str(etag) for change in changes]
+        return ["" if isinstance(change, port.Delete) else str(etag) for change in changes]
 
     async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
         """All in one transaction; the first refusal ends it, and keeps the batches before it."""
@@ -170,27 +156,23 @@ class SqliteTables(port.Tables):
             await self._writer.submit(write)
 
     def _writing(
-        self, table: str, partition: str, changes: Sequence[Change], etag: int
+        self, table: str, partition: str, changes: Sequence[port.Change], etag: int
     ) -> Callable[[apsw.Connection], None]:
         """A batch, checked and encoded, to be written inside a transaction."""
-        validation.check_table(table, self._names)
-        validation.check_changes(partition, changes)
-        encoded = validation.encode_changes(changes)
+        encoded = validation.encode_batch(self._names, table, partition, changes)
         return partial(apply_changes, table, partition, tuple(changes), encoded, etag)
 
     async def scan(
         self,
         table: str,
-        keys: Keys,
+        keys: port.Keys,
         *,
-        where: Properties | None = None,
+        where: port.Properties | None = None,
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
-    ) -> Page:
-        validation.check_table(table, self._names)
-        validation.check_scan(keys, limit)
+    ) -> port.Page:
+        validation.check_scan(self._names, table, keys, where, limit)
         behind = None if after is None else validation.place_of(after, keys)
-        validation.encode_properties(where or {})
         query = partial(read_page, table, keys, where or {}, limit, behind)
         if where or limit > SCAN_ROWS_ON_LOOP:
             return await self._reader.in_thread(query)
@@ -210,10 +192,7 @@ class SqliteQueues:
         self._boot = boot_id()
 
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
-        validation.check_queue(queue, self._names)
-        validation.check_delay(delay_s)
-        for body in bodies:
-            validation.check_item(body)
+        validation.check_put(self._names, queue, bodies, delay_s)
         if not bodies:
             return
         clocks = self._clocks()
@@ -227,70 +206,74 @@ class SqliteQueues:
 
         await self._writer.submit(insert)
 
-    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[Claim]:
-        validation.check_queue(queue, self._names)
-        validation.check_items(limit)
-        validation.check_lease(lease_s)
+    async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
+        validation.check_claim(self._names, queue, limit, lease_s)
         # An idle service polls all the time: do not take the write lock of the file for nothing.
         if not await self.peek(queue, limit=1):
             return []
-        return await self._writer.submit(partial(_claim, queue, self._clocks(), limit, lease_s))
+        clocks = self._clocks()
 
-    async def extend(self, claim: Claim, *, lease_s: float) -> Claim:
+        def claim(connection: apsw.Connection) -> list[port.Claim]:
+            """Read, then mark: RETURNING gives the items in no defined order."""
+            receipt = str(_new_number())
+            now_us = _queue_now(clocks, connection)
+            values = (queue, now_us, limit)
+            found = connection.execute(f"SELECT id, body, taken {_VISIBLE}", values)
+            claims = [
+                port.Claim(queue, str(item), receipt, body, taken + 1)
+                for item, body, taken in found
+            ]
+            connection.execute(
+                "UPDATE item SET visible_at = ?4, receipt = ?5, taken = taken + 1 "
+                f"WHERE id IN (SELECT id {_VISIBLE})",
+                (*values, now_us + round(lease_s * SECOND_US), int(receipt)),
+            )
+            return claims
+
+        return await self._writer.submit(claim)
+
+    async def extend(self, claim: port.Claim, *, lease_s: float) -> port.Claim:
         validation.check_lease(lease_s)
         receipt = await self._hide(claim, lease_s)
-        return Claim(claim.queue, claim.item, str(receipt), claim.body, claim.taken)
+        return port.Claim(claim.queue, claim.item, str(receipt), claim.body, claim.taken)
 
-    async def complete(self, claim: Claim) -> None:
-        validation.check_queue(claim.queue, self._names)
+    async def complete(self, claim: port.Claim) -> None:
+        validation.check_queue(self._names, claim.queue)
+        await self._writer.submit(partial(_change_claimed, claim, "DELETE FROM item", ()))
 
-        def delete(connection: apsw.Connection) -> None:
-            connection.execute(
-                "DELETE FROM item WHERE id = ? AND receipt = ? AND queue = ?",
-                (int(claim.item), int(claim.receipt), claim.queue),
-            )
-            _check_held(claim, connection)
-
-        await self._writer.submit(delete)
-
-    async def release(self, claim: Claim, *, delay_s: float = 0.0) -> None:
+    async def release(self, claim: port.Claim, *, delay_s: float = 0.0) -> None:
         validation.check_delay(delay_s)
         await self._hide(claim, delay_s)
 
     async def length(self, queue: str) -> int:
-        validation.check_queue(queue, self._names)
+        validation.check_queue(self._names, queue)
         count = "SELECT count(*) FROM item WHERE queue = ?"
         return await self._reader.in_thread(lambda each: int(each.execute(count, (queue,)).get))
 
-    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
-        validation.check_queue(queue, self._names)
-        validation.check_items(limit)
+    async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
+        validation.check_peek(self._names, queue, limit)
         clocks = self._clocks()
 
-        def read(connection: apsw.Connection) -> list[Item]:
+        def read(connection: apsw.Connection) -> list[port.Item]:
             visible_at, _ = queue_time(_stored_time(connection), clocks)
             found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
-            return [Item(body, taken) for body, taken in found]
+            return [port.Item(body, taken) for body, taken in found]
 
         return await self._reader.on_loop(read)
 
     def _clocks(self) -> Clocks:
         return read_clocks(self._clock, self._boot)
 
-    async def _hide(self, claim: Claim, hidden_s: float) -> int:
+    async def _hide(self, claim: port.Claim, hidden_s: float) -> int:
         """Hide the item for `hidden_s`, and return its new receipt."""
-        validation.check_queue(claim.queue, self._names)
+        validation.check_queue(self._names, claim.queue)
         receipt = _new_number()
         clocks = self._clocks()
 
         def update(connection: apsw.Connection) -> None:
             hidden_until = _queue_now(clocks, connection) + round(hidden_s * SECOND_US)
-            connection.execute(
-                "UPDATE item SET visible_at = ?, receipt = ? "
-                "WHERE id = ? AND receipt = ? AND queue = ?",
-                (hidden_until, receipt, int(claim.item), int(claim.receipt), claim.queue),
-            )
-            _check_held(claim, connection)
+            change = "UPDATE item SET visible_at = ?, receipt = ?"
+            _change_claimed(claim, change, (hidden_until, receipt), connection)
 
         await self._writer.submit(update)
         return receipt
@@ -356,23 +339,13 @@ def _queue_now(clocks: Clocks, connection: apsw.Connection) -> int:
     return now_us
 
 
-def _claim(
-    queue: str, clocks: Clocks, limit: int, lease_s: float, connection: apsw.Connection
-) -> list[Claim]:
-    """Read, then mark: RETURNING gives the items in no defined order."""
-    receipt = _new_number()
-    visible_at = _queue_now(clocks, connection)
-    hidden_until = visible_at + round(lease_s * SECOND_US)
-    found = connection.execute(f"SELECT id, body, taken {_VISIBLE}", (queue, visible_at, limit))
-    claims = [Claim(queue, str(item), str(receipt), body, taken + 1) for item, body, taken in found]
+def _change_claimed(
+    claim: port.Claim, change: str, values: tuple[int, ...], connection: apsw.Connection
+) -> None:
+    """Change the item if the claim still holds it; otherwise ClaimLost."""
     connection.execute(
-        "UPDATE item SET visible_at = ?4, receipt = ?5, taken = taken + 1 "
-        f"WHERE id IN (SELECT id {_VISIBLE})",
-        (queue, visible_at, limit, hidden_until, receipt),
+        f"{change} WHERE id = ? AND receipt = ? AND queue = ?",
+        (*values, int(claim.item), int(claim.receipt), claim.queue),
     )
-    return claims
-
-
-def _check_held(claim: Claim, connection: apsw.Connection) -> None:
     if connection.changes() == 0:
-        raise ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")
+        raise port.ClaimLost(f"the claim on item {claim.item} of {claim.queue} is stale")

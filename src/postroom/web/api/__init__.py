@@ -2,7 +2,7 @@
 
 auth, route, problems       access keys; how a call reaches its function; refusals
 paging, etags, idempotency  pages by cursor; ETag and If-Match; creating once
-subscribe, lists, subscribers, messages, controls, outcomes      the resources
+lists, subscribers, messages, controls      the resources
 openapi                     what /api/v1/openapi.json says beyond the routes
 """
 
@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 
-from postroom.web.api import controls, lists, messages, outcomes, subscribe, subscribers
+from postroom.web.api import controls, lists, messages, subscribers
 from postroom.web.api.auth import BEARER
-from postroom.web.api.openapi import add_problem_schema
-from postroom.web.api.problems import ApiProblem
-
-__all__ = ["ApiProblem", "add_problem_schema", "router"]
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(BEARER)])
-for _resource in (subscribe, lists, subscribers, messages, controls, outcomes):
+router.include_router(subscribers.sign_ups)
+for _resource in (lists, subscribers, messages, controls):
     router.include_router(_resource.router)

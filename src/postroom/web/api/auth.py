@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends
 from fastapi.security import HTTPBearer
@@ -35,8 +35,6 @@ STORAGE_S_MAX = 5.0  # a client's own page would not wait longer
 KEY_CACHED = timedelta(seconds=5)  # a revoked key works no longer than this
 KEYS_CACHED_MAX = 1000
 KEY_CALLS = CallLimit("keys", 1000, timedelta(seconds=1), 2000, KEYS_CACHED_MAX)
-
-T = TypeVar("T")
 
 
 class KeyCache:
@@ -65,6 +63,7 @@ class KeyCache:
 class ApiCaller:
     """The holder of a key, and their call."""
 
+    request: Request
     context: WebContext
     key: AccessKey
     now: datetime  # when the call began
@@ -78,13 +77,21 @@ class ApiCaller:
     def act(self) -> Act:
         return self.context.act(self.trace, self.now)
 
-    def check_may_use(self, list_name: str, field: str = "list") -> None:
+    def check_may_use(self, list_name: str) -> None:
         """Refuse a list that the key is not for, without revealing whether it exists."""
         if not self.key.is_for(list_name):
+            detail = _("This access key is not for the list {name}.", name=list_name[:60])
+            raise ApiProblem(403, detail, field="list")
+
+    def throttle(self, limit: CallLimit, counted: str, what: Text) -> None:
+        """Count the call, or refuse it if there were too many."""
+        wait = throttles_of(self.request).wait(limit, counted, self.now)
+        if wait > NO_WAIT:
+            seconds = math.ceil(wait.total_seconds())
             raise ApiProblem(
-                403,
-                _("This access key is not for the list {name}.", name=list_name[:60]),
-                field=field,
+                429,
+                _("{what} Try again in {seconds} s.", what=what, seconds=seconds),
+                {"Retry-After": str(seconds)},
             )
 
 
@@ -99,21 +106,20 @@ async def identify(request: Request) -> ApiCaller:
     """Identify the caller by their key, before anything else of the request is read."""
     context = context_of(request)
     now = context.clock.now()
-    bearer = await BEARER(request)
     key = None
-    if bearer:
+    if bearer := await BEARER(request):
         cache = one_per_app(request.app, KeyCache)
-        key = await within_time_limit(
-            cache.find_key(context.storage.tables, bearer.credentials, now)
-        )
+        async with asyncio.timeout(STORAGE_S_MAX):
+            key = await cache.find_key(context.storage.tables, bearer.credentials, now)
     if key is None:
         raise ApiProblem(
             401,
             _("Send a valid access key, as in “Authorization: Bearer prk_…”."),
             {"WWW-Authenticate": "Bearer"},
         )
-    throttle(request, KEY_CALLS, key.id, now, _("Too many calls with this access key."))
-    return ApiCaller(context, key, now, by_key(key.id, client_of(request)))
+    caller = ApiCaller(request, context, key, now, by_key(key.id, client_of(request)))
+    caller.throttle(KEY_CALLS, key.id, _("Too many calls with this access key."))
+    return caller
 
 
 def with_right(right: Right) -> Callable[..., Awaitable[ApiCaller]]:
@@ -138,21 +144,3 @@ def with_right(right: Right) -> Callable[..., Awaitable[ApiCaller]]:
 Joiner = Annotated[ApiCaller, Depends(with_right(Right.SUBSCRIBE))]
 Reader = Annotated[ApiCaller, Depends(with_right(Right.READ))]
 Writer = Annotated[ApiCaller, Depends(with_right(Right.WRITE))]
-
-
-def throttle(request: Request, limit: CallLimit, caller: str, now: datetime, what: Text) -> None:
-    """Count the call, or refuse it if the caller has made too many."""
-    wait = throttles_of(request).wait(limit, caller, now)
-    if wait > NO_WAIT:
-        seconds = math.ceil(wait.total_seconds())
-        raise ApiProblem(
-            429,
-            _("{what} Try again in {seconds} s.", what=what, seconds=seconds),
-            {"Retry-After": str(seconds)},
-        )
-
-
-async def within_time_limit(call: Awaitable[T]) -> T:
-    """Await a call to storage. A sign-up that times out half-way may be repeated."""
-    async with asyncio.timeout(STORAGE_S_MAX):
-        return await call

@@ -6,24 +6,21 @@ changes every second, and a caller who pauses it means the current version.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions.control_message import Control, control
-from postroom.domain.message import Message, message_data
-from postroom.flow import compose, report
+from postroom.flow import compose
 from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Writer
-from postroom.web.api.etags import Representation
-from postroom.web.api.message_schema import MessageView, Ref, require_message
-from postroom.web.api.messages import At, Zone, due_time
-from postroom.web.api.openapi import WITH_BODY, OptionalIfMatch, RequestBody, documented, example
+from postroom.web.api.messages import At, MessageView, Ref, Zone, due_time, represent
+from postroom.web.api.openapi import OptionalIfMatch, RequestBody, documented, example
 from postroom.web.api.route import ApiRoute
 
-router = APIRouter(route_class=ApiRoute, tags=["messages"])
+router = APIRouter(prefix="/messages/{ref}", route_class=ApiRoute, tags=["messages"])
 
 
 class NewTime(RequestBody):
@@ -37,39 +34,31 @@ class HeldDecision(RequestBody):
     held: Literal["send-again", "count-as-sent"]
 
 
-@router.post(
-    "/messages/{ref}/schedule",
-    summary="Schedule a draft, or change the time of a scheduled message",
-    **documented(MessageView, "The scheduled message.", 404, 409, 412, *WITH_BODY, headers="ETag"),
-)
+@router.post("/schedule", **documented(MessageView, "The scheduled message."))
 async def schedule(
     caller: Writer, ref: Ref, call: NewTime, if_match: OptionalIfMatch = None
 ) -> Response:
+    """Schedule a draft, or change the time of a scheduled message."""
     due_at = due_time(call.at, call.zone, caller.now)
-    return await _change(
-        caller,
-        ref,
-        if_match,
-        lambda: compose.give_time(caller.act, ref, due_at, zone=call.zone),
-    )
+    etags.check_if_match(if_match, await represent(caller, ref))
+    await compose.give_time(caller.act, ref, due_at, zone=call.zone)
+    return etags.respond(await represent(caller, ref))
 
 
-@router.post(
-    "/messages/{ref}/decide",
-    summary="Decide on the held recipients",
-    **documented(MessageView, "The changed message.", 404, 409, 412, *WITH_BODY, headers="ETag"),
-)
+@router.post("/decide", **documented(MessageView, "The changed message."))
 async def decide(
     caller: Writer, ref: Ref, call: HeldDecision, if_match: OptionalIfMatch = None
 ) -> Response:
-    """A recipient is held if the email to them may or may not have been sent."""
-    action = Control(call.held)
-    return await _change(caller, ref, if_match, lambda: control(caller.act, ref, action))
+    """Decide on the held recipients.
+
+    A recipient is held if the email to them may or may not have been sent.
+    """
+    return await _control(caller, ref, if_match, Control(call.held))
 
 
 def _endpoint(action: Control) -> Callable[..., Coroutine[Any, Any, Response]]:
     async def endpoint(caller: Writer, ref: Ref, if_match: OptionalIfMatch = None) -> Response:
-        return await _change(caller, ref, if_match, lambda: control(caller.act, ref, action))
+        return await _control(caller, ref, if_match, action)
 
     return endpoint
 
@@ -86,24 +75,16 @@ for _action, _summary, _result in (
     ),
 ):
     router.add_api_route(
-        f"/messages/{{ref}}/{_action}",
+        f"/{_action}",
         _endpoint(_action),
         methods=["POST"],
         name=_action,
         summary=_summary,
-        **documented(MessageView, _result, 404, 409, 412, headers="ETag"),
+        **documented(MessageView, _result),
     )
 
 
-async def _change(
-    caller: ApiCaller, ref: str, if_match: str | None, act: Callable[[], Awaitable[Message]]
-) -> Response:
-    """Act on a message that the caller may see, and respond with it."""
-
-    async def read() -> Representation:
-        message, etag = await require_message(caller, ref)
-        return Representation(message_data(await report.books_of(caller.tables, message)), etag)
-
-    etags.check_if_match(if_match, await read())
-    await act()
-    return etags.respond(await read())
+async def _control(caller: ApiCaller, ref: str, if_match: str | None, action: Control) -> Response:
+    etags.check_if_match(if_match, await represent(caller, ref))
+    await control(caller.act, ref, action)
+    return etags.respond(await represent(caller, ref))

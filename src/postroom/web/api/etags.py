@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from postroom.domain.texts import _
+from postroom.records.stored import Stored
 from postroom.storage.port import Conflict
 from postroom.web.api.problems import ApiProblem
 
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
-T = TypeVar("T")
-
-
-class Representation(NamedTuple):
-    """A row as callers see it, and its etag in storage."""
-
-    data: dict[str, Any]
-    etag: str
+Representation = Stored[dict[str, Any]]  # a row as callers see it, and its etag in storage
 
 
 def entity_tag(etag: str) -> str:
@@ -36,19 +31,18 @@ def entity_tag(etag: str) -> str:
 
 
 def respond(current: Representation, **headers: str) -> Response:
-    content = msgspec.json.encode(current.data)
+    content = msgspec.json.encode(current.value)
     headers["ETag"] = entity_tag(current.etag)
     return Response(content, HTTPStatus.OK, headers, "application/json")
 
 
-async def change(
-    if_match: str | None,
-    read: Callable[[], Awaitable[Representation]],
-    act: Callable[[str], Awaitable[T]],
-) -> T:
-    """Act on the expected version, or refuse and show the current one.
+@asynccontextmanager
+async def expected_version(
+    if_match: str | None, read: Callable[[], Awaitable[Representation]]
+) -> AsyncIterator[str]:
+    """The etag of the version to change; if it is not the current one, refuse and show that one.
 
-    `act` gets the etag, and raises Conflict if somebody else changes the row after `read`.
+    The body raises Conflict if somebody else changes the row after `read`.
     """
     if if_match is None:
         raise ApiProblem(
@@ -59,7 +53,7 @@ async def change(
     current = await read()
     check_if_match(if_match, current)
     try:
-        return await act(current.etag)
+        yield current.etag
     except Conflict:
         raise _stale(await read()) from None
 
@@ -77,5 +71,5 @@ def _stale(current: Representation) -> ApiProblem:
         412,
         _("It has changed since. Check “current”, and try again with its ETag."),
         {"ETag": entity_tag(current.etag)},
-        current=current.data,
+        current=current.value,
     )

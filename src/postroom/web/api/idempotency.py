@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.domain.errors import PostroomError
 from postroom.domain.texts import _
 from postroom.records import idempotency
@@ -28,25 +28,25 @@ from postroom.web.api.openapi import IDEMPOTENCY_KEY_PATTERN
 from postroom.web.api.problems import ApiProblem, invalid
 
 _KEY = re.compile(IDEMPOTENCY_KEY_PATTERN)
-Create = Callable[[CallBegun | None], Awaitable[tuple[Representation, str]]]
+Create = Callable[[Act, str], Awaitable[tuple[Representation, str]]]
 
 
-async def create_once(
-    request: Request, caller: ApiCaller, key: str | None, create: Create
-) -> Response:
+async def create_once(caller: ApiCaller, key: str | None, create: Create) -> Response:
     """Respond 201 with what was created, now or by the same call before.
 
-    `create` returns what it created and its path. It gets the note of the call, if there is one,
-    and must recognise by the time in it what an earlier attempt created. Whatever may change with
-    time is checked in `create`, not before it, so that a repeated call gets the same response.
+    `create` returns what it created and its path. It gets the context of the first attempt, by
+    whose time it must recognise what that created, and an id of the call, empty without a key.
+    Whatever may change with time is checked in `create`, not before it, so that a repeated call
+    gets the same response.
     """
     if key is None:
-        return _response(_answer(*await create(None)))
-    begun = await _begin(request, caller, key)
+        return _response(_answer(*await create(caller.act, "")))
+    begun = await _begin(caller, key)
     if isinstance(begun, StoredAnswer):
         return _response(begun)
     try:
-        answer = _answer(*await create(begun))
+        act = caller.context.act(caller.trace, begun.note.begun_at)
+        answer = _answer(*await create(act, begun.call))
     except (PostroomError, ApiProblem):
         await idempotency.forget(caller.tables, begun)
         raise
@@ -54,14 +54,14 @@ async def create_once(
     return _response(answer)
 
 
-async def _begin(request: Request, caller: ApiCaller, key: str) -> CallBegun | StoredAnswer:
+async def _begin(caller: ApiCaller, key: str) -> CallBegun | StoredAnswer:
     if not _KEY.fullmatch(key):
         raise invalid(
             _("“Idempotency-Key” must be 1 to 100 printable ASCII characters without spaces."),
             "Idempotency-Key",
         )
-    called = f"{request.method} {request.scope['path']}\n".encode()
-    fingerprint = hashlib.sha256(called + await request.body()).hexdigest()
+    called = f"{caller.request.method} {caller.request.scope['path']}\n".encode()
+    fingerprint = hashlib.sha256(called + await caller.request.body()).hexdigest()
     begun = await idempotency.begin(caller.tables, caller.key.id, key, fingerprint, caller.now)
     if isinstance(begun, KeyReused):
         raise invalid(
@@ -79,7 +79,7 @@ async def _begin(request: Request, caller: ApiCaller, key: str) -> CallBegun | S
 
 
 def _answer(created: Representation, location: str) -> StoredAnswer:
-    body = msgspec.json.encode(created.data).decode()
+    body = msgspec.json.encode(created.value).decode()
     etag = entity_tag(created.etag)
     return StoredAnswer(status=HTTPStatus.CREATED, body=body, location=location, etag=etag)
 

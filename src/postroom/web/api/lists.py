@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator, BaseModel, Field, StrictBool
-from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.actions import manage_lists
 from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere, BadInput
@@ -28,16 +27,13 @@ from postroom.domain.mailing_list import (
 )
 from postroom.domain.texts import _
 from postroom.records import counts, lists
-from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
-from postroom.web.api import etags, paging
+from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.openapi import (
     ABSENT,
-    GUARDED,
-    WITH_BODY,
     Accepted,
     Count,
     IdempotencyKey,
@@ -47,11 +43,11 @@ from postroom.web.api.openapi import (
     documented,
     example,
 )
-from postroom.web.api.paging import PageQuery
+from postroom.web.api.paging import PageQuery, parse_page
 from postroom.web.api.problems import ApiProblem
 from postroom.web.api.route import ApiRoute
 
-router = APIRouter(route_class=ApiRoute, tags=["lists"])
+router = APIRouter(prefix="/lists", route_class=ApiRoute, tags=["lists"])
 ListName = Annotated[str, Path(description="The name of a list.", examples=["contoso1"])]
 EXAMPLE: dict[str, Any] = {
     "name": "contoso1",
@@ -83,6 +79,7 @@ PostalAddress = Annotated[
     AfterValidator(check_postal_address),
     Field(json_schema_extra={"maxLength": POSTAL_ADDRESS_CHARS_MAX}),
 ]
+ExistingList = Annotated[str, AfterValidator(check_list_name)]
 PublicForm = Annotated[
     StrictBool, Field(description="Whether the list has a public page to sign up on.")
 ]
@@ -126,16 +123,13 @@ class CountedListView(ListView):
     people: SubscriberCounts
 
 
-@router.get(
-    "/lists",
-    summary="Show all lists, sorted by name",
-    **documented(ResultPage[ListView], "One page of lists.", headers="Link"),
-)
-async def show_lists(
-    request: Request, caller: Reader, query: Annotated[PageQuery, Query()]
-) -> Response:
-    """An access key that is limited to some lists sees only these."""
-    requested = paging.parse_page(request, caller, query)
+@router.get("", **documented(ResultPage[ListView], "One page of lists."))
+async def show_lists(caller: Reader, query: Annotated[PageQuery, Query()]) -> Response:
+    """Show all lists, sorted by name.
+
+    An access key that is limited to some lists sees only these.
+    """
+    requested = parse_page(caller, query)
     after: str | None
     if caller.key.is_for_every_list:
         found, after = await lists.page(caller.tables, limit=requested.limit, after=requested.after)
@@ -144,18 +138,17 @@ async def show_lists(
         shown = names[: requested.limit]
         found = [each for name in shown if (each := await lists.find(caller.tables, name))]
         after = shown[-1] if len(names) > len(shown) else None
-    return paging.respond(caller, requested, [list_data(each) for each in found], after)
+    return requested.respond([list_data(each) for each in found], after)
 
 
-@router.post(
-    "/lists",
-    summary="Create a list",
-    **documented(ListView, "The new list.", 409, *WITH_BODY, status=201),
-)
+@router.post("", **documented(ListView, "The new list.", status=201))
 async def create_list(
-    request: Request, caller: Writer, call: NewList, idempotency_key: IdempotencyKey = None
+    caller: Writer, call: NewList, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """An access key that is limited to some lists cannot create others."""
+    """Create a list.
+
+    An access key that is limited to some lists cannot create others.
+    """
     if not caller.key.is_for_every_list:
         raise ApiProblem(
             403, _("This access key is limited to some lists. Use one that is for all lists.")
@@ -164,63 +157,54 @@ async def create_list(
         call.name, call.sender, call.description, call.postal_address, call.public_form
     )
 
-    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
-        now = begun.note.begun_at if begun else caller.now
+    async def create(act: Act, call_id: str) -> tuple[Representation, str]:
         try:
-            await manage_lists.create(caller.context.act(caller.trace, now), new_list)
+            await manage_lists.create(act, new_list)
         except AlreadyThere:
             existing = await lists.find(caller.tables, call.name)
-            if begun is None or existing is None or existing.created_at != now:
+            if not call_id or existing is None or existing.created_at != act.now:
                 raise
         return await represent(caller, call.name), f"/api/v1/lists/{call.name}"
 
-    return await create_once(request, caller, idempotency_key, create)
+    return await create_once(caller, idempotency_key, create)
 
 
-@router.get(
-    "/lists/{name}",
-    summary="Show a list and its number of subscribers",
-    **documented(CountedListView, "The list.", 404, headers="ETag"),
-)
+@router.get("/{name}", **documented(CountedListView, "The list."))
 async def show_list(caller: Reader, name: ListName) -> Response:
+    """Show a list and its number of subscribers."""
     data, etag = await represent(caller, name)
     counted = await counts.read(caller.tables, name)
     people = {status: getattr(counted, status) for status in _COUNTS}
     return etags.respond(Representation(data | {"people": people}, etag))
 
 
-@router.patch(
-    "/lists/{name}",
-    summary="Change a list",
-    **documented(ListView, "The changed list.", *GUARDED, *WITH_BODY, headers="ETag"),
-)
+@router.patch("/{name}", **documented(ListView, "The changed list."))
 async def change_list(
     caller: Writer, name: ListName, call: ListChange, if_match: IfMatch = None
 ) -> Response:
-    """Omitted members are not changed. Existing messages keep their From."""
+    """Change a list.
+
+    Omitted members are not changed. Existing messages keep their From.
+    """
     caller.check_may_use(name)
     changes = ListChanges(**call.model_dump(exclude_unset=True))
 
-    async def act(etag: str) -> Representation:
+    async with expected_version(if_match, lambda: represent(caller, name)) as etag:
         edited, new_etag = await manage_lists.edit(caller.tables, name, changes, etag)
-        return Representation(list_data(edited), new_etag)
-
-    return etags.respond(await etags.change(if_match, lambda: represent(caller, name), act))
+    return etags.respond(Representation(list_data(edited), new_etag))
 
 
 @router.delete(
-    "/lists/{name}",
-    summary="Delete a list and its subscribers",
-    **documented(Accepted, "The rows of the list are being deleted.", *GUARDED, status=202),
+    "/{name}", **documented(Accepted, "The rows of the list are being deleted.", status=202)
 )
-async def delete_list(caller: Writer, name: ListName, if_match: IfMatch = None) -> Response:
-    """Messages that are being sent to it skip all recipients who are still queued."""
-    await etags.change(
-        if_match,
-        lambda: represent(caller, name),
-        lambda etag: manage_lists.delete(caller.act, name, etag),
-    )
-    return Response(b'{"status":"deleting"}', HTTPStatus.ACCEPTED, media_type="application/json")
+async def delete_list(caller: Writer, name: ListName, if_match: IfMatch = None) -> Accepted:
+    """Delete a list and its subscribers.
+
+    Messages that are being sent to it skip all recipients who are still queued.
+    """
+    async with expected_version(if_match, lambda: represent(caller, name)) as etag:
+        await manage_lists.delete(caller.act, name, etag)
+    return Accepted(status="deleting")
 
 
 async def represent(caller: ApiCaller, name: str) -> Representation:

@@ -1,19 +1,24 @@
-"""/messages: create, show, edit and delete; controls.py schedules and controls them."""
+"""/messages: create, show, edit and delete, and the outcome of every recipient; see controls.py."""
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 from datetime import datetime
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from fastapi import APIRouter, Query
-from pydantic import AfterValidator, Field
-from starlette.requests import Request
+import msgspec
+from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.domain.due_time import FORMS, UnknownZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.message import (
+    GOING_OUT,
     SUBJECT_CHARS_MAX,
     Message,
     OnDoubt,
@@ -23,27 +28,21 @@ from postroom.domain.message import (
     message_data,
     ref_of_call,
 )
+from postroom.domain.texts import _
+from postroom.domain.trouble import TroubleKind
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft, Origin, Revision
-from postroom.records import bodies, messages
-from postroom.records.idempotency import CallBegun
-from postroom.web.api import etags, paging
+from postroom.records import bodies, leases, messages, recipient_outcomes
+from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition
+from postroom.records.stored import Stored
+from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
-from postroom.web.api.lists import require_list
-from postroom.web.api.message_schema import (
-    WHOLE_EXAMPLE,
-    MessageView,
-    Ref,
-    WholeMessageView,
-    mail_server_troubles,
-    require_message,
-)
+from postroom.web.api.lists import ExistingList, require_list
 from postroom.web.api.openapi import (
     ABSENT,
-    GUARDED,
-    WITH_BODY,
+    Count,
     IdempotencyKey,
     IfMatch,
     RequestBody,
@@ -51,16 +50,37 @@ from postroom.web.api.openapi import (
     documented,
     example,
 )
-from postroom.web.api.paging import PageQuery
-from postroom.web.api.problems import invalid
+from postroom.web.api.paging import PageQuery, parse_page
+from postroom.web.api.problems import ApiProblem, invalid
 from postroom.web.api.route import ApiRoute
-from postroom.web.api.subscribe import ExistingList
+from postroom.web.mail_server import shared_troubles
 
 BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
 READ_MAX = 500  # messages read by a call that filters them by list
 
-router = APIRouter(route_class=ApiRoute, tags=["messages"])
+router = APIRouter(prefix="/messages", route_class=ApiRoute, tags=["messages"])
 
+Ref = Annotated[str, Path(description="The ref of a message.", examples=["634852858215726983"])]
+_COUNTS = ("audience", "queued", "sending", "sent", "failed", "held", "skipped", "doubts")
+EXAMPLE: dict[str, Any] = {
+    "ref": "639154470120000000",
+    "status": "pending",
+    "list": "contoso1",
+    "subject": "New lecture series",
+    "from": "History Department <donotreply@contoso.edu>",
+    "on_doubt": "resend",
+    **dict.fromkeys(_COUNTS, 0),
+    "test_mode": False,
+    "created_at": "2026-11-15T09:00:00Z",
+    "due_at": "2120-01-01T08:00:00Z",
+    "completed_at": None,
+}
+WHOLE_EXAMPLE = EXAMPLE | {
+    "mail_server_troubles": [],
+    "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
+    "text": None,
+}
+OutcomeName = StrEnum("OutcomeName", [(name, name) for name in OUTCOMES])  # type: ignore[misc]
 
 Subject = Annotated[
     str,
@@ -77,6 +97,47 @@ Doubt = Annotated[
 ]
 At = Annotated[str, Field(description=f"{FORMS}.")]
 Zone = Annotated[str, Field(description="The time zone of `at`, such as Europe/Berlin.")]
+
+
+class MessageView(BaseModel):
+    model_config = example(EXAMPLE)
+    ref: str
+    status: Status
+    list: str
+    subject: str
+    sender: str = Field(alias="from")
+    on_doubt: OnDoubt
+    audience: Count
+    queued: Count
+    sending: Count
+    sent: Count
+    failed: Count
+    held: Count
+    skipped: Count
+    doubts: Count
+    test_mode: bool
+    created_at: datetime
+    due_at: datetime | None
+    completed_at: datetime | None
+
+
+class TroubleView(BaseModel):
+    kind: TroubleKind
+    detail: str
+    since: datetime
+    next_try_at: datetime
+    senders: Count
+    running: Count
+
+
+class WholeMessageView(MessageView):
+    model_config = example(WHOLE_EXAMPLE)
+    mail_server_troubles: builtins.list[TroubleView] = Field(
+        description="Why the mail server does not accept emails of a message that is being sent, "
+        "as reported by `senders` of the `running` senders."
+    )
+    html: str | None
+    text: str | None
 
 
 class NewMessage(RequestBody):
@@ -104,23 +165,38 @@ class MessageChange(RequestBody):
     on_doubt: Doubt = ABSENT
 
 
+class OutcomeView(BaseModel):
+    model_config = example(
+        {
+            "address": "student1@contoso.edu",
+            "outcome": "sent",
+            "at": "2026-11-15T09:00:02Z",
+            "words": "250 2.0.0 Ok: queued",
+        }
+    )
+    address: str
+    outcome: OutcomeName
+    at: datetime | None = Field(description="When it was final, or when it will be retried.")
+    words: str = Field(description="The reply of the mail server.")
+
+
 class MessagePageQuery(PageQuery):
     list: Annotated[str, Field(description="Only messages to this list.")] = ABSENT
 
 
-@router.get(
-    "/messages",
-    summary="Show messages, newest first",
-    **documented(ResultPage[MessageView], "Messages with their last counts.", headers="Link"),
-)
-async def show_messages(
-    request: Request, caller: Reader, query: Annotated[MessagePageQuery, Query()]
-) -> Response:
-    """An access key that is limited to some lists sees only messages to these.
+class OutcomePageQuery(PageQuery):
+    outcome: OutcomeName | None = Field(None, description="Only recipients with this outcome.")
+
+
+@router.get("", **documented(ResultPage[MessageView], "Messages with their last counts."))
+async def show_messages(caller: Reader, query: Annotated[MessagePageQuery, Query()]) -> Response:
+    """Show messages, newest first.
+
+    An access key that is limited to some lists sees only messages to these.
 
     A call reads a limited number of messages, so a page may be short without being the last.
     """
-    requested = paging.parse_page(request, caller, query)
+    requested = parse_page(caller, query)
     if query.list is not None:
         caller.check_may_use(query.list)
     found: list[Message] = []
@@ -135,22 +211,20 @@ async def show_messages(
         ]
         if after is None or len(found) == requested.limit:
             break
-    return paging.respond(caller, requested, [message_data(each) for each in found], after)
+    return requested.respond([message_data(each) for each in found], after)
 
 
-@router.post(
-    "/messages",
-    summary="Create a message",
-    **documented(MessageView, "The new message.", 404, 409, *WITH_BODY, status=201),
-)
+@router.post("", **documented(MessageView, "The new message.", status=201))
 async def create_message(
-    request: Request, caller: Writer, call: NewMessage, idempotency_key: IdempotencyKey = None
+    caller: Writer, call: NewMessage, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """It is sent at `at`; without it, it stays a draft."""
+    """Create a message.
 
-    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
-        now = begun.note.begun_at if begun else caller.now
-        origin = Origin(begun.call, ref_of_call(begun.call, now)) if begun else None
+    It is sent at `at`; without it, it stays a draft.
+    """
+
+    async def create(act: Act, call_id: str) -> tuple[Representation, str]:
+        origin = Origin(call_id, ref_of_call(call_id, act.now)) if call_id else None
         if origin and await _is_created(caller, origin, call):
             ref = origin.ref  # by an earlier attempt; its list may have been deleted since
         else:
@@ -160,16 +234,15 @@ async def create_message(
                 subject=call.subject,
                 html=call.html,
                 text=call.text,
-                due_at=None if call.at is None else due_time(call.at, call.zone, now),
+                due_at=None if call.at is None else due_time(call.at, call.zone, act.now),
                 due_zone=call.zone,
                 on_doubt=call.on_doubt,
             )
-            act = caller.context.act(caller.trace, now)
             ref = (await compose.compose(act, draft, origin)).ref
         message, etag = await messages.read_with_etag(caller.tables, ref)
         return Representation(message_data(message), etag), f"/api/v1/messages/{ref}"
 
-    return await create_once(request, caller, idempotency_key, create)
+    return await create_once(caller, idempotency_key, create)
 
 
 async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bool:
@@ -182,54 +255,68 @@ async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bo
     return await _bodies(caller, found) != (None, None)
 
 
-@router.get(
-    "/messages/{ref}",
-    summary="Show a message with its bodies and current counts",
-    **documented(WholeMessageView, "The message.", 404, headers="ETag"),
-)
+@router.get("/{ref}", **documented(WholeMessageView, "The message."))
 async def show_message(caller: Reader, ref: Ref) -> Response:
-    return etags.respond(await _represent(caller, ref))
+    """Show a message with its bodies and current counts."""
+    return etags.respond(await _represent_whole(caller, ref))
 
 
-@router.patch(
-    "/messages/{ref}",
-    summary="Edit a draft or a scheduled message",
-    **documented(WholeMessageView, "The edited message.", *GUARDED, *WITH_BODY, headers="ETag"),
-)
+@router.patch("/{ref}", **documented(WholeMessageView, "The edited message."))
 async def edit_message(
     caller: Writer, ref: Ref, call: MessageChange, if_match: IfMatch = None
 ) -> Response:
-    """Omitted members are not changed; null removes a body."""
+    """Edit a draft or a scheduled message.
+
+    Omitted members are not changed; null removes a body.
+    """
     revision = Revision(**call.model_dump(exclude_unset=True))
     if revision.list_name is not None:
         await require_list(caller, revision.list_name)
-    await etags.change(
-        if_match,
-        lambda: _represent(caller, ref),
-        lambda etag: compose.edit(caller.context.storage, ref, revision, etag),
-    )
-    return etags.respond(await _represent(caller, ref))
+    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+        await compose.edit(caller.context.storage, ref, revision, etag)
+    return etags.respond(await _represent_whole(caller, ref))
 
 
-@router.delete(
-    "/messages/{ref}",
-    summary="Delete a draft or a scheduled message",
-    **documented(None, "The message and its bodies are deleted.", *GUARDED, status=204),
-)
+@router.delete("/{ref}", **documented(None, "The message and its bodies are deleted.", status=204))
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
-    await etags.change(
-        if_match,
-        lambda: _represent(caller, ref),
-        lambda etag: compose.discard(caller.context.storage, ref, etag),
-    )
+    """Delete a draft or a scheduled message."""
+    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+        await compose.discard(caller.context.storage, ref, etag)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def _represent(caller: ApiCaller, ref: str) -> Representation:
-    message, etag = await require_message(caller, ref)
+@router.get("/{ref}/outcomes", **documented(ResultPage[OutcomeView], "One page of recipients."))
+async def show_outcomes(
+    caller: Reader, ref: Ref, query: Annotated[OutcomePageQuery, Query()]
+) -> Response:
+    """Show the outcome of every recipient."""
+    requested = parse_page(caller, query)
+    message, _etag = await _require_message(caller, ref)
+    start = AudiencePosition()
+    if requested.after:
+        batch, _dash, position = requested.after.partition("-")
+        start = AudiencePosition(int(batch), int(position))
+    found, following = await recipient_outcomes.page(
+        caller.tables,
+        message,
+        OUTCOMES[query.outcome] if query.outcome else None,
+        limit=requested.limit,
+        start=start,
+    )
+    after = None if following is None else f"{following.batch}-{following.position}"
+    return requested.respond([msgspec.structs.asdict(each) for each in found], after)
+
+
+async def represent(caller: ApiCaller, ref: str) -> Representation:
+    message, etag = await _require_message(caller, ref)
+    return Representation(message_data(await report.books_of(caller.tables, message)), etag)
+
+
+async def _represent_whole(caller: ApiCaller, ref: str) -> Representation:
+    message, etag = await _require_message(caller, ref)
     data = message_data(await report.books_of(caller.tables, message))
     data["html"], data["text"] = await _bodies(caller, message)
-    data["mail_server_troubles"] = await mail_server_troubles(caller, message)
+    data["mail_server_troubles"] = await _mail_server_troubles(caller, message)
     return Representation(data, etag)
 
 
@@ -247,3 +334,30 @@ def due_time(at: str, zone: str, now: datetime) -> datetime:
     except BadInput as error:
         field = "zone" if isinstance(error, UnknownZone) else "at"
         raise invalid(str(error)[:300], field) from None
+
+
+async def _mail_server_troubles(caller: ApiCaller, message: Message) -> list[dict[str, Any]]:
+    """The problems that senders report, if the message is being sent."""
+    if message.status not in GOING_OUT:
+        return []
+    alive = await leases.living(caller.tables, caller.now)
+    return [
+        {
+            "kind": shared.trouble.kind,
+            "detail": str(shared.trouble.sentence),
+            "since": shared.trouble.since,
+            "next_try_at": shared.trouble.next_try_at,
+            "senders": shared.senders,
+            "running": shared.running,
+        }
+        for shared in shared_troubles(alive, caller.now)
+    ]
+
+
+async def _require_message(caller: ApiCaller, ref: str) -> Stored[Message]:
+    """The message; refused if there is none, or if its list is not for this key."""
+    with contextlib.suppress(NotFound):
+        found = await messages.read_with_etag(caller.tables, ref)
+        if caller.key.is_for(found.value.list_name):
+            return found
+    raise ApiProblem(404, _("There is no message {ref}.", ref=ref[:40]))

@@ -31,9 +31,6 @@ PROBLEMS = {
     429: "Too many calls; Retry-After says when to try again.",
     503: "Storage is not responding; try again after Retry-After.",
 }
-ALWAYS = (401, 403, 422, 429, 503)
-WITH_BODY = (400, 413, 415)
-GUARDED = (404, 409, 412, 428)  # a call that names the version it changes
 HEADERS = {
     "ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}},
     "Location": {"description": "Where to find it.", "schema": {"type": "string"}},
@@ -108,24 +105,31 @@ class Problem(BaseModel):
 
 
 def documented(
-    model: Any, description: str, *refusals: int, status: int = 200, headers: str = ""
+    model: Any, description: str, *, status: int = 200, headers: str = ""
 ) -> dict[str, Any]:
-    """The arguments of a route for its success, and for every refusal that may come instead."""
-    names = "ETag Location" if status == HTTPStatus.CREATED else headers
-    success = {"headers": {name: HEADERS[name] for name in names.split()}} if names else {}
-    responses: dict[int | str, dict[str, Any]] = {status: success}
-    for code in sorted({*ALWAYS, *refusals}):
-        detail = PROBLEMS[code]
-        title = HTTPStatus(code).phrase
-        example = {"type": "about:blank", "title": title, "status": code, "detail": detail}
-        schema = {"$ref": "#/components/schemas/Problem"}
-        content = {MEDIA_TYPE: {"schema": schema, "example": example}}
-        responses[code] = {"description": detail, "content": content}
+    """The arguments of a route for its success; the route itself knows its refusals."""
+    if status == HTTPStatus.CREATED:
+        headers = "ETag Location"
+    elif status == HTTPStatus.OK and not headers:
+        headers = "Link" if issubclass(model, ResultPage) else "ETag"
+    success = {"headers": {name: HEADERS[name] for name in headers.split()}} if headers else {}
     return {
         "status_code": status,
         "response_model": model,
         "response_description": description,
-        "responses": responses,
+        "responses": {status: success},
+    }
+
+
+def refusal(status: int) -> dict[str, Any]:
+    """The response of a route that refuses a call."""
+    detail = PROBLEMS[status]
+    title = HTTPStatus(status).phrase
+    example = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "description": detail,
+        "content": {MEDIA_TYPE: {"schema": schema, "example": example}},
     }
 
 

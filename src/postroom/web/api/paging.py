@@ -1,15 +1,12 @@
 """Pages by cursor.
 
-A cursor is the key of the last row that was read, signed together with the collection and the
-filters, so that it is valid only for these. It is encrypted as well, because that row may be a
-message to another list, and an address in a query would end up in every log on the way.
+A cursor is the key of the last row that was read, sealed for the collection and the filters, so
+that it is valid only for these. It is encrypted, because that row may be a message to another list,
+and an address in a query would end up in every log on the way.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import hashlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -17,11 +14,11 @@ from urllib.parse import urlencode
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import _
-from postroom.domain.token import is_signed, sign
+from postroom.flow.render import Site
 from postroom.web.api.auth import ApiCaller
 from postroom.web.api.problems import invalid
 
@@ -44,59 +41,45 @@ class PageQuery(BaseModel):
 
 
 class PageRequest(msgspec.Struct, frozen=True):
+    site: Site
     path: str
     filters: dict[str, str]  # only those that were sent
     limit: int
-    after: str  # "" for the first page
+    after: str = ""  # for the first page
 
     @property
-    def scope(self) -> tuple[str, ...]:
-        return self.path, *(f"{name}={self.filters[name]}" for name in sorted(self.filters))
+    def purpose(self) -> str:
+        return f"cursor of {self.path}?{urlencode(sorted(self.filters.items()))}"
+
+    def respond(self, items: Sequence[Mapping[str, Any]], after: str | None) -> Response:
+        """Respond with the page; `after` is the last key of it, None if there are no more pages."""
+        cursor = None
+        headers = {}
+        if after is not None:
+            cursor = seal(self.site.secret, self.purpose, after)
+            query = urlencode(self.filters | {"limit": self.limit, "cursor": cursor})
+            headers["Link"] = f'<{self.site.url}{self.path}?{query}>; rel="next"'
+        content = msgspec.json.encode({"items": items, "next": cursor})
+        return Response(content, HTTPStatus.OK, headers, "application/json")
 
 
-def parse_page(request: Request, caller: ApiCaller, query: PageQuery) -> PageRequest:
+def parse_page(caller: ApiCaller, query: PageQuery) -> PageRequest:
     """The requested page; refused if the cursor does not belong to this collection."""
-    names = [name for name, _value in request.query_params.multi_items()]
+    names = [name for name, _value in caller.request.query_params.multi_items()]
     if len(set(names)) < len(names):
         raise invalid(_("A parameter was sent more than once."), names[-1][:60])
     filters = query.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_unset=True)
-    requested = PageRequest(request.scope["path"], filters, query.limit, "")
+    site = caller.context.site
+    requested = PageRequest(site, caller.request.scope["path"], filters, query.limit)
     if "cursor" not in query.model_fields_set:
         return requested
-    packed, _dot, token = query.cursor.partition(".")
-    secret = caller.context.site.secret
-    with contextlib.suppress(ValueError):
-        hidden = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
-        after = _crypt(hidden, secret, token).decode()
-        if after and is_signed(token, secret, "cursor", *requested.scope, after):
-            return msgspec.structs.replace(requested, after=after)
-    raise invalid(
-        _(
-            "“cursor” must be the “next” of a page of this collection, with the same filters. "
-            "Start again without it."
-        ),
-        "cursor",
-    )
-
-
-def respond(
-    caller: ApiCaller, requested: PageRequest, items: Sequence[Mapping[str, Any]], after: str | None
-) -> Response:
-    """Respond with a page; `after` is the last key of it, None if there are no more pages."""
-    cursor = None
-    headers = {}
-    if after is not None:
-        secret = caller.context.site.secret
-        token = sign(secret, "cursor", *requested.scope, after)
-        hidden = _crypt(after.encode(), secret, token)
-        cursor = f"{base64.urlsafe_b64encode(hidden).decode().rstrip('=')}.{token}"
-        query = urlencode(requested.filters | {"limit": requested.limit, "cursor": cursor})
-        headers["Link"] = f'<{caller.context.site.url}{requested.path}?{query}>; rel="next"'
-    content = msgspec.json.encode({"items": items, "next": cursor})
-    return Response(content, HTTPStatus.OK, headers, "application/json")
-
-
-def _crypt(text: bytes, secret: str, token: str) -> bytes:
-    """Encrypt or decrypt with a key stream that only this installation can compute."""
-    stream = hashlib.shake_256(f"{secret}\0cursor\0{token}".encode()).digest(len(text))
-    return bytes(one ^ other for one, other in zip(text, stream, strict=True))
+    after = unseal(site.secret, requested.purpose, query.cursor)
+    if after is None:
+        raise invalid(
+            _(
+                "“cursor” must be the “next” of a page of this collection, with the same filters. "
+                "Start again without it."
+            ),
+            "cursor",
+        )
+    return msgspec.structs.replace(requested, after=after)

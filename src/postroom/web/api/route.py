@@ -8,6 +8,7 @@ refusal is a problem.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from postroom.domain.texts import _
 from postroom.web.api.auth import identify
+from postroom.web.api.openapi import refusal
 from postroom.web.api.problems import ApiProblem, as_problem, invalid
 
 SHORT_BYTES_MAX = 64 * 1024  # parsed at once; a longer body in a thread, and only if it is flat
@@ -115,13 +117,39 @@ def _members(named: dict[_Name, Any]) -> dict[str, Any]:
 
 
 class ApiRoute(APIRoute):
-    """A route that answers every refusal with a problem, including a wrong method."""
+    """A route that answers every refusal with a problem, including a wrong method.
 
-    _methods: ClassVar[dict[str, set[str]]] = {}  # by path, over all routes of the service
+    Its function documents it: the first line of the docstring is the summary, the rest the
+    description, and the signature tells which refusals there may be.
+    """
+
+    methods: set[str]  # every route names its own
+    _methods_at: ClassVar[dict[str, set[str]]] = {}  # by path, over all routes of the service
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        self._methods.setdefault(path, set()).update(self.methods or ())
+        self._methods_at.setdefault(path, set()).update(self.methods)
+        summary, _blank, rest = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+        self.summary = self.summary or summary.rstrip(".")
+        self.description = f"{rest}\f"  # instead of an empty one FastAPI would take the docstring
+        self.responses |= {status: refusal(status) for status in self._refusals()}
+
+    @property
+    def _body(self) -> Any:
+        """The model of the body, if there is one."""
+        return self.body_field and self.body_field.field_info.annotation
+
+    def _refusals(self) -> list[int]:
+        refusals = [401, 403, 422, 429, 503]
+        if self._body:
+            refusals += 400, 413, 415
+        if "{" in self.path or (self._body and "list" in self._body.model_fields):
+            refusals.append(404)
+        if "GET" not in self.methods:
+            refusals.append(409)
+        if any(each.alias == "If-Match" for each in self.dependant.header_params):
+            refusals += [412] if "POST" in self.methods else [412, 428]
+        return refusals
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -130,9 +158,8 @@ class ApiRoute(APIRoute):
             request = ApiRequest(plain.scope, plain.receive)
             try:
                 request.state.caller = await identify(request)
-                if self.body_field:
-                    model: Any = self.body_field.field_info.annotation
-                    await request.read(model.bytes_max)
+                if self._body:
+                    await request.read(self._body.bytes_max)
                 return await handle(request)
             except RequestValidationError as error:
                 return _invalid(error).response()
@@ -144,10 +171,10 @@ class ApiRoute(APIRoute):
         return answer
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in (self.methods or ()):
+        if scope["method"] in self.methods:
             await super().handle(scope, receive, send)
             return
-        allowed = ", ".join(sorted(self._methods[self.path]))
+        allowed = ", ".join(sorted(self._methods_at[self.path]))
         refused = ApiProblem(
             405,
             _("This method is not allowed here. Use {methods}.", methods=allowed),

@@ -1,44 +1,43 @@
-"""/lists/{name}/subscribers: the subscribers of a list, identified by their addresses."""
+"""/subscribe, with which a client's site signs somebody up, and /lists/{name}/subscribers."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field, StrictBool
-from starlette.requests import Request
+from pydantic import AfterValidator, BaseModel, Field, StrictBool
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.actions.move_subscriber import Destination
 from postroom.domain.address import STORAGE_KEY_CHARS_MAX, Address, key_prefix, parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS
-from postroom.domain.errors import AlreadyThere, WrongState
+from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.subscriber import (
     INACTIVE_TEXTS,
     AlreadySubscribed,
     InactiveReason,
     Subscriber,
     SubscriberFilter,
+    clean_attributes,
     subscription,
 )
 from postroom.domain.texts import _
 from postroom.flow import subscribe
 from postroom.records import subscribers
-from postroom.records.idempotency import CallBegun
 from postroom.records.stored import Stored
-from postroom.web.api import etags, paging
-from postroom.web.api.auth import ApiCaller, Reader, Writer
-from postroom.web.api.etags import Representation
+from postroom.web.api import etags
+from postroom.web.api.auth import STORAGE_S_MAX, ApiCaller, Joiner, Reader, Writer
+from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
-from postroom.web.api.lists import ListName, require_list
+from postroom.web.api.lists import ExistingList, ListName, require_list
 from postroom.web.api.openapi import (
     ABSENT,
-    GUARDED,
-    WITH_BODY,
     Accepted,
     IdempotencyKey,
     IfMatch,
@@ -47,12 +46,22 @@ from postroom.web.api.openapi import (
     documented,
     example,
 )
-from postroom.web.api.paging import PageQuery
+from postroom.web.api.paging import PageQuery, parse_page
 from postroom.web.api.problems import ApiProblem, invalid
 from postroom.web.api.route import ApiRoute
-from postroom.web.api.subscribe import Attributes, EmailAddress, ExistingList
+from postroom.web.throttles import ADDRESSES_CALLED
 
-router = APIRouter(route_class=ApiRoute, tags=["subscribers"])
+sign_ups = APIRouter(route_class=ApiRoute, tags=["subscribe"])
+router = APIRouter(prefix="/lists/{name}/subscribers", route_class=ApiRoute, tags=["subscribers"])
+
+
+def check_address(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+EmailAddress = Annotated[str, AfterValidator(check_address)]
+Attributes = Annotated[dict[str, str], AfterValidator(clean_attributes)]
 AddressPart = Annotated[
     str, Path(description="The address, percent-encoded.", examples=["student1@contoso.edu"])
 ]
@@ -69,6 +78,15 @@ BringBack = Annotated[
     StrictBool,
     Field(description="Add them even if they unsubscribed. Use it only if they asked for it."),
 ]
+
+
+class SignUp(RequestBody):
+    model_config = example(
+        {"list": "contoso1", "email": "student1@contoso.edu", "attributes": {"name": "Ada"}}
+    )
+    list: ExistingList
+    email: EmailAddress
+    attributes: Attributes = Field(default_factory=dict)
 
 
 class NewSubscriber(RequestBody):
@@ -107,15 +125,36 @@ class SubscriberPageQuery(PageQuery):
     )
 
 
-@router.get(
-    "/lists/{name}/subscribers",
-    summary="Show the subscribers of a list, sorted by address",
-    **documented(ResultPage[SubscriberView], "One page of subscribers.", 404, headers="Link"),
+@sign_ups.post(
+    "/subscribe",
+    name="subscribe",
+    **documented(Accepted, "New addresses are asked to confirm.", status=202),
 )
+async def sign_up(caller: Joiner, call: SignUp) -> Accepted:
+    """Sign somebody up for a list.
+
+    Store the address unverified and queue an email with a link to confirm it.
+
+    The response does not reveal whether the address is on the list. Calls may be repeated.
+    """
+    caller.check_may_use(call.list)
+    address = parse_address(call.email)
+    too_many = _("This address was signed up too many times.")
+    caller.throttle(ADDRESSES_CALLED, address.key, too_many)
+    try:
+        async with asyncio.timeout(STORAGE_S_MAX):  # the call may be repeated
+            await subscribe.sign_up(caller.act, call.list, address, call.attributes)
+    except NotFound:
+        raise ApiProblem(404, _("There is no list {name}.", name=call.list), field="list") from None
+    return Accepted(status="accepted")
+
+
+@router.get("", **documented(ResultPage[SubscriberView], "One page of subscribers."))
 async def show_subscribers(
-    request: Request, caller: Reader, name: ListName, query: Annotated[SubscriberPageQuery, Query()]
+    caller: Reader, name: ListName, query: Annotated[SubscriberPageQuery, Query()]
 ) -> Response:
-    requested = paging.parse_page(request, caller, query)
+    """Show the subscribers of a list, sorted by address."""
+    requested = parse_page(caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
         raise invalid(_("No address starts with this."), "address_prefix")
@@ -128,33 +167,24 @@ async def show_subscribers(
         after=requested.after,
         limit=requested.limit,
     )
-    return paging.respond(caller, requested, [_data(each) for each in page.people], page.next)
+    return requested.respond([_data(each) for each in page.people], page.next)
 
 
-@router.post(
-    "/lists/{name}/subscribers",
-    summary="Add a subscriber",
-    **documented(SubscriberView, "The new subscriber.", 404, 409, *WITH_BODY, status=201),
-)
+@router.post("", **documented(SubscriberView, "The new subscriber.", status=201))
 async def add_subscriber(
-    request: Request,
-    caller: Writer,
-    name: ListName,
-    call: NewSubscriber,
-    idempotency_key: IdempotencyKey = None,
+    caller: Writer, name: ListName, call: NewSubscriber, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Add a subscriber without a confirmation email.
+    """Add a subscriber.
 
-    Somebody who unsubscribed is added again only with `bring_back`.
+    They get no confirmation email. Somebody who unsubscribed is added again only with `bring_back`.
     """
     address = parse_address(call.address)
 
-    async def create(begun: CallBegun | None) -> tuple[Representation, str]:
-        now = begun.note.begun_at if begun else caller.now
+    async def create(act: Act, call_id: str) -> tuple[Representation, str]:
         await require_list(caller, name)
         try:
             await subscribe.add(
-                caller.context.act(caller.trace, now),
+                act,
                 name,
                 address,
                 call.attributes,
@@ -169,32 +199,24 @@ async def add_subscriber(
                     f"{AlreadySubscribed(existing)} {_('Then send “bring_back”: true.')}",
                     field="bring_back",
                 ) from None
-            if begun is None or existing.since != now:
+            if not call_id or existing.since != act.now:
                 raise
         return await _represent(caller, name, address), _path(name, address)
 
-    return await create_once(request, caller, idempotency_key, create)
+    return await create_once(caller, idempotency_key, create)
 
 
-@router.get(
-    "/lists/{name}/subscribers/{address:path}",
-    summary="Show a subscriber, current or former",
-    **documented(SubscriberView, "The subscriber.", 404, headers="ETag"),
-)
+@router.get("/{address:path}", **documented(SubscriberView, "The subscriber."))
 async def show_subscriber(caller: Reader, name: ListName, address: AddressPart) -> Response:
+    """Show a subscriber, current or former."""
     await require_list(caller, name)
     return etags.respond(await _represent(caller, name, parse_address(address)))
 
 
 @router.patch(
-    "/lists/{name}/subscribers/{address:path}",
-    summary="Change a subscriber, or move them to another address or list",
+    "/{address:path}",
     **documented(
-        SubscriberView,
-        "The changed subscriber, now at Location.",
-        *GUARDED,
-        *WITH_BODY,
-        headers="ETag Location",
+        SubscriberView, "The changed subscriber, now at Location.", headers="ETag Location"
     ),
 )
 async def change_subscriber(
@@ -204,14 +226,16 @@ async def change_subscriber(
     call: SubscriberChange,
     if_match: IfMatch = None,
 ) -> Response:
-    """Omitted members are not changed; attributes are replaced as a whole."""
+    """Change a subscriber, or move them to another address or list.
+
+    Omitted members are not changed; attributes are replaced as a whole.
+    """
     await require_list(caller, name)
     current = parse_address(address)
     sent = call.model_fields_set
     if "list" in sent:
         await require_list(caller, call.list)
-
-    async def act(etag: str) -> Subscriber:
+    async with expected_version(if_match, lambda: _represent(caller, name, current)) as etag:
         existing = await _require_active(caller, name, current)
         to = Destination(
             list_name=call.list if "list" in sent else existing.list_name,
@@ -220,21 +244,17 @@ async def change_subscriber(
             attributes=call.attributes if "attributes" in sent else existing.attributes,
             bring_back=call.bring_back,
         )
-        return await move_subscriber.change(caller.act, existing, to, etag=etag)
-
-    changed = await etags.change(if_match, lambda: _represent(caller, name, current), act)
+        changed = await move_subscriber.change(caller.act, existing, to, etag=etag)
     moved = parse_address(changed.address)
     path = _path(changed.list_name, moved)
     return etags.respond(await _represent(caller, changed.list_name, moved), Location=path)
 
 
-@router.post(
-    "/lists/{name}/subscribers/{address:path}/ask",
-    summary="Send a confirmation email to a subscriber who has not confirmed",
-    **documented(Accepted, "The email is queued.", 404, 409, status=202),
-)
-async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Response:
-    """409 if they have confirmed or unsubscribed, or got too many of these emails.
+@router.post("/{address:path}/ask", **documented(Accepted, "The email is queued.", status=202))
+async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -> Accepted:
+    """Send a confirmation email to a subscriber who has not confirmed.
+
+    409 if they have confirmed or unsubscribed, or got too many of these emails.
 
     At most one such email in 24 hours, and three in 30 days.
     """
@@ -243,26 +263,25 @@ async def ask_subscriber(caller: Writer, name: ListName, address: AddressPart) -
     await _require(caller, name, parsed)
     if reason := await ask_to_confirm.ask_one(caller.act, name, parsed.storage_key):
         raise WrongState(CANNOT_ASK_TEXTS[reason])
-    return Response(b'{"status":"accepted"}', HTTPStatus.ACCEPTED, media_type="application/json")
+    return Accepted(status="accepted")
 
 
 @router.delete(
-    "/lists/{name}/subscribers/{address:path}",
-    summary="Remove a subscriber from the list",
-    **documented(None, "The subscriber is removed and gets no more emails.", *GUARDED, status=204),
+    "/{address:path}",
+    **documented(None, "The subscriber is removed and gets no more emails.", status=204),
 )
 async def remove_subscriber(
     caller: Writer, name: ListName, address: AddressPart, if_match: IfMatch = None
 ) -> Response:
-    """Queued emails to them are not sent either. No import adds them again."""
+    """Remove a subscriber from the list.
+
+    Queued emails to them are not sent either. No import adds them again.
+    """
     await require_list(caller, name)
     parsed = parse_address(address)
-
-    async def act(etag: str) -> None:
+    async with expected_version(if_match, lambda: _represent(caller, name, parsed)) as etag:
         await _require_active(caller, name, parsed)
         await subscribe.remove(caller.act, name, parsed, etag=etag)
-
-    await etags.change(if_match, lambda: _represent(caller, name, parsed), act)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

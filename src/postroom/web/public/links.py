@@ -26,8 +26,8 @@ from postroom.web.templating import template_environment
 
 router = APIRouter(include_in_schema=False)
 _pages = template_environment()
-FORM_FIELDS_MAX = 10
-FORM_PART_BYTES_MAX = 4096
+FIELDS_MAX = 10
+FIELD_BYTES_MAX = 4096
 ONE_CLICK_ANSWERS = {  # for programs; mailbox providers only read the status
     UnsubscribeResult.NOW: "Unsubscribed.",
     UnsubscribeResult.ALREADY: "Already unsubscribed.",
@@ -125,8 +125,7 @@ def _keys(list_name: str, guid: str) -> tuple[str, str]:
 
 async def form_fields(request: Request) -> dict[str, str]:
     """The fields of a form that anybody may send, so few and short ones."""
-    limits = {"fields_max": FORM_FIELDS_MAX, "field_bytes_max": FORM_PART_BYTES_MAX}
-    async with opened(request, **limits) as sent:
+    async with opened(request, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX) as sent:
         return sent.fields
 
 

@@ -13,17 +13,18 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroom.domain.address import BadAddress, parse_address
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.errors import NotFound
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import Text, _, ngettext
 from postroom.domain.throttle import NO_WAIT
-from postroom.domain.token import is_signed, sign
 from postroom.flow import subscribe
 from postroom.records import lists
 from postroom.web.context import WebContext, client_of, context_of
@@ -41,11 +42,21 @@ TYPED_CHARS_MAX = 1000  # shown again; no address is longer
 _PURPOSE = "sign-up form"
 
 
+async def open_list(request: Request, list_name: str) -> MailingList:
+    """NotFound also for a list without a form, so that nobody learns that it exists."""
+    found = await lists.find(context_of(request).storage.tables, list_named(list_name))
+    if found is None or not found.public_form:
+        raise NotFound(_("There is no such form."))
+    return found
+
+
+OpenList = Annotated[MailingList, Depends(open_list)]
+
+
 @router.api_route("/s/{list_name}", methods=["GET", "HEAD"])
-async def show_form(request: Request, list_name: str) -> Response:
+async def show_form(request: Request, mailing_list: OpenList) -> Response:
     """Empty, or with an address that was typed into a form on another site."""
     context = context_of(request)
-    mailing_list = await _open_list(context, list_name)
     typed = request.query_params.get("email", "")
     now = context.clock.now()
     shown_at = now - FASTEST if typed else now
@@ -53,12 +64,11 @@ async def show_form(request: Request, list_name: str) -> Response:
 
 
 @router.post("/s/{list_name}")
-async def sign_up(request: Request, list_name: str) -> Response:
+async def sign_up(request: Request, mailing_list: OpenList) -> Response:
     loop = asyncio.get_running_loop()
     context = context_of(request)
     respond_at = loop.time() + RESPONSE_S  # the same for everybody
     now = context.clock.now()
-    mailing_list = await _open_list(context, list_name)
     fields = await form_fields(request)
     form = _FormPage(
         context,
@@ -71,7 +81,7 @@ async def sign_up(request: Request, list_name: str) -> Response:
         address = parse_address(form.typed)
     except BadAddress as error:
         return form.render(HTTPStatus.UNPROCESSABLE_ENTITY, mistake=str(error))
-    suspicion = _suspicion(fields, _age(context, list_name, fields.get("postmark", "")))
+    suspicion = _suspicion(fields, _age(context, mailing_list, fields.get("postmark", "")))
     if suspicion:
         return form.render(HTTPStatus.UNPROCESSABLE_ENTITY, again=str(suspicion))
     limits = throttles_of(request)
@@ -82,9 +92,9 @@ async def sign_up(request: Request, list_name: str) -> Response:
         return form.too_many(wait, _("This address was entered too many times."))
     shown = f"{title_of(mailing_list)}\n{page_text('sign_up.html')}"
     trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
-    await subscribe.sign_up(context.act(trace, now), list_name, address, {})
+    await subscribe.sign_up(context.act(trace, now), mailing_list.name, address, {})
     await asyncio.sleep(respond_at - loop.time())
-    return RedirectResponse(f"/s/{list_name}/thanks", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(f"/s/{mailing_list.name}/thanks", HTTPStatus.SEE_OTHER)
 
 
 def _suspicion(fields: dict[str, str], age: timedelta | None) -> Text | None:
@@ -103,18 +113,9 @@ def _suspicion(fields: dict[str, str], age: timedelta | None) -> Text | None:
 
 
 @router.api_route("/s/{list_name}/thanks", methods=["GET", "HEAD"])
-async def thanks(request: Request, list_name: str) -> Response:
+async def thanks(mailing_list: OpenList) -> Response:
     """The same for everybody."""
-    mailing_list = await _open_list(context_of(request), list_name)
     return HTMLResponse(render("thanks.html", list_title=title_of(mailing_list)))
-
-
-async def _open_list(context: WebContext, list_name: str) -> MailingList:
-    """NotFound also for a list without a form, so that nobody learns that it exists."""
-    found = await lists.find(context.storage.tables, list_named(list_name))
-    if found is None or not found.public_form:
-        raise NotFound(_("There is no such form."))
-    return found
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,7 @@ class _FormPage:
         self, status: HTTPStatus = HTTPStatus.OK, *, mistake: str = "", again: str = ""
     ) -> HTMLResponse:
         """`mistake` is about the address, `again` about the whole form."""
-        milliseconds = str(int(self.shown_at.timestamp() * 1000))
-        list_name = self.mailing_list.name
-        signature = sign(self.context.site.secret, _PURPOSE, list_name, milliseconds)
+        purpose = f"{_PURPOSE} {self.mailing_list.name}"
         page = render(
             "sign_up.html",
             list_title=title_of(self.mailing_list),
@@ -141,7 +140,7 @@ class _FormPage:
             mistake=mistake,
             again=again,
             honeypot=HONEYPOT if self.has_honeypot else "",
-            timestamp=f"{milliseconds}.{signature}",
+            timestamp=seal(self.context.site.secret, purpose, str(self.shown_at.timestamp())),
         )
         return HTMLResponse(page, status)
 
@@ -160,13 +159,13 @@ class _FormPage:
         return page
 
 
-def _age(context: WebContext, list_name: str, timestamp: str) -> timedelta | None:
+def _age(context: WebContext, mailing_list: MailingList, timestamp: str) -> timedelta | None:
     """How long ago the form was shown; None if we did not show it, or not recently.
 
     A timestamp from the future, of a machine whose clock is ahead, counts as none.
     """
-    milliseconds, _dot, signature = timestamp.partition(".")
-    if not is_signed(signature, context.site.secret, _PURPOSE, list_name, milliseconds):
+    shown_at_s = unseal(context.site.secret, f"{_PURPOSE} {mailing_list.name}", timestamp)
+    if shown_at_s is None:
         return None
-    age = context.clock.now() - datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+    age = context.clock.now() - datetime.fromtimestamp(float(shown_at_s), UTC)
     return age if NO_WAIT <= age <= TIMESTAMP_LASTS else None
