@@ -120,6 +120,19 @@ class Settings(BaseModel):
         description="A message pauses by itself if at least this share of its emails, and at least "
         "20, are refused for reasons on our side: reputation, authentication or content.",
     )
+    sendgrid_webhook_key: str = Field(
+        "",
+        description="Verification key of SendGrid's signed event webhook, as its settings page "
+        "shows it. Two keys with a comma between them while one replaces the other.",
+    )
+    mailgun_webhook_key: SecretStr = Field(
+        SecretStr(""), description="Signing key of Mailgun's webhooks."
+    )
+    sns_topics: str = Field(
+        "",
+        description="ARNs of the Amazon SNS topics to which SES publishes its events, separated by "
+        "commas.",
+    )
     smtp_window: int = Field(
         8,
         ge=1,
@@ -254,6 +267,13 @@ class Settings(BaseModel):
             raise ValueError(
                 "must be at most 20 lower-case letters and digits, beginning with a letter"
             )
+        return value
+
+    @field_validator("sendgrid_webhook_key")
+    @classmethod
+    def _verification_keys(cls, value: str) -> str:
+        for key in filter(None, value.split(",")):
+            verification_key(key.strip())
         return value
 
     @field_validator("bounce_domain")

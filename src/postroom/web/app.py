@@ -29,7 +29,7 @@ from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_
 from postroom.web.labels import size
 from postroom.web.language import LanguageMiddleware, languages
 from postroom.web.pages import part, show_bare
-from postroom.web.public import links, sign_up_form
+from postroom.web.public import links, sign_up_form, webhooks
 from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
 from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
@@ -114,7 +114,7 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
         lifespan=lifespan,
     )
     app.state.context = context
-    for pages in (api, links, sign_up_form, admin):
+    for pages in (api, links, sign_up_form, webhooks, admin):
         app.include_router(pages.router)
     add_problem_schema(app)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)

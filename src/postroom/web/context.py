@@ -18,7 +18,8 @@ from postroom.clock import Clock
 from postroom.domain.consent import Trace
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
-from postroom.wakeup import WakeUps
+from postroom.wakeup import SCHEDULER, WakeUps
+from postroom.web.webhook_keys import WebhookKeys
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are read
@@ -42,6 +43,7 @@ class WebContext:
     has_outbox: bool = False  # test mode: emails go to the outbox, shown as the test mailbox
     has_kept_mails: bool = False  # from an earlier test mode: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
+    webhook_keys: WebhookKeys = WebhookKeys()
 
     @property
     def is_https(self) -> bool:
@@ -50,6 +52,9 @@ class WebContext:
     def act(self, trace: Trace, now: datetime | None = None) -> Act:
         """The context of a use case; `now` is the time of the first try of a repeated call."""
         return Act(self.storage, self.clock, now or self.clock.now(), trace, self.wakeups.ring)
+
+    def wake_scheduler(self) -> None:
+        self.wakeups.ring(SCHEDULER)
 
 
 class TestMailbox:

@@ -39,6 +39,7 @@ REQUEST_LIMITS = [
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
+    (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
     (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
 ]
 

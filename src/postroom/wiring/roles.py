@@ -120,6 +120,7 @@ async def build_web(parts: Parts) -> WebServer:
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
     from postroom.web.server import WebServer
+    from postroom.web.webhook_keys import WebhookKeys
 
     settings = parts.settings
     transport = transport_of(settings)
@@ -134,6 +135,11 @@ async def build_web(parts: Parts) -> WebServer:
         has_outbox=not transport.leaves_the_machine,
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
+        webhook_keys=WebhookKeys(
+            settings.sendgrid_webhook_key,
+            settings.mailgun_webhook_key.get_secret_value(),
+            settings.sns_topics,
+        ),
     )
     return WebServer(
         create_app(context),

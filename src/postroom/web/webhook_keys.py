@@ -1,0 +1,50 @@
+"""How providers prove that a webhook's post is theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from postroom.domain.token import sign
+from postroom.feedback.webhooks import sendgrid
+
+
+class Provider(StrEnum):
+    SENDGRID = "sendgrid"
+    SES = "ses"  # over Amazon SNS
+    ACS = "acs"  # over Azure Event Grid
+    MAILGUN = "mailgun"
+    POSTMARK = "postmark"
+
+
+@dataclass(frozen=True)
+class WebhookKeys:
+    """How providers prove themselves, as the settings say."""
+
+    sendgrid: str = ""  # public keys, with a comma between while one replaces another
+    mailgun: str = ""  # signing keys
+    sns_topics: str = ""  # ARNs
+
+    @cached_property
+    def sendgrid_keys(self) -> tuple[EllipticCurvePublicKey, ...]:
+        return tuple(map(sendgrid.verification_key, _listed(self.sendgrid)))
+
+    @cached_property
+    def mailgun_keys(self) -> tuple[str, ...]:
+        return _listed(self.mailgun)
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        return frozenset(_listed(self.sns_topics))
+
+
+def webhook_secret(site_secret: str, provider: Provider) -> str:
+    """The secret for providers that sign nothing: they send it along with every post."""
+    return sign(site_secret, "webhook", provider)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
