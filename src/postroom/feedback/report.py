@@ -31,11 +31,12 @@ from postroom.feedback.status_fields import (
     delivery_status,
     feedback_fields,
     first_address,
+    named_statuses,
 )
 
 FORWARDS_MAX = 2  # a report that was forwarded, perhaps twice
 LAST_RESORT_BYTES_MAX = 50_000  # flufl.bounce parses with the email package
-EVIDENCE_MAX = 60  # paragraphs that are looked at
+TEXT_CHARS_MAX = 120_000  # of all texts together
 
 STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
 FEEDBACK_TYPES = ("message/feedback-report",)
@@ -107,10 +108,11 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
             htmls.append(part.text)
         elif part.content_type.startswith(("text/", "multipart/")):
             texts.append(part.text)
-    text, original_text = prose.split_original("\n\n".join(texts if any(texts) else htmls))
+    written = "\n\n".join(texts if any(text.strip() for text in texts) else htmls)
+    text, original_text = prose.split_original(written[:TEXT_CHARS_MAX])
     if not statuses and not feedback:  # broken MIME, or fields written for people
         feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in text else {}
-        statuses = delivery_status(text) or delivery_status(original_text[:20_000])
+        statuses = named_statuses(text) or named_statuses(original_text[:20_000])
     original = split_headers(originals[0].body.lstrip())[0] if originals else {}
     return _Contents(
         mail=mail,
@@ -203,14 +205,15 @@ def _is_bounce(contents: _Contents) -> bool:
     headers = contents.mail.headers
     if field(headers, "x-failed-recipients") or contents.mail.report_type == "delivery-status":
         return True
+    subject = contents.subject
     sender = bool(prose.BOUNCE_SENDERS.search(decode_words(field(headers, "from"))))
     from_nobody = field(headers, "return-path") == "<>"
-    subject = bool(prose.BOUNCE_SUBJECTS.search(contents.subject))
-    body = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
-    returned = bool(contents.attached or contents.original_text)
-    if prose.AUTOMATIC_SUBJECTS.search(contents.subject) and not (sender and body):
+    by_subject = bool(prose.BOUNCE_SUBJECTS.search(subject)) and not prose.ANSWERS.match(subject)
+    by_text = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
+    is_returned = bool(contents.attached) and by_text and not prose.ANSWERS.match(subject)
+    if prose.AUTOMATIC_SUBJECTS.search(subject) and not (sender and by_text):
         return False
-    return sum((sender, from_nobody, subject, body, returned and (body or subject))) >= 2
+    return sum((sender, from_nobody, by_subject, by_text, is_returned)) >= 2
 
 
 def _is_automatic(contents: _Contents) -> bool:
@@ -240,7 +243,7 @@ def _bounce(
     if kind is FeedbackKind.DEFERRED:
         if bounce_class is BounceClass.DEAD:  # the server itself has not given up
             bounce_class = BounceClass.TEMPORARY
-        if not judgement.certain:
+        if not judgement.certain or reason is BounceReason.EXPIRED:
             reason = BounceReason.DELAYED
     report = _report(contents, kind, reason, words=words, bounce_class=bounce_class)
     return msgspec.structs.replace(
@@ -252,28 +255,26 @@ def _bounce(
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
     """Judge the best evidence that explains the refusal, and return it with its words."""
-    pieces = [*prose.paragraphs(contents.text)]
-    inside = prose.bounced_inside(contents.original_text)
-    pieces += prose.paragraphs(prose.split_original(inside)[0]) if inside else []
     context = prose.lines_about(contents.text, group.recipient)
     first = judge(group.diagnostic, status=group.status, context=context)
     if first.certain:
         return first, group.diagnostic or group.status
-    for piece in ([context] if context else []) + pieces[:EVIDENCE_MAX]:
+    inside = prose.bounced_inside(contents.original_text)
+    pieces = [context, *prose.paragraphs(contents.text), *prose.paragraphs(inside)]
+    guesses = [(first, group.diagnostic)]
+    for piece in filter(None, pieces):
         judgement = judge(piece, context=piece)
         if judgement.certain:
             status = judgement.status or first.status
             return msgspec.structs.replace(judgement, status=status), piece
-    if first.status or group.diagnostic:
-        return first, group.diagnostic
-    guesses = [(judge(piece, context=piece), piece) for piece in pieces[:EVIDENCE_MAX]]
-    for judgement, piece in guesses:
+        guesses.append((judgement, piece))
+    for judgement, words in guesses:
         if judgement.status or (judgement.reason, judgement.bounce_class) != NO_EVIDENCE:
-            return judgement, piece
+            return judgement, words
     subject = judge(contents.subject)
     if subject.certain and subject.bounce_class is not BounceClass.DEAD:
         return subject, contents.subject
-    return Judgement(*NO_EVIDENCE), " ".join(pieces)
+    return Judgement(*NO_EVIDENCE), group.diagnostic or " ".join(pieces)
 
 
 # --- What all reports have --------------------------------------------------------------------
