@@ -12,7 +12,7 @@ class FeedbackKind(StrEnum):
     """What happened to the email after it was handed over."""
 
     DELIVERED = "delivered"  # the recipient's server took it
-    DEFERRED = "deferred"  # not accepted yet; the server in charge keeps trying
+    DEFERRED = "deferred"  # not accepted yet, and no bounce: the server in charge keeps trying
     BOUNCED = "bounced"  # not delivered, and nobody tries again
     COMPLAINED = "complained"  # the recipient reported it as spam
     UNSUBSCRIBED = "unsubscribed"  # at the provider, not by our link
@@ -27,7 +27,7 @@ class BounceClass(StrEnum):
     TEMPORARY = "temporary"  # full, slow, greylisted: it may work another day
     OURS = "ours"  # our reputation, authentication or content; says nothing about the person
     COMPLAINT = "complaint"
-    IGNORE = "ignore"  # an automatic reply, a delay notice, a success report, no feedback at all
+    IGNORE = "ignore"  # an automatic reply, a success report, no feedback at all
 
 
 class BounceReason(StrEnum):

@@ -35,7 +35,7 @@ from postroom.feedback.status_fields import (
 )
 
 FORWARDS_MAX = 2  # a report that was forwarded, perhaps twice
-LAST_RESORT_BYTES_MAX = 50_000  # flufl.bounce parses with the email package
+LAST_RESORT_BYTES_MAX = 20_000  # flufl.bounce parses with the email package
 TEXT_CHARS_MAX = 120_000  # of all texts together
 
 STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
@@ -133,7 +133,9 @@ def _assess(contents: _Contents, raw: bytes) -> Report:
     if notification:
         return _notified(contents, notification, raw)
     if _asks_to_unsubscribe(contents):
-        return _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
+        report = _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
+        sender = first_address(field(contents.mail.headers, "from"))
+        return msgspec.structs.replace(report, recipient=sender)
     if contents.has_receipt:
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     if contents.statuses:
