@@ -74,6 +74,10 @@ DELAYS = re.compile(
     r"|temporary failure report|not been delivered yet|delivery incomplete|further attempts"
     r"|continue (?:to )?try|being delayed|is delayed for|has been delayed|delivery is delayed"
 )
+COMPLAINT_SUBJECTS = re.compile(
+    r"(?i)complaint about message|abuse report|spam (?:report|complaint)|feedback report"
+    r"|complaint report|reported as spam"
+)
 ANSWERS = re.compile(r"(?i)\s*(?:re|aw|sv|antw|fw|fwd|wg|tr|rv|vs)(?:\[\d+\])?:")
 DELAY_SUBJECTS = re.compile(r"(?i)\bdelay|still being retried|verzögert|retardé|will retry")
 AUTOMATIC_SUBJECTS = re.compile(

@@ -111,7 +111,7 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
     written = "\n\n".join(texts if any(text.strip() for text in texts) else htmls)
     text, original_text = prose.split_original(written[:TEXT_CHARS_MAX])
     if not statuses and not feedback:  # broken MIME, or fields written for people
-        feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in text else {}
+        feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in written else {}
         statuses = named_statuses(text) or named_statuses(original_text[:20_000])
     original = split_headers(originals[0].body.lstrip())[0] if originals else {}
     return _Contents(
@@ -127,7 +127,7 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
 
 
 def _assess(contents: _Contents, raw: bytes) -> Report:
-    if contents.feedback:
+    if contents.feedback or _is_complaint(contents):
         return _complaint(contents)
     notification = read_notification(contents.text)
     if notification:
@@ -150,10 +150,23 @@ def _assess(contents: _Contents, raw: bytes) -> Report:
 # --- Complaints -------------------------------------------------------------------------------
 
 
+def _is_complaint(contents: _Contents) -> bool:
+    """Whether a mail without the fields is a complaint: Microsoft's and Amazon's are."""
+    if contents.mail.report_type == "feedback-report":
+        return True
+    subject = contents.subject
+    return bool(
+        (contents.attached or contents.original_text)
+        and not contents.statuses
+        and prose.COMPLAINT_SUBJECTS.search(subject)
+        and not prose.ANSWERS.match(subject)
+    )
+
+
 def _complaint(contents: _Contents) -> Report:
     """A feedback report; its type says whether the recipient complains."""
     feedback_type = field(contents.feedback, "feedback-type").lower()
-    words = clip(f"Feedback-Type: {feedback_type}")
+    words = f"Feedback-Type: {feedback_type}" if feedback_type else contents.subject
     if feedback_type == "not-spam":
         return _report(contents, None, BounceReason.NOT_FEEDBACK, words=words)
     reason = BounceReason.COMPLAINT
@@ -180,6 +193,8 @@ def _notified(contents: _Contents, notification: SesOutcome, raw: bytes) -> Repo
 
 def _asks_to_unsubscribe(contents: _Contents) -> bool:
     """Mail programs answer List-Unsubscribe with an almost empty mail."""
+    if field(contents.mail.headers, "x-apple-unsubscribe").lower() == "true":
+        return True
     subject = contents.subject.strip().lower()
     return subject == "unsubscribe" and len(contents.text) < 400 and not contents.statuses
 
@@ -309,7 +324,11 @@ def _complainant(contents: _Contents) -> str:
         address = first_address(field(contents.feedback, name))
         if address:
             return address
-    return first_address(field(contents.original, "to"))
+    for name in ("x-hmxmroriginalrecipient", "x-rcpt-to", "to"):  # the first is Microsoft's
+        address = first_address(field(contents.original, name))
+        if address:
+            return address
+    return ""
 
 
 def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:

@@ -377,6 +377,18 @@ TEXT_SHAPES = [
         BounceReason.COMPLAINT,
     ),
     Shape(
+        "Complaint of Microsoft, which has no fields",
+        multipart(
+            "multipart/mixed",
+            ("message/rfc822", f"X-HmXmrOriginalRecipient: {STUDENT}\n{ORIGINAL}"),
+            sender="staff@hotmail.example",
+            subject="complaint about message from 192.0.2.7",
+        ),
+        FeedbackKind.COMPLAINED,
+        COMPLAINT,
+        BounceReason.COMPLAINT,
+    ),
+    Shape(
         "DMARC failure report: a filter speaks, not the recipient",
         feedback_report(f"Feedback-Type: auth-failure\nOriginal-Rcpt-To: {STUDENT}"),
         FeedbackKind.COMPLAINED,
