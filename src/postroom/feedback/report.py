@@ -63,6 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class _Contents(msgspec.Struct, frozen=True):
     """The parts of a mail, by what they are for."""
 
+    raw: bytes
     mail: IncomingMail
     statuses: list[RecipientStatus]
     feedback: Headers
@@ -79,19 +80,26 @@ class _Contents(msgspec.Struct, frozen=True):
 
 def read_report(raw: bytes) -> Report:
     """Read a mail as a report."""
-    contents = _sort_parts(read_mail(raw))
-    report = _assess(contents, raw)
+    outer = _sort_parts(raw)
+    contents = outer
     for _forward in range(FORWARDS_MAX):
-        if report.kind or not contents.attached:
+        if _is_for_machines(contents) or not contents.attached:
             break
         raw = contents.attached
-        contents = _sort_parts(read_mail(raw))
-        if contents.statuses or contents.feedback:  # only what is a report beyond doubt
-            report = _assess(contents, raw)
-    return report
+        contents = _sort_parts(raw)
+    if not _is_for_machines(contents):
+        return _assess(outer)
+    # A report inside another mail was forwarded, or refused in its turn.
+    report = _assess(contents)
+    return msgspec.structs.replace(report, delivery=report.delivery or _delivery(outer))
 
 
-def _sort_parts(mail: IncomingMail) -> _Contents:
+def _is_for_machines(contents: _Contents) -> bool:
+    return bool(contents.statuses or contents.feedback)
+
+
+def _sort_parts(raw: bytes) -> _Contents:
+    mail = read_mail(raw)
     statuses: list[RecipientStatus] = []
     feedback: Headers = {}
     texts: list[str] = []
@@ -115,6 +123,7 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
         statuses = named_statuses(text) or named_statuses(original_text[:20_000])
     original = split_headers(originals[0].body.lstrip())[0] if originals else {}
     return _Contents(
+        raw=raw,
         mail=mail,
         statuses=statuses,
         feedback=feedback,
@@ -126,12 +135,12 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
     )
 
 
-def _assess(contents: _Contents, raw: bytes) -> Report:
+def _assess(contents: _Contents) -> Report:
     if contents.feedback or _is_complaint(contents):
         return _complaint(contents)
     notification = read_notification(contents.text)
     if notification:
-        return _notified(contents, notification, raw)
+        return _notified(contents, notification)
     if _asks_to_unsubscribe(contents):
         report = _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
         sender = first_address(field(contents.mail.headers, "from"))
@@ -139,9 +148,9 @@ def _assess(contents: _Contents, raw: bytes) -> Report:
     if contents.has_receipt:
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     if contents.statuses:
-        return _status_report(contents, raw)
+        return _status_report(contents)
     if _is_bounce(contents):
-        return _bounce(contents, RecipientStatus(), raw)
+        return _bounce(contents, RecipientStatus())
     if _is_automatic(contents):
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     return _report(contents, None, BounceReason.NOT_FEEDBACK)
@@ -178,9 +187,9 @@ def _complaint(contents: _Contents) -> Report:
     return _report(contents, kind, reason, words=words, bounce_class=BounceClass.COMPLAINT)
 
 
-def _notified(contents: _Contents, notification: SesOutcome, raw: bytes) -> Report:
+def _notified(contents: _Contents, notification: SesOutcome) -> Report:
     if notification.kind is FeedbackKind.BOUNCED:
-        return _bounce(contents, notification.status, raw)
+        return _bounce(contents, notification.status)
     is_complaint = notification.kind is FeedbackKind.COMPLAINED
     report = _report(
         contents,
@@ -202,19 +211,19 @@ def _asks_to_unsubscribe(contents: _Contents) -> bool:
 # --- Bounces ----------------------------------------------------------------------------------
 
 
-def _status_report(contents: _Contents, raw: bytes) -> Report:
+def _status_report(contents: _Contents) -> Report:
     groups = contents.statuses
     failed = [group for group in groups if group.action in ("failed", "failure")]
     delayed = [group for group in groups if group.action.startswith("delay")]
     done = [group for group in groups if group.action in SUCCESSES or group.status[:1] == "2"]
     if failed:
-        return _bounce(contents, failed[0], raw)
+        return _bounce(contents, failed[0])
     if delayed:
-        return _bounce(contents, delayed[0], raw, kind=FeedbackKind.DEFERRED)
+        return _bounce(contents, delayed[0], kind=FeedbackKind.DEFERRED)
     if done and len(done) == len(groups):
         report = _report(contents, FeedbackKind.DELIVERED, BounceReason.DELIVERED)
         return msgspec.structs.replace(report, recipient=done[0].recipient or report.recipient)
-    return _bounce(contents, groups[0], raw)
+    return _bounce(contents, groups[0])
 
 
 def _is_bounce(contents: _Contents) -> bool:
@@ -223,14 +232,20 @@ def _is_bounce(contents: _Contents) -> bool:
     if field(headers, "x-failed-recipients") or contents.mail.report_type == "delivery-status":
         return True
     subject = contents.subject
-    sender = bool(prose.BOUNCE_SENDERS.search(decode_words(field(headers, "from"))))
-    from_nobody = field(headers, "return-path") == "<>"
-    by_subject = bool(prose.BOUNCE_SUBJECTS.search(subject)) and not prose.ANSWERS.match(subject)
+    sender = decode_words(field(headers, "from"))
+    by_sender = bool(prose.BOUNCE_SENDERS.search(sender))
     by_text = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
-    is_returned = bool(contents.attached) and by_text and not prose.ANSWERS.match(subject)
-    if prose.AUTOMATIC_SUBJECTS.search(subject) and not (sender and by_text):
+    if prose.AUTOMATIC_SUBJECTS.search(subject) and not (by_sender and by_text):
         return False
-    return sum((sender, from_nobody, by_subject, by_text, is_returned)) >= 2
+    signs = [
+        by_sender,
+        by_text,
+        "mailer-daemon" in sender.lower(),  # nobody else writes under this name
+        field(headers, "return-path") == "<>",
+    ]
+    if not prose.ANSWERS.match(subject):
+        signs += [bool(prose.BOUNCE_SUBJECTS.search(subject)), bool(contents.attached)]
+    return sum(signs) >= 2
 
 
 def _is_automatic(contents: _Contents) -> bool:
@@ -248,7 +263,6 @@ def _is_automatic(contents: _Contents) -> bool:
 def _bounce(
     contents: _Contents,
     group: RecipientStatus,
-    raw: bytes,
     kind: FeedbackKind = FeedbackKind.BOUNCED,
 ) -> Report:
     is_delay = prose.DELAY_SUBJECTS.search(contents.subject) or prose.DELAYS.search(contents.text)
@@ -266,7 +280,7 @@ def _bounce(
     return msgspec.structs.replace(
         report,
         classification=msgspec.structs.replace(report.classification, status=judgement.status),
-        recipient=_recipient(contents, group, raw),
+        recipient=_recipient(contents, group),
     )
 
 
@@ -331,7 +345,7 @@ def _complainant(contents: _Contents) -> str:
     return ""
 
 
-def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:
+def _recipient(contents: _Contents, group: RecipientStatus) -> str:
     headers = contents.mail.headers
     ours = f"{field(headers, 'to')} {field(headers, 'delivered-to')}".lower()
     return (
@@ -339,7 +353,7 @@ def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:
         or first_address(field(headers, "x-failed-recipients"))
         or prose.recipient_in(contents.text, ours)
         or first_address(field(contents.original, "to"))
-        or _last_resort(raw)
+        or _last_resort(contents.raw)
     )
 
 
