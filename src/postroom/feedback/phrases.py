@@ -119,7 +119,7 @@ GROUPS: tuple[PhraseGroup, ...] = (
         OURS,
         """
         spam | unsolicited | dt:spm | mi:spf | system has detected that this message | bulk email
-        bulk e-mail | bulk mail | bulk.advertising | mass mailer | ube, id= | message content rejected
+        bulk e-mail | bulk mail | bulk.advertising | mass mailer | ube, id=
         content rejected | content denied | content … rejected | content filter
         content restriction | unacceptable content | mail content | banned content | banned file
         reject, id= | uribl | surbl | blacklisted url | recurrent pattern | phishing
