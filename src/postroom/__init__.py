@@ -41,6 +41,7 @@ Around them, each using only what is below it:
     transport/                 ways out: a port, SMTP, the outbox
     storage/                   tables, queues and blobs: a port and the engines behind it
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
+    feedback/                  what reports of servers mean: bounces, delays, complaints
     mail/                      what a mail is: templates, headers, MIME
     domain/                    pure nouns and decisions; errors.py has the tree of errors
 """

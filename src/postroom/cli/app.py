@@ -15,6 +15,7 @@ import typer
 from postroom.cli import (
     doctor,
     exit_codes,
+    feedback,
     keys,
     limits,
     lists,
@@ -70,6 +71,7 @@ app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
 app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")
+app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)

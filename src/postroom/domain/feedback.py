@@ -17,7 +17,7 @@ class FeedbackKind(StrEnum):
 
     ACCEPTED = "accepted"  # the provider took it over
     DELIVERED = "delivered"  # the recipient's server took it
-    DEFERRED = "deferred"  # not accepted yet; the server in charge keeps trying
+    DEFERRED = "deferred"  # not accepted yet, and no bounce: the server in charge keeps trying
     BOUNCED = "bounced"  # not delivered, and nobody tries again
     COMPLAINED = "complained"  # the recipient reported it as spam
     UNSUBSCRIBED = "unsubscribed"  # at the provider, not by our link
@@ -32,7 +32,7 @@ class BounceClass(StrEnum):
     TEMPORARY = "temporary"  # full, slow, greylisted: it may work another day
     OURS = "ours"  # our reputation, authentication or content; says nothing about the person
     COMPLAINT = "complaint"
-    IGNORE = "ignore"  # an automatic reply, a delay notice, a success report, no feedback at all
+    IGNORE = "ignore"  # an automatic reply, a success report, no feedback at all
 
 
 class BounceReason(StrEnum):
@@ -101,6 +101,8 @@ class FeedbackEffect(StrEnum):
 def effect_of(event: FeedbackEvent) -> FeedbackEffect:
     """Decide what an event does; the only place that decides it."""
     match event.kind:
+        case FeedbackKind.COMPLAINED if _is_authentication_report(event):
+            return FeedbackEffect.BLAME_US
         case FeedbackKind.COMPLAINED:
             return FeedbackEffect.COMPLAINT
         case FeedbackKind.UNSUBSCRIBED:
@@ -110,6 +112,12 @@ def effect_of(event: FeedbackEvent) -> FeedbackEffect:
         case FeedbackKind.BOUNCED if event.classification:
             return _BOUNCE_EFFECTS[event.classification.bounce_class]
     return FeedbackEffect.NOTHING
+
+
+def _is_authentication_report(event: FeedbackEvent) -> bool:
+    """A filter wrote it about our signatures (RFC 6591); the person said nothing."""
+    found = event.classification
+    return found is not None and found.reason is BounceReason.AUTHENTICATION
 
 
 _BOUNCE_EFFECTS = {

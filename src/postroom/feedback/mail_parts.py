@@ -49,7 +49,7 @@ class MailPart(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The beginning of the body, decoded; HTML without its tags."""
-        decoded = decode_bytes(_transfer_decoded(self), self.charset)
+        decoded = decode_bytes(_transfer_decoded(self), self.charset).replace("\r\n", "\n")
         return _without_tags(decoded) if self.content_type == "text/html" else decoded
 
 
@@ -121,14 +121,14 @@ def decode_words(value: str) -> str:
 def decode_bytes(raw: bytes, charset: str) -> str:
     """Decode text in the charset it claims, or in the one that fits."""
     name = charset.lower()
-    if not _CHARSET.fullmatch(name) or name in ("us-ascii", "ascii"):
-        name = "utf-8"
-    text = raw.decode(name, "replace")
-    # Text without a charset is often Japanese in escape sequences, or Latin.
-    if b"\x1b$" in raw and name == "utf-8":
-        text = raw.decode("iso-2022-jp", "replace")
-    elif name == "utf-8" and text.count("�") > 3:
-        text = raw.decode("latin-1")
+    if _CHARSET.fullmatch(name) and name not in ("us-ascii", "ascii", "utf-8", "utf8"):
+        return raw.decode(name, "replace")
+    if b"\x1b$" in raw:  # Japanese in escape sequences, often sent without a charset
+        return raw.decode("iso-2022-jp", "replace")
+    text = raw.decode("utf-8", "replace")
+    wrong = text.count("�")
+    if wrong and wrong * 2 > sum(char > "\x7f" for char in text):
+        return raw.decode("latin-1")
     return text
 
 

@@ -118,8 +118,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         BounceReason.SPAM,
         OURS,
         """
-        spam | unsolicited | system has detected that this message | bulk email | bulk e-mail
-        bulk mail | bulk.advertising | mass mailer | ube, id= | message content rejected
+        spam | unsolicited | dt:spm | mi:spf | system has detected that this message | bulk email
+        bulk e-mail | bulk mail | bulk.advertising | mass mailer | ube, id=
         content rejected | content denied | content … rejected | content filter
         content restriction | unacceptable content | mail content | banned content | banned file
         reject, id= | uribl | surbl | blacklisted url | recurrent pattern | phishing
@@ -137,7 +137,7 @@ GROUPS: tuple[PhraseGroup, ...] = (
         sender address … reject | sender rejected | sender was rejected
         sender email address rejected | sender denied | sender refused | sender not allowed
         sender not permitted | sender is not allowed | sender not pre-approved
-        sender … not verified | sender verify failed | sender verification failed
+        sender … not verified | sender verify | sender verification failed
         sender is spammer | sender isn't on | sender unknown | sender domain | dead domain
         sender's domain | sending domain | domain of sender | domain of the sender | from domain
         from: domain | mail from domain | valid from: | valid sender | invalid sender
@@ -235,7 +235,7 @@ GROUPS: tuple[PhraseGroup, ...] = (
         TEMPORARY,
         """
         account is protected by | blocked by the recipient | recipient preferences | user rules
-        user refuses | user reject | rejected by recipients | rejected by the recipient
+        user refuses | user reject | rejected by recipients | sieve | rejected by the recipient
         recipient refuses | refuse to receive | refuses to receive | refuses to accept your
         only accepting mail from | only accepts mail from | not accepting any mail
         not accepting mail from you | restricted sms | message filtered | message was filtered
@@ -360,7 +360,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         does not exist at the organization | to reach does not exist | @@ does not exist
         @@ not found | t exist | can't accept user | addresses were unknown
         destination server rejected recipients | badrcptto | badrecipientto | validrcptto
-        recipient has been denied | missing home directory | destinataire inconnu
+        recipient has been denied | missing home directory
+        address is not recognized | destinataire inconnu
         destinataire … invalide | adresse … invalide | utilisateur inconnu
         utilisateur … inconnu | adresse … introuvable | unbekannter empfänger
         empfänger unbekannt | benutzer unbekannt | adresse … unbekannt

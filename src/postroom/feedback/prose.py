@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from postroom.feedback.status_fields import first_address
 
 PARAGRAPHS_MAX = 40
+EVIDENCE_CHARS_MAX = 20_000  # servers come to the point
 _ADDRESS = r"[^\s<>()\[\],;:@\"']{1,64}@[\w.-]{1,250}"
 
 # Where the returned message begins: a line that announces it, or its first header fields.
@@ -25,18 +26,13 @@ _ORIGINAL = re.compile(
 )
 _NULL_SENDER = re.compile(r"(?im)^return-path:\s*<>")
 _BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
-_RECIPIENT_LINES = (
-    re.compile(
-        rf"(?im)^[ \t]*(?:x-)?(?:recipient|to|rcpt|recipient address)[ \t]*:[ \t]*<?({_ADDRESS})"
-    ),
+_RECIPIENTS = (
     re.compile(
         rf"(?im)^[ \t*>\-\"'<(]{{0,12}}({_ADDRESS})[>\"')]{{0,3}}[ \t]*"
         r"(?:[:,;(]|\.\.\.|\bon\b|<mailto|$)"
     ),
-    re.compile(
-        rf"(?i)\b(?:to|recipient|address|user|user:|mailbox)[ \t:]{{1,3}}[<\"']?({_ADDRESS})"
-    ),
-    re.compile(rf"()({_ADDRESS})"),
+    re.compile(rf"(?i)\b(?:to|recipient|address|user|mailbox)\b[ \t:]{{1,3}}[<\"']?({_ADDRESS})"),
+    re.compile(rf"({_ADDRESS})"),
 )
 _NEXT_RECIPIENT = re.compile(rf"<?{_ADDRESS}>?[ \t]*(?::|$)")
 _NOT_A_RECIPIENT = re.compile(r"(?i)^(?:postmaster|mailer-daemon|support|abuse|noreply|no-reply)@")
@@ -78,6 +74,11 @@ DELAYS = re.compile(
     r"|temporary failure report|not been delivered yet|delivery incomplete|further attempts"
     r"|continue (?:to )?try|being delayed|is delayed for|has been delayed|delivery is delayed"
 )
+COMPLAINT_SUBJECTS = re.compile(
+    r"(?i)complaint about message|abuse report|spam (?:report|complaint)|feedback report"
+    r"|complaint report|reported as spam"
+)
+ANSWERS = re.compile(r"(?i)\s*(?:re|aw|sv|antw|fw|fwd|wg|tr|rv|vs)(?:\[\d+\])?:")
 DELAY_SUBJECTS = re.compile(r"(?i)\bdelay|still being retried|verzögert|retardé|will retry")
 AUTOMATIC_SUBJECTS = re.compile(
     r"(?i)^\W{0,3}(?:auto(?:matic|mated|-|:|\s)?\s?(?:re(?:ply|sponse|sponder)|antwort|svar)"
@@ -102,12 +103,12 @@ def bounced_inside(original: str) -> str:
     """Return the text of a bounce that was itself returned, or nothing."""
     if not _NULL_SENDER.search(original):
         return ""
-    return _BLANK.split(original, maxsplit=1)[-1]
+    return split_original(_BLANK.split(original, maxsplit=1)[-1])[0]
 
 
 def paragraphs(text: str) -> Iterator[str]:
     """The paragraphs of a text that say something, each on one line."""
-    for block in _BLANK.split(text.replace("\r", ""))[:PARAGRAPHS_MAX]:
+    for block in _BLANK.split(text[:EVIDENCE_CHARS_MAX].replace("\r", ""))[:PARAGRAPHS_MAX]:
         line = " ".join(block.split())
         if len(line) > 3:
             yield line
@@ -127,9 +128,9 @@ def lines_about(text: str, recipient: str) -> str:
 
 def recipient_in(text: str, not_this: str) -> str:
     """Return the address that a text seems to be about; not the one the report was sent to."""
-    for pattern in _RECIPIENT_LINES:
+    for pattern in _RECIPIENTS:
         for found in pattern.finditer(text[:20_000]):
-            address = first_address(found[found.lastindex or 0])
+            address = first_address(found[1])
             if address and address.lower() not in not_this and not _NOT_A_RECIPIENT.match(address):
                 return address
     return ""

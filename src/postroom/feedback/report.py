@@ -31,11 +31,12 @@ from postroom.feedback.status_fields import (
     delivery_status,
     feedback_fields,
     first_address,
+    named_statuses,
 )
 
 FORWARDS_MAX = 2  # a report that was forwarded, perhaps twice
-LAST_RESORT_BYTES_MAX = 50_000  # flufl.bounce parses with the email package
-EVIDENCE_MAX = 60  # paragraphs that are looked at
+LAST_RESORT_BYTES_MAX = 20_000  # flufl.bounce parses with the email package
+TEXT_CHARS_MAX = 120_000  # of all texts together
 
 STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
 FEEDBACK_TYPES = ("message/feedback-report",)
@@ -62,6 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class _Contents(msgspec.Struct, frozen=True):
     """The parts of a mail, by what they are for."""
 
+    raw: bytes
     mail: IncomingMail
     statuses: list[RecipientStatus]
     feedback: Headers
@@ -78,19 +80,26 @@ class _Contents(msgspec.Struct, frozen=True):
 
 def read_report(raw: bytes) -> Report:
     """Read a mail as a report."""
-    contents = _sort_parts(read_mail(raw))
-    report = _assess(contents, raw)
+    outer = _sort_parts(raw)
+    contents = outer
     for _forward in range(FORWARDS_MAX):
-        if report.kind or not contents.attached:
+        if _is_for_machines(contents) or not contents.attached:
             break
         raw = contents.attached
-        contents = _sort_parts(read_mail(raw))
-        if contents.statuses or contents.feedback:  # only what is a report beyond doubt
-            report = _assess(contents, raw)
-    return report
+        contents = _sort_parts(raw)
+    if not _is_for_machines(contents):
+        return _assess(outer)
+    # A report inside another mail was forwarded, or refused in its turn.
+    report = _assess(contents)
+    return msgspec.structs.replace(report, delivery=report.delivery or _delivery(outer))
 
 
-def _sort_parts(mail: IncomingMail) -> _Contents:
+def _is_for_machines(contents: _Contents) -> bool:
+    return bool(contents.statuses or contents.feedback)
+
+
+def _sort_parts(raw: bytes) -> _Contents:
+    mail = read_mail(raw)
     statuses: list[RecipientStatus] = []
     feedback: Headers = {}
     texts: list[str] = []
@@ -107,12 +116,14 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
             htmls.append(part.text)
         elif part.content_type.startswith(("text/", "multipart/")):
             texts.append(part.text)
-    text, original_text = prose.split_original("\n\n".join(texts if any(texts) else htmls))
+    written = "\n\n".join(texts if any(text.strip() for text in texts) else htmls)
+    text, original_text = prose.split_original(written[:TEXT_CHARS_MAX])
     if not statuses and not feedback:  # broken MIME, or fields written for people
-        feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in text else {}
-        statuses = delivery_status(text) or delivery_status(original_text[:20_000])
+        feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in written else {}
+        statuses = named_statuses(text) or named_statuses(original_text[:20_000])
     original = split_headers(originals[0].body.lstrip())[0] if originals else {}
     return _Contents(
+        raw=raw,
         mail=mail,
         statuses=statuses,
         feedback=feedback,
@@ -124,20 +135,22 @@ def _sort_parts(mail: IncomingMail) -> _Contents:
     )
 
 
-def _assess(contents: _Contents, raw: bytes) -> Report:
-    if contents.feedback:
+def _assess(contents: _Contents) -> Report:
+    if contents.feedback or _is_complaint(contents):
         return _complaint(contents)
     notification = read_notification(contents.text)
     if notification:
-        return _notified(contents, notification, raw)
+        return _notified(contents, notification)
     if _asks_to_unsubscribe(contents):
-        return _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
+        report = _report(contents, FeedbackKind.UNSUBSCRIBED, BounceReason.COMPLAINT)
+        sender = first_address(field(contents.mail.headers, "from"))
+        return msgspec.structs.replace(report, recipient=sender)
     if contents.has_receipt:
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     if contents.statuses:
-        return _status_report(contents, raw)
+        return _status_report(contents)
     if _is_bounce(contents):
-        return _bounce(contents, RecipientStatus(), raw)
+        return _bounce(contents, RecipientStatus())
     if _is_automatic(contents):
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     return _report(contents, None, BounceReason.NOT_FEEDBACK)
@@ -146,10 +159,23 @@ def _assess(contents: _Contents, raw: bytes) -> Report:
 # --- Complaints -------------------------------------------------------------------------------
 
 
+def _is_complaint(contents: _Contents) -> bool:
+    """Whether a mail without the fields is a complaint: Microsoft's and Amazon's are."""
+    if contents.mail.report_type == "feedback-report":
+        return True
+    subject = contents.subject
+    return bool(
+        (contents.attached or contents.original_text)
+        and not contents.statuses
+        and prose.COMPLAINT_SUBJECTS.search(subject)
+        and not prose.ANSWERS.match(subject)
+    )
+
+
 def _complaint(contents: _Contents) -> Report:
     """A feedback report; its type says whether the recipient complains."""
     feedback_type = field(contents.feedback, "feedback-type").lower()
-    words = clip(f"Feedback-Type: {feedback_type}")
+    words = f"Feedback-Type: {feedback_type}" if feedback_type else contents.subject
     if feedback_type == "not-spam":
         return _report(contents, None, BounceReason.NOT_FEEDBACK, words=words)
     reason = BounceReason.COMPLAINT
@@ -161,9 +187,9 @@ def _complaint(contents: _Contents) -> Report:
     return _report(contents, kind, reason, words=words, bounce_class=BounceClass.COMPLAINT)
 
 
-def _notified(contents: _Contents, notification: SesOutcome, raw: bytes) -> Report:
+def _notified(contents: _Contents, notification: SesOutcome) -> Report:
     if notification.kind is FeedbackKind.BOUNCED:
-        return _bounce(contents, notification.status, raw)
+        return _bounce(contents, notification.status)
     is_complaint = notification.kind is FeedbackKind.COMPLAINED
     report = _report(
         contents,
@@ -176,6 +202,8 @@ def _notified(contents: _Contents, notification: SesOutcome, raw: bytes) -> Repo
 
 def _asks_to_unsubscribe(contents: _Contents) -> bool:
     """Mail programs answer List-Unsubscribe with an almost empty mail."""
+    if field(contents.mail.headers, "x-apple-unsubscribe").lower() == "true":
+        return True
     subject = contents.subject.strip().lower()
     return subject == "unsubscribe" and len(contents.text) < 400 and not contents.statuses
 
@@ -183,19 +211,19 @@ def _asks_to_unsubscribe(contents: _Contents) -> bool:
 # --- Bounces ----------------------------------------------------------------------------------
 
 
-def _status_report(contents: _Contents, raw: bytes) -> Report:
+def _status_report(contents: _Contents) -> Report:
     groups = contents.statuses
     failed = [group for group in groups if group.action in ("failed", "failure")]
     delayed = [group for group in groups if group.action.startswith("delay")]
     done = [group for group in groups if group.action in SUCCESSES or group.status[:1] == "2"]
     if failed:
-        return _bounce(contents, failed[0], raw)
+        return _bounce(contents, failed[0])
     if delayed:
-        return _bounce(contents, delayed[0], raw, kind=FeedbackKind.DEFERRED)
+        return _bounce(contents, delayed[0], kind=FeedbackKind.DEFERRED)
     if done and len(done) == len(groups):
         report = _report(contents, FeedbackKind.DELIVERED, BounceReason.DELIVERED)
         return msgspec.structs.replace(report, recipient=done[0].recipient or report.recipient)
-    return _bounce(contents, groups[0], raw)
+    return _bounce(contents, groups[0])
 
 
 def _is_bounce(contents: _Contents) -> bool:
@@ -203,14 +231,21 @@ def _is_bounce(contents: _Contents) -> bool:
     headers = contents.mail.headers
     if field(headers, "x-failed-recipients") or contents.mail.report_type == "delivery-status":
         return True
-    sender = bool(prose.BOUNCE_SENDERS.search(decode_words(field(headers, "from"))))
-    from_nobody = field(headers, "return-path") == "<>"
-    subject = bool(prose.BOUNCE_SUBJECTS.search(contents.subject))
-    body = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
-    returned = bool(contents.attached or contents.original_text)
-    if prose.AUTOMATIC_SUBJECTS.search(contents.subject) and not (sender and body):
+    subject = contents.subject
+    sender = decode_words(field(headers, "from"))
+    by_sender = bool(prose.BOUNCE_SENDERS.search(sender))
+    by_text = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
+    if prose.AUTOMATIC_SUBJECTS.search(subject) and not (by_sender and by_text):
         return False
-    return sum((sender, from_nobody, subject, body, returned and (body or subject))) >= 2
+    signs = [
+        by_sender,
+        by_text,
+        "mailer-daemon" in sender.lower(),  # nobody else writes under this name
+        field(headers, "return-path") == "<>",
+    ]
+    if not prose.ANSWERS.match(subject):
+        signs += [bool(prose.BOUNCE_SUBJECTS.search(subject)), bool(contents.attached)]
+    return sum(signs) >= 2
 
 
 def _is_automatic(contents: _Contents) -> bool:
@@ -228,7 +263,6 @@ def _is_automatic(contents: _Contents) -> bool:
 def _bounce(
     contents: _Contents,
     group: RecipientStatus,
-    raw: bytes,
     kind: FeedbackKind = FeedbackKind.BOUNCED,
 ) -> Report:
     is_delay = prose.DELAY_SUBJECTS.search(contents.subject) or prose.DELAYS.search(contents.text)
@@ -240,40 +274,38 @@ def _bounce(
     if kind is FeedbackKind.DEFERRED:
         if bounce_class is BounceClass.DEAD:  # the server itself has not given up
             bounce_class = BounceClass.TEMPORARY
-        if not judgement.certain:
+        if not judgement.certain or reason is BounceReason.EXPIRED:
             reason = BounceReason.DELAYED
     report = _report(contents, kind, reason, words=words, bounce_class=bounce_class)
     return msgspec.structs.replace(
         report,
         classification=msgspec.structs.replace(report.classification, status=judgement.status),
-        recipient=_recipient(contents, group, raw),
+        recipient=_recipient(contents, group),
     )
 
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
     """Judge the best evidence that explains the refusal, and return it with its words."""
-    pieces = [*prose.paragraphs(contents.text)]
-    inside = prose.bounced_inside(contents.original_text)
-    pieces += prose.paragraphs(prose.split_original(inside)[0]) if inside else []
     context = prose.lines_about(contents.text, group.recipient)
     first = judge(group.diagnostic, status=group.status, context=context)
     if first.certain:
         return first, group.diagnostic or group.status
-    for piece in ([context] if context else []) + pieces[:EVIDENCE_MAX]:
+    inside = prose.bounced_inside(contents.original_text)
+    pieces = [context, *prose.paragraphs(contents.text), *prose.paragraphs(inside)]
+    guesses = [(first, group.diagnostic)]
+    for piece in filter(None, pieces):
         judgement = judge(piece, context=piece)
         if judgement.certain:
             status = judgement.status or first.status
             return msgspec.structs.replace(judgement, status=status), piece
-    if first.status or group.diagnostic:
-        return first, group.diagnostic
-    guesses = [(judge(piece, context=piece), piece) for piece in pieces[:EVIDENCE_MAX]]
-    for judgement, piece in guesses:
+        guesses.append((judgement, piece))
+    for judgement, words in guesses:
         if judgement.status or (judgement.reason, judgement.bounce_class) != NO_EVIDENCE:
-            return judgement, piece
+            return judgement, words
     subject = judge(contents.subject)
     if subject.certain and subject.bounce_class is not BounceClass.DEAD:
         return subject, contents.subject
-    return Judgement(*NO_EVIDENCE), " ".join(pieces)
+    return Judgement(*NO_EVIDENCE), group.diagnostic or " ".join(pieces)
 
 
 # --- What all reports have --------------------------------------------------------------------
@@ -306,10 +338,14 @@ def _complainant(contents: _Contents) -> str:
         address = first_address(field(contents.feedback, name))
         if address:
             return address
-    return first_address(field(contents.original, "to"))
+    for name in ("x-hmxmroriginalrecipient", "x-rcpt-to", "to"):  # the first is Microsoft's
+        address = first_address(field(contents.original, name))
+        if address:
+            return address
+    return ""
 
 
-def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:
+def _recipient(contents: _Contents, group: RecipientStatus) -> str:
     headers = contents.mail.headers
     ours = f"{field(headers, 'to')} {field(headers, 'delivered-to')}".lower()
     return (
@@ -317,7 +353,7 @@ def _recipient(contents: _Contents, group: RecipientStatus, raw: bytes) -> str:
         or first_address(field(headers, "x-failed-recipients"))
         or prose.recipient_in(contents.text, ours)
         or first_address(field(contents.original, "to"))
-        or _last_resort(raw)
+        or _last_resort(contents.raw)
     )
 
 

@@ -36,6 +36,7 @@ class _SesNotification(msgspec.Struct, rename="camel"):
     bounce: _SesBounce | None = None
     complaint: _SesComplaint | None = None
     delivery: _SesDelivery | None = None
+    message: str = msgspec.field(name="Message", default="")
 
 
 class SesOutcome(msgspec.Struct, frozen=True):
@@ -47,17 +48,21 @@ class SesOutcome(msgspec.Struct, frozen=True):
 
 def read_notification(text: str) -> SesOutcome | None:
     """Read the notification in the text of a mail, if there is one."""
-    if '"notificationType"' not in text:
+    if "notificationType" not in text:
         return None
     # Mail servers break long lines with "!", newline and space.
     line = text[:NOTIFICATION_CHARS_MAX].replace("\r", "").replace("!\n ", "").replace("\n", "")
-    begin = line.find("{")
-    end = line.rfind("}") + 1
+    found = _decode(line[line.find("{") : line.rfind("}") + 1])
+    if found and found.message:  # the form that SNS wraps around the notification
+        found = _decode(found.message)
+    return _outcome(found) if found else None
+
+
+def _decode(text: str) -> _SesNotification | None:
     try:
-        found = msgspec.json.decode(line[begin:end], type=_SesNotification, strict=False)
+        return msgspec.json.decode(text, type=_SesNotification, strict=False)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    return _outcome(found)
 
 
 def _outcome(found: _SesNotification) -> SesOutcome | None:

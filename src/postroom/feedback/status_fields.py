@@ -8,6 +8,7 @@ import msgspec
 
 from postroom.feedback.mail_parts import Headers, field, parse_fields
 
+ACTIONS = ("failed", "failure", "delayed", "delivered", "relayed", "expanded")
 GROUPS_MAX = 100  # recipients of one report; ours have one
 
 _GROUP_FIELDS = re.compile(
@@ -38,6 +39,15 @@ def delivery_status(text: str) -> list[RecipientStatus]:
     ]
     named = [group for group in found if group.recipient or group.diagnostic or group.action]
     return named or found
+
+
+def named_statuses(text: str) -> list[RecipientStatus]:
+    """Read groups from a text for people, in which "Status:" alone means nothing."""
+    return [
+        group
+        for group in delivery_status(text)
+        if group.recipient and (group.status or group.action in ACTIONS)
+    ]
 
 
 def feedback_fields(text: str) -> Headers:
