@@ -10,6 +10,7 @@ finds, what it leaves, and what happens if it dies half-way.
     3   flow/fan_out.py     turns the audience into batches of deliveries
     4   flow/send.py        claims a batch and sends its deliveries: the heart
     4a  flow/render.py      turns a message into mails: compiled once, spliced per recipient
+    5   flow/feedback.py    deals with bounces, complaints and provider reports about sent mails
     6   flow/report.py      adds up the books of a message from its ledgers
     7   flow/archive.py     puts away a message once every recipient has an outcome
     ∞   flow/sweep.py       deletes what is too old, and repairs what crashes left behind

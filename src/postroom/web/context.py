@@ -19,7 +19,7 @@ from postroom.domain.consent import Trace
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
 from postroom.wakeup import SCHEDULER, WakeUps
-from postroom.web.webhook_keys import WebhookKeys
+from postroom.web.webhook_keys import NO_WEBHOOK_KEYS, WebhookKeys
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are read
@@ -43,7 +43,7 @@ class WebContext:
     has_outbox: bool = False  # test mode: emails go to the outbox, shown as the test mailbox
     has_kept_mails: bool = False  # from an earlier test mode: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
-    webhook_keys: WebhookKeys = WebhookKeys()
+    webhook_keys: WebhookKeys = NO_WEBHOOK_KEYS
 
     @property
     def is_https(self) -> bool:

@@ -41,6 +41,9 @@ class WebhookKeys:
         return frozenset(_listed(self.sns_topics))
 
 
+NO_WEBHOOK_KEYS = WebhookKeys()
+
+
 def webhook_secret(site_secret: str, provider: Provider) -> str:
     """The secret for providers that sign nothing: they send it along with every post."""
     return sign(site_secret, "webhook", provider)
