@@ -52,6 +52,9 @@ async def peopled(town: Town) -> None:
 # A sender dies
 
 
+WRITES_OF_A_REPORT = 2  # events of those who were refused, and an item: before the archive rows
+
+
 async def die_at_write(town: Town, at: int, owner: str = "clerk.1", machine: str = "here") -> None:
     """A sender takes the next item and is killed just before the write of this number."""
     has_come = asyncio.Event()
@@ -124,7 +127,7 @@ async def archived_with_leftovers(town: Town, owner: str) -> str:
     town.sink.attempts.clear()
     ref = await town.compose()
     await town.fan_out()
-    await die_at_write(town, 4, owner)
+    await die_at_write(town, 4 + WRITES_OF_A_REPORT, owner)
     await town.quiet()
     assert await town.is_archived(ref)
     assert await batches.load_deliveries(town.storage.tables, ref, 0)

@@ -23,6 +23,7 @@ from tests.scenario.town import CLAIM_S, RULES, Clerk, Town, name_of
 NAMES = ["ada", "bob", "slow", "tom", "zoe"]  # in the order in which they are mailed
 HOPELESS = RetryRules(window_s=0.0)  # whoever is in doubt has failed
 BEFORE_ROWS, BEFORE_LEDGER, SETTLED = 1, 2, 3  # numbers of a survivor's writes, after its claim
+WRITES_OF_A_REPORT = 2  # about those whom the survivor that must guess takes for failed
 
 
 class Survivor:
@@ -55,7 +56,7 @@ async def survivor(town: Town, at: int, *, knows: bool) -> Survivor:
     """One on the dead sender's machine reads its journal; one elsewhere takes all for failed."""
     found = Survivor()
     owner, machine = ("clerk.knows", "here") if knows else ("clerk.guesses", "elsewhere")
-    crossed = Crossed(town.storage, at, found.halt)
+    crossed = Crossed(town.storage, at if knows else at + WRITES_OF_A_REPORT, found.halt)
     rules = RULES if knows else HOPELESS
     found.clerk = await replace(town, storage=crossed).clerk(owner, machine=machine, rules=rules)
     return found
