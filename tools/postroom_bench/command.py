@@ -46,7 +46,10 @@ Lists = Annotated[
     int, typer.Option(min=1, max=1000, help="Divide the recipients: a message each, at once.")
 ]
 Archived = Annotated[
-    int, typer.Option(min=0, max=100_000, help="Send so many small messages before.")
+    int, typer.Option(min=0, max=100_000, help="Send this many small messages first.")
+]
+Suppressed = Annotated[
+    int, typer.Option(min=0, help="Other addresses that are on the suppression list.")
 ]
 Beside = Annotated[
     bool, typer.Option("--beside", help="Time a small message that is due meanwhile.")
@@ -69,6 +72,7 @@ def bench(
     recipients: Recipients = 20_000,
     lists: Lists = 1,
     archived: Archived = 0,
+    suppressed: Suppressed = 0,
     beside: Beside = False,
     fan_out_first: FanOutFirst = False,
     senders: Senders = 1,

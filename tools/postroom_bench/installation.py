@@ -21,9 +21,12 @@ from postroom.act import Act
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
+from postroom.domain.suppression import Suppression, SuppressionReason, SuppressionScope
 from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
-from postroom.records import lists, messages, subscribers
+from postroom.records import lists, messages, subscribers, suppressions
+from postroom.records.secrets import installation_secret
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.settings import Settings
 from postroom.wiring import Parts, open_parts
 
@@ -218,6 +221,27 @@ class Installation:
                 for first in range(start, min(start + 49 * 20, number), 49)
             ]
             await asyncio.gather(*(_join(parts, list_name, chunk) for chunk in chunks))
+
+    async def suppress(self, parts: Parts, number: int, name: str = "student") -> None:
+        """Suppress addresses whose keys are between those of the recipients."""
+        secret = await installation_secret(parts.storage.tables)
+        now = parts.clock.now()
+        for start in range(0, number, suppressions.NEW_MAX):
+            some = range(start, min(start + suppressions.NEW_MAX, number))
+            keys = [f"{name}{each}x@contoso.edu" for each in some]
+            entries = [
+                Suppression(
+                    key=key,
+                    address=key,
+                    scope=SuppressionScope.ALL,
+                    reason=SuppressionReason.IMPORTED,
+                    since=now,
+                )
+                for key in keys
+            ]
+            pairs = list(zip(keys, entries, strict=True))
+            await suppressions.put_new(parts.storage.tables, secret, pairs, now)
+        await SuppressionFilter(parts.storage, parts.clock, secret).save_snapshot()
 
     async def message(
         self,

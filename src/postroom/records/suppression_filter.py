@@ -88,16 +88,16 @@ class SuppressionFilter:
         await self.refresh()
         if not self._marks and not self._recent:
             return {}
-        hits = [key for key in keys if self._may_hold(mark_of(key))]
+        bits, bitmap = self._bits, self._bitmap
+        candidates = [  # in one expression, because fan-out asks for a million people
+            key for key in keys if bitmap[(bit := mark_of(key) & bits) >> 3] >> (bit & 7) & 1
+        ]
+        hits = [key for key in candidates if self._has(mark_of(key))]
         return await suppressions.find_many(self._storage.tables, self._secret, hits)
 
-    def _may_hold(self, mark: int) -> bool:
-        bit = mark & self._bits
-        if self._bitmap[bit >> 3] & 1 << (bit & 7):
-            at = bisect.bisect_left(self._marks, mark)
-            if at < len(self._marks) and self._marks[at] == mark:
-                return True
-        return mark in self._recent
+    def _has(self, mark: int) -> bool:
+        at = bisect.bisect_left(self._marks, mark)
+        return (at < len(self._marks) and self._marks[at] == mark) or mark in self._recent
 
     async def _load(self) -> datetime:
         """Load the snapshot, or else all rows; return from when to follow the log."""
@@ -121,8 +121,9 @@ class SuppressionFilter:
         read_from = since
         async for at, mark in suppressions.marks_since(self._storage.tables, since):
             read_from = max(read_from, min(at, now) - SKEW)  # a clock ahead of ours hides nothing
-            if not self._may_hold(mark):
+            if not self._has(mark):
                 self._recent.add(mark)
+                self._set_bit(mark)
                 self._unsaved += 1
             if len(self._recent) > RECENT_MAX:
                 self._merge_recent()
@@ -137,8 +138,11 @@ class SuppressionFilter:
         self._bits = (1 << max(3, (len(marks) * _BITS_PER_MARK).bit_length())) - 1
         self._bitmap = bytearray((self._bits >> 3) + 1)
         for mark in marks:
-            bit = mark & self._bits
-            self._bitmap[bit >> 3] |= 1 << (bit & 7)
+            self._set_bit(mark)
+
+    def _set_bit(self, mark: int) -> None:
+        bit = mark & self._bits
+        self._bitmap[bit >> 3] |= 1 << (bit & 7)
 
 
 def _sorted(marks: Iterable[int]) -> array[int]:

@@ -2,7 +2,7 @@
 
     suppression / address / email:<address key>       an address, why and how far
     suppression / address / hash:<digest>             the same of an erased person, without address
-    suppression / address / log:<time>:<name>         a new or widened entry, for those who watch
+    suppression / address / log:<time>:<name>         the marks of new or widened entries
 
 An entry and its log row are one write. The log tells senders and the scheduler within seconds about
 new entries; the sweep deletes it once the snapshot (suppression_filter.py) has them.
@@ -96,7 +96,7 @@ async def put(
         name = row_name(entry, secret, key)
         known = await find_row(tables, TABLE, PARTITION, name, Suppression)
         after = widened(known.value if known else None, entry)
-        changes: list[Change] = [_log_row(await _end_of_log(tables, now), name, after)]
+        changes: list[Change] = [_log_row(await _end_of_log(tables, now), name, [after])]
         if known is None:
             changes.append(Insert(name, to_properties(after)))
         elif after != known.value:
@@ -110,12 +110,12 @@ async def put(
 async def put_new(
     tables: Tables, secret: str, entries: Sequence[tuple[str, Suppression]], now: datetime
 ) -> int:
-    """Add up to 50 entries in one write, each key once; those that are there are widened."""
-    changes: list[Change] = []
+    """Add up to NEW_MAX entries in one write, each key once; those that are there are widened."""
+    changes: list[Change] = [
+        Insert(row_name(entry, secret, key), to_properties(entry)) for key, entry in entries
+    ]
     log_at = await _end_of_log(tables, now)
-    for key, entry in entries:
-        name = row_name(entry, secret, key)
-        changes += [Insert(name, to_properties(entry)), _log_row(log_at, name, entry)]
+    changes.append(_log_row(log_at, changes[0].key, [entry for _key, entry in entries]))
     try:
         await tables.batch(TABLE, PARTITION, changes)
         return len(entries)
@@ -128,7 +128,7 @@ async def put_new(
         return added
 
 
-NEW_MAX = BATCH_CHANGES_MAX // 2  # entries that `put_new` takes
+NEW_MAX = BATCH_CHANGES_MAX - 1  # entries that `put_new` takes, with one row in the log
 
 
 async def remove(tables: Tables, secret: str, key: str) -> Suppression | None:
@@ -174,7 +174,10 @@ async def marks_since(tables: Tables, since: datetime) -> AsyncIterator[tuple[da
     """The marks of new entries since a time, with the time of each; some may come twice."""
     keys = KeysWithin(PARTITION, LOG + sortable(since), LOG + END)
     async for row in all_rows(tables, TABLE, keys):
-        yield parse_sortable(row.key.split(":", 2)[1]), int(row.properties["Mark"])
+        at = parse_sortable(row.key.split(":", 2)[1])
+        marks = str(row.properties["Marks"])
+        for start in range(0, len(marks), 8):
+            yield at, int(marks[start : start + 8], 16)
 
 
 async def forget_log(tables: Tables, before: datetime) -> None:
@@ -190,9 +193,9 @@ async def forget_log(tables: Tables, before: datetime) -> None:
         await tables.batch(TABLE, PARTITION, rows)
 
 
-def _log_row(at: datetime, name: str, entry: Suppression) -> Upsert:
-    row = {"Format": FORMAT, "Mark": entry.mark or mark_of(entry.key)}
-    return Upsert(f"{LOG}{sortable(at)}:{name}", row)
+def _log_row(at: datetime, name: str, entries: Sequence[Suppression]) -> Upsert:
+    marks = "".join(f"{entry.mark or mark_of(entry.key):08x}" for entry in entries)
+    return Upsert(f"{LOG}{sortable(at)}:{name}", {"Format": FORMAT, "Marks": marks})
 
 
 async def _end_of_log(tables: Tables, now: datetime) -> datetime:
