@@ -35,7 +35,7 @@ LAYERS: list[set[str]] = [
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
-    {"feedback"},  # what reports of servers and providers mean
+    {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"mail"},
     {"domain"},
 ]

@@ -140,7 +140,7 @@ def create_key(path: Path, domain: str, selector: str, algorithm: Algorithm) -> 
 def record_tags(record: str) -> dict[str, str]:
     """The tags of a DKIM or DMARC record by name; parts that are no tags are left out."""
     pairs = (part.partition("=") for part in record.split(";"))
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    return {name.strip().lower(): value.strip() for name, equals, value in pairs if equals}
 
 
 def public_in(record: str) -> bytes | None:
