@@ -23,8 +23,9 @@ MAILS_PER_TASK = 8  # long enough to hide the hop to a thread, short enough to s
 class SliceSigner:
     """The threads in which all lanes of a transport sign."""
 
-    def __init__(self, sign: Sign) -> None:
+    def __init__(self, sign: Sign, bytes_max: int = SIGNED_BYTES_MAX) -> None:
         self._sign = sign
+        self._bytes_max = bytes_max
         threads = min(os.cpu_count() or 1, THREADS_MAX)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dkim")
 
@@ -41,7 +42,7 @@ class SliceSigner:
                 continue
             source = slice_.mails[index].source(eight_bit=False)
             size += len(source)
-            if indexes and size > SIGNED_BYTES_MAX:
+            if indexes and size > self._bytes_max:
                 break
             indexes.append(index)
             sources.append(source)
