@@ -91,10 +91,7 @@ def examine_sender_domain(domain: str, dns_server: str | None = None) -> list[Ch
 
     settings = load_settings()
     plan = sending_plan(settings, parse_domain(domain))
-    try:
-        resolver = resolver_at(dns_server) if dns_server else system_resolver()
-    except ValueError as error:
-        raise BadInput(f"{error}.".capitalize()) from None
+    resolver = resolver_at(dns_server) if dns_server else system_resolver()
 
     async def collect() -> list[Check]:
         checks = [check async for check in examine_domain(plan, DnsClient(resolver))]

@@ -13,6 +13,8 @@ import dns.resolver
 import dns.reversename
 import msgspec
 
+from postroom.domain.errors import BadInput
+
 TIMEOUT_S = 5.0  # for one question, over all name servers; a person waits
 LOOKUPS_MAX = 200  # for one domain; the longest SPF records that work take 30
 UDP_BYTES = 1232  # what arrives unfragmented everywhere; longer answers come by TCP
@@ -94,31 +96,31 @@ class DnsClient:
 
 
 def system_resolver() -> dns.asyncresolver.Resolver:
-    """The DNS servers of this machine; ValueError if it has none."""
+    """The DNS servers of this machine; BadInput if it has none."""
     try:
         return _with_limits(dns.asyncresolver.Resolver())
     except dns.resolver.NoResolverConfiguration:
-        raise ValueError("this machine has no DNS server in /etc/resolv.conf") from None
+        raise BadInput(
+            "This machine has no DNS server in /etc/resolv.conf. Name one with --dns."
+        ) from None
 
 
 def resolver_at(server: str) -> dns.asyncresolver.Resolver:
-    """The DNS server at an IP address, with or without a port; ValueError if it is none."""
-    host, port = server, DNS_PORT
+    """The DNS server at an IP address, with or without a port; BadInput if it is none."""
+    refusal = BadInput("A DNS server is an IP address, with or without a port: 9.9.9.9:53.")
+    host = server
+    port = str(DNS_PORT)
     if server.count(":") == 1 or server.startswith("["):
-        host, _, given = server.rpartition(":")
-        host = host.strip("[]")
-        if not given.isdecimal() or not 0 < int(given) < 65536:
-            raise ValueError("a DNS server is an IP address, with or without a port: 9.9.9.9:53")
-        port = int(given)
+        host, _, port = server.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise refusal
     try:
-        address = str(ipaddress.ip_address(host))
+        address = str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
-        raise ValueError(
-            "a DNS server is an IP address, with or without a port: 9.9.9.9:53"
-        ) from None
+        raise refusal from None
     resolver = dns.asyncresolver.Resolver(configure=False)
     resolver.nameservers = [address]
-    resolver.port = port
+    resolver.port = int(port)
     return _with_limits(resolver)
 
 
