@@ -52,3 +52,16 @@ def test_an_existing_file_is_never_overwritten(postroom: Postroom) -> None:
     assert ran.code == 1
     assert "exists already" in ran.err
     assert Path("key.pem").read_text() == "mine"
+
+
+def test_the_doctor_reads_the_keys(postroom: Postroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert postroom("init").code == 0
+    created = postroom("dkim", "create", "--domain", "contoso.edu", "--json").json
+    monkeypatch.setenv(*created["setting"].split("=", 1))
+    assert "right  dkim keys     emails from contoso.edu are signed" in postroom("doctor").out
+    Path(created["file"]).chmod(0o644)
+    assert f"chmod 600 {created['file']}" in postroom("doctor").out
+    Path(created["file"]).write_text("nothing")
+    ran = postroom("doctor")
+    assert ran.code == 1
+    assert "wrong  dkim keys     POSTROOM_DKIM_KEYS: " in ran.out

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from postroom.domain.address import Address, parse_address, parse_mailbox
 from postroom.domain.outcome import Outcome, Rejected, Sent, Untried
 from postroom.mail.dkim import DkimSigner
+from postroom.mail.dkim_keys import Algorithm, create_key
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
+from postroom.records.names import STORAGE_NAMES
+from postroom.settings import load
+from postroom.storage.memory import MemoryStorage
 from postroom.transport.smtp.signing import SliceSigner
 from postroom.transport.smtp.transport import SmtpConfig, SmtpLane, SmtpTransport, Tls
+from postroom.wiring.transports import transport_of
 from postroom_bench.sink import Sink, SinkOptions
+from tests.clock import MovableClock
 from tests.dkim_keys import rsa_key, verifies
 from tests.letters import Letter, Witness
 
@@ -170,3 +177,18 @@ async def test_refused_and_untried_mails_have_their_outcomes(shape: SinkOptions)
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [Rejected, Sent, Rejected, Sent, Untried, Untried]
     assert len(sink.mails) == 2
+
+
+async def test_the_settings_make_a_transport_that_signs(tmp_path: Path) -> None:
+    key = create_key(tmp_path / "s2.pem", "contoso.edu", "s2", Algorithm.RSA)
+    clock = MovableClock()
+    async with Sink(SHAPES["chunking"]) as sink:
+        environ = {
+            "POSTROOM_TRANSPORT": f"smtp://127.0.0.1:{sink.port}",
+            "POSTROOM_DKIM_KEYS": f"contoso.edu:s2:{tmp_path}/s2.pem",
+        }
+        entry = transport_of(load(environ, tmp_path / "none.toml"))
+        transport = entry.open(MemoryStorage(clock, STORAGE_NAMES), clock)
+        await transport.lane().send(newsletters(2), Witness())
+        await transport.close()
+    assert [verifies(mail.content, key) for mail in sink.mails] == [True, True]

@@ -137,6 +137,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     if engine.may_exist():
         yield _check_free_space(where.parent)
     yield _check_journals(settings.data / "journals")
+    for check in _check_dkim_keys(settings):
+        yield check
     yield await transport.examine()
     yield _check_url(settings, leaves_the_machine=transport.leaves_the_machine)
 
@@ -201,6 +203,28 @@ async def _check_scheduler(parts: Parts) -> Check:
         fix = "Start “postroom serve”, or do what is due with “postroom drain”."
         return Check(WRONG, "scheduler", "none is running, and something is due", fix)
     return Check(NOTE, "scheduler", "none is running; nothing is due")
+
+
+def _check_dkim_keys(settings: Settings) -> Iterator[Check]:
+    from postroom.domain.dkim import parse_key_places
+    from postroom.settings import BadSettings
+    from postroom.wiring.dkim import dkim_keys_of
+
+    places = parse_key_places(settings.dkim_keys)
+    if not places:
+        return
+    try:
+        dkim_keys_of(settings)
+    except BadSettings as bad:
+        fix = "Correct it, or let this user read the file: senders do not start without it."
+        yield Check(WRONG, "dkim keys", str(bad), fix)
+        return
+    domains = ", ".join(dict.fromkeys(place.domain for place in places))
+    yield Check(RIGHT, "dkim keys", f"emails from {domains} are signed; see doctor --domain")
+    for path in sorted({place.path for place in places}):
+        if Path(path).stat().st_mode & OTHERS:  # secrets in a container often are readable
+            text = f"other users of this machine can read {path}"
+            yield Check(NOTE, "rights", text, f"chmod 600 {path}")
 
 
 def _check_journals(folder: Path) -> Check:

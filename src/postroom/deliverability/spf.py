@@ -105,7 +105,7 @@ class SpfReader:
 
     async def read(self, domain: str) -> SpfReading:
         reading = self.reading
-        reading.results = await self._evaluate(domain, depth=0)
+        reading.results = await self._evaluate(domain, ())
         if reading.lookups > LOOKUPS_MAX:
             reading.mistakes.append(
                 f"it needs {reading.lookups} DNS lookups, and receivers stop at {LOOKUPS_MAX}"
@@ -117,11 +117,14 @@ class SpfReader:
             )
         return reading
 
-    async def _evaluate(self, domain: str, *, depth: int) -> dict[IpAddress, str]:
+    async def _evaluate(self, domain: str, above: tuple[str, ...]) -> dict[IpAddress, str]:
         """The qualifier of the first term that matches, by address."""
         reading = self.reading
-        terms = await self._terms(domain, is_included=depth > 0)
-        if depth == 0:
+        if domain in above:
+            reading.mistakes.append(f"the record of {domain} includes itself")
+            return {}
+        terms = await self._terms(domain, is_included=bool(above))
+        if not above:
             reading.terms = terms
         results: dict[IpAddress, str] = {}
         has_all = any(term.name == "all" for term in terms)
@@ -132,10 +135,10 @@ class SpfReader:
                     break
             if term.name == "redirect":
                 if not has_all and (target := self._target(term, domain)):
-                    redirected = await self._evaluate(target, depth=depth + 1)
+                    redirected = await self._evaluate(target, (*above, domain))
                     results = redirected | results
                 continue
-            for address in await self._matches(term, domain, depth):
+            for address in await self._matches(term, domain, above):
                 results.setdefault(address, term.qualifier)
             if term.name == "all":
                 break
@@ -169,7 +172,9 @@ class SpfReader:
             return ""
         return (term.value or domain).rstrip(".").lower()
 
-    async def _matches(self, term: SpfTerm, domain: str, depth: int) -> Iterable[IpAddress]:
+    async def _matches(
+        self, term: SpfTerm, domain: str, above: tuple[str, ...]
+    ) -> Iterable[IpAddress]:
         if term.name == "all":
             return self._addresses
         if term.name in ("ip4", "ip6"):
@@ -179,11 +184,8 @@ class SpfReader:
         if not target or term.name not in ("include", "a", "mx"):
             return []
         if term.name == "include":
-            if target in self.reading.included:
-                self.reading.mistakes.append(f"it includes {target} twice")
-                return []
             self.reading.included.add(target)
-            inside = await self._evaluate(target, depth=depth + 1)
+            inside = await self._evaluate(target, (*above, domain))
             return [each for each, qualifier in inside.items() if qualifier == "+"]
         hosts = [target]
         if term.name == "mx":
