@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"storage"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
     {"task_pool"},
-    {"feedback"},  # what reports of servers and providers mean
+    {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"mail"},
     {"domain"},
 ]

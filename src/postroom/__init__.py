@@ -43,6 +43,6 @@ Around them, each using only what is below it:
     storage/                   tables, queues and blobs: a port and the engines behind it
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
     feedback/                  what reports of servers mean: bounces, delays, complaints
-    mail/                      what a mail is: templates, headers, MIME
+    mail/                      what a mail is: templates, headers, MIME, DKIM
     domain/                    pure nouns and decisions; errors.py has the tree of errors
 """

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from postroom.domain.dkim import parse_key_places
 from postroom.domain.errors import PostroomError
 from postroom.domain.web_address import base_url, host_and_port, url_of
 
@@ -149,6 +150,16 @@ class Settings(BaseModel):
     )
     smtp_ca_file: str = Field(
         "", description="File of trusted certificate authorities (PEM). Default: the system's."
+    )
+    dkim_keys: str = Field(
+        "",
+        description="Private keys that sign emails sent over SMTP, as `domain:selector:file` "
+        "separated by commas. A key signs the emails whose From has this domain; to use a key for "
+        "several domains, name its file several times. Of several RSA keys of a domain the first "
+        "one signs, and the others are only checked by `postroom doctor --domain`, so that a "
+        "key can be replaced; an Ed25519 key adds a second signature. `postroom dkim create` "
+        "creates them ([dkim.md](dkim.md)). Default: emails are not signed here, because the relay "
+        "or provider signs them.",
     )
     retry_first_s: float = Field(
         60.0,
@@ -302,6 +313,12 @@ class Settings(BaseModel):
             networks(value)
         except ValueError as error:
             raise ValueError(f"{error}; write networks such as 10.0.0.0/8, 2001:db8::/32") from None
+        return value
+
+    @field_validator("dkim_keys")
+    @classmethod
+    def _dkim_keys(cls, value: str) -> str:
+        parse_key_places(value)
         return value
 
     @field_validator("stop_notice_s")

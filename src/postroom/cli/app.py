@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    dkim,
     doctor,
     exit_codes,
     feedback,
@@ -73,6 +74,7 @@ app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
+app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 

@@ -7,7 +7,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -16,8 +16,10 @@ from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
 from postroom.cli.running import waits_for_scheduler
 from postroom.cli.session import in_loop, load_settings
+from postroom.domain.address import parse_domain
 from postroom.domain.dead_letter import grouped
 from postroom.domain.doctor import Check, CheckResult
+from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
 from postroom.records import dead_letters, leases, probes
@@ -34,9 +36,27 @@ FREE_BYTES_WRONG = 100 * 1024**2
 FREE_BYTES_LOW = 1024**3
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain",
+            metavar="DOMAIN",
+            help="Check instead whether receivers will trust emails from this domain.",
+        ),
+    ] = None,
+    dns: Annotated[
+        str | None,
+        typer.Option(
+            "--dns", metavar="ADDRESS", help="With --domain: the DNS server to ask (IP[:port])."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Check the installation, and say how to fix what is wrong."""
-    checks = examine()
+    if domain is None and dns is not None:
+        raise BadInput("--dns is for --domain.")
+    checks = examine() if domain is None else examine_sender_domain(domain, dns)
     lines: list[str] = []
     for check in checks:
         lines.append(f"{check.verdict:5}  {check.about:12}  {check.words}")
@@ -58,6 +78,24 @@ def examine() -> list[Check]:
 
     async def collect() -> list[Check]:
         return [check async for check in _checks(settings)]
+
+    return in_loop(collect())
+
+
+def examine_sender_domain(domain: str, dns_server: str | None = None) -> list[Check]:
+    """Examine SPF, DKIM, DMARC and what else receivers look at, for emails from this domain."""
+    from postroom.deliverability.checks import examine_domain
+    from postroom.deliverability.dns import DnsClient, resolver_at, system_resolver
+    from postroom.wiring.sending_plan import sending_plan
+    from postroom.wiring.transports import transport_of
+
+    settings = load_settings()
+    plan = sending_plan(settings, parse_domain(domain))
+    resolver = resolver_at(dns_server) if dns_server else system_resolver()
+
+    async def collect() -> list[Check]:
+        checks = [check async for check in examine_domain(plan, DnsClient(resolver))]
+        return [*checks, await transport_of(settings).examine_tls()]
 
     return in_loop(collect())
 
@@ -99,6 +137,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     if engine.may_exist():
         yield _check_free_space(where.parent)
     yield _check_journals(settings.data / "journals")
+    for check in _check_dkim_keys(settings):
+        yield check
     yield await transport.examine()
     yield _check_url(settings, leaves_the_machine=transport.leaves_the_machine)
 
@@ -163,6 +203,28 @@ async def _check_scheduler(parts: Parts) -> Check:
         fix = "Start “postroom serve”, or do what is due with “postroom drain”."
         return Check(WRONG, "scheduler", "none is running, and something is due", fix)
     return Check(NOTE, "scheduler", "none is running; nothing is due")
+
+
+def _check_dkim_keys(settings: Settings) -> Iterator[Check]:
+    from postroom.domain.dkim import parse_key_places
+    from postroom.settings import BadSettings
+    from postroom.wiring.dkim import dkim_keys_of
+
+    places = parse_key_places(settings.dkim_keys)
+    if not places:
+        return
+    try:
+        dkim_keys_of(settings)
+    except BadSettings as bad:
+        fix = "Correct it, or let this user read the file: senders do not start without it."
+        yield Check(WRONG, "dkim keys", str(bad), fix)
+        return
+    domains = ", ".join(dict.fromkeys(place.domain for place in places))
+    yield Check(RIGHT, "dkim keys", f"emails from {domains} are signed; see doctor --domain")
+    for path in sorted({place.path for place in places}):
+        if Path(path).stat().st_mode & OTHERS:  # secrets in a container often are readable
+            text = f"other users of this machine can read {path}"
+            yield Check(NOTE, "rights", text, f"chmod 600 {path}")
 
 
 def _check_journals(folder: Path) -> Check:

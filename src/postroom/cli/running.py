@@ -98,11 +98,13 @@ async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
     from postroom.supervisor import Supervisor
+    from postroom.wiring.dkim import dkim_keys_of
     from postroom.wiring.engines import engine_of
     from postroom.wiring.roles import listening
     from postroom.wiring.transports import transport_of
 
     settings = load_settings()
+    dkim_keys_of(settings)  # a sender that cannot read them would be restarted for ever
     engine = engine_of(settings)
     if hint := engine.start_hint():
         echo_err(hint)

@@ -132,6 +132,16 @@ def parse_mailbox(text: str) -> Mailbox:
     return Mailbox(name, parse_address(found["address"]))
 
 
+def parse_domain(text: str) -> str:
+    """Parse a domain name as a person typed it: lower case, as A-labels; or raise BadAddress."""
+    domain = text.strip(_BLANKS).removesuffix(".")
+    if "." not in domain:
+        raise BadAddress(
+            _("“{text}” is not a domain name such as example.org.", text=clipped(domain, 60))
+        )
+    return _a_labels(domain)
+
+
 def mask(address: Address) -> str:
     """Mask an address for a page that others may see, as `s•••••1@contoso.edu`.
 

@@ -68,7 +68,7 @@ async def open_parts(
             "folder where Postroom runs."
         )
     if create_folder:  # only this one: another missing folder may be a disk that is not mounted
-        await asyncio.to_thread(_create_private_folder, settings.data)
+        await asyncio.to_thread(create_private_folder, settings.data)
     create = create_storage or (create_folder and engine.is_created_by_roles)
     async with opened_storage(settings, clock, timeout_s=timeout_s, create=create) as storage:
         if why := await state.why_closed(storage.tables):
@@ -83,7 +83,7 @@ async def open_parts(
         )
 
 
-def _create_private_folder(folder: Path) -> None:
+def create_private_folder(folder: Path) -> None:
     """Readable only by its owner, whatever the umask; an existing folder stays as it is."""
     if folder.is_dir():
         return

@@ -12,11 +12,13 @@ from typing import ClassVar
 from postroom.clock import Clock
 from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.trouble import ADVICE
+from postroom.mail.dkim import DkimSigner
 from postroom.settings import Settings
 from postroom.storage.port import Storage
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import Transport
-from postroom.transport.smtp.config import SUBMISSIONS_PORT
+from postroom.transport.smtp.config import SUBMISSIONS_PORT, is_loopback
+from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
 from postroom.transport.smtp.transport import (
     SmtpConnection,
@@ -25,6 +27,7 @@ from postroom.transport.smtp.transport import (
     Tls,
     parse_smtp_url,
 )
+from postroom.wiring.dkim import dkim_keys_of
 
 WINDOW_GROWS = 4  # at most this many times the configured window, if the server answers slowly
 EXAMINE_S = 10.0  # longest wait for an answer while a person waits
@@ -40,6 +43,8 @@ class TransportEntry(ABC):
     form: ClassVar[str]  # of its addresses, for people
     leaves_the_machine: ClassVar[bool] = True  # False: mails are only kept for people to read
     server: str = ""  # host and port, if mails go to one
+    host: str = ""  # the host alone
+    ehlo_name: str = ""  # how we introduce ourselves there, if the settings say so
 
     @abstractmethod
     def __init__(self, settings: Settings) -> None: ...
@@ -55,6 +60,10 @@ class TransportEntry(ABC):
     @abstractmethod
     async def examine(self) -> Check:
         """Whether mails could leave this way; sends nothing."""
+
+    async def examine_tls(self) -> Check:
+        """Whether mails leave this machine encrypted; sends nothing."""
+        return Check(CheckResult.NOTE, "tls", self.description)
 
 
 class OutboxEntry(TransportEntry):
@@ -87,9 +96,13 @@ class SmtpEntry(TransportEntry):
             ca_file=config.ca_file or settings.smtp_ca_file,
         )
         self.server = self._config.server
+        self.host = self._config.host
+        self.ehlo_name = self._config.ehlo_name
+        self._settings = settings
 
     def open(self, storage: Storage, clock: Clock) -> Transport:
-        return SmtpTransport(self._config)
+        keys = dkim_keys_of(self._settings)
+        return SmtpTransport(self._config, DkimSigner(keys).sign if keys else None)
 
     @property
     def description(self) -> str:
@@ -98,6 +111,30 @@ class SmtpEntry(TransportEntry):
 
     async def examine(self) -> Check:
         """Connect, start TLS and log in as a sender would."""
+        reached = await self._reach("transport")
+        if isinstance(reached, Check):
+            return reached
+        return Check(CheckResult.RIGHT, "transport", f"{self.description} answers")
+
+    async def examine_tls(self) -> Check:
+        reached = await self._reach("tls")
+        if isinstance(reached, Check):
+            return reached
+        if self._config.tls is not Tls.NONE:
+            text = f"{self.server} takes emails {_TLS_WORDS[self._config.tls]}"
+            return Check(CheckResult.RIGHT, "tls", text)
+        if is_loopback(self.host):
+            text = f"{self.server} is this machine; see that it sends on with TLS"
+            return Check(CheckResult.NOTE, "tls", text)
+        text = f"emails go to {self.server} in clear, and it does not offer STARTTLS"
+        advice = "Use a mail server with TLS; Gmail requires it all the way."
+        if reached.starttls:
+            text = f"emails go to {self.server} in clear, although it offers STARTTLS"
+            advice = "Leave “?tls=none” out of POSTROOM_TRANSPORT."
+        return Check(CheckResult.WRONG, "tls", text, advice)
+
+    async def _reach(self, about: str) -> ServerExtensions | Check:
+        """What the server offers, or why it cannot be reached."""
         config = replace(self._config, timeouts=Timeouts(EXAMINE_S, EXAMINE_S, EXAMINE_S))
         try:
             line, offers = await open_session(config, tls_context(config))
@@ -107,12 +144,11 @@ class SmtpEntry(TransportEntry):
                 advice = (
                     "Port 465 uses TLS from the start. Add ?tls=implicit to POSTROOM_TRANSPORT."
                 )
-            return Check(CheckResult.WRONG, "transport", str(trouble), advice)
+            return Check(CheckResult.WRONG, about, str(trouble), advice)
         except ValueError as error:
-            advice = "See POSTROOM_TRANSPORT."
-            return Check(CheckResult.WRONG, "transport", str(error), advice)
+            return Check(CheckResult.WRONG, about, str(error), "See POSTROOM_TRANSPORT.")
         await SmtpConnection(line, offers, config).quit()
-        return Check(CheckResult.RIGHT, "transport", f"{self.description} answers")
+        return offers
 
 
 TRANSPORTS: dict[str, type[TransportEntry]] = {"outbox": OutboxEntry, "smtp": SmtpEntry}

@@ -53,8 +53,13 @@ class Envelope(NamedTuple):
     source: bytes
 
 
-def envelope_for(mail: OutgoingMail, offers: ServerExtensions) -> Envelope | Rejected:
-    """Return the mail in a form that this server accepts, or why it cannot be sent through it."""
+def envelope_for(
+    mail: OutgoingMail, offers: ServerExtensions, signed: bytes | None = None
+) -> Envelope | Rejected:
+    """Return the mail in a form that this server accepts, or why it cannot be sent through it.
+
+    `signed` is its source if it was signed: not a byte of it may change any more.
+    """
     sender = mail.sender
     recipient = mail.recipient
     if not recipient or not _is_safe(recipient):
@@ -64,7 +69,7 @@ def envelope_for(mail: OutgoingMail, offers: ServerExtensions) -> Envelope | Rej
     utf8 = mail.needs_utf8 or not (recipient.isascii() and sender.isascii())
     if utf8 and not offers.utf8:
         return Rejected("the address is not ASCII and the server does not offer SMTPUTF8", False)
-    source = mail.source(eight_bit=offers.eight_bit)
+    source = mail.source(eight_bit=offers.eight_bit) if signed is None else signed
     if offers.size_max and len(source) > offers.size_max:
         words = f"the mail has {len(source)} bytes, the server accepts at most {offers.size_max}"
         return Rejected(words, False)

@@ -120,9 +120,9 @@ class Exchange(ABC):
     def _take(self) -> tuple[int, Envelope] | None:
         """Return the next mail that this server can accept; settle those that it cannot."""
         slice_ = self._slice
-        while slice_.waiting and not slice_.stopped and self.taken < self._room:
-            index = slice_.waiting.popleft()
-            envelope = envelope_for(slice_.mails[index], self._offers)
+        while self.taken < self._room and slice_.has_next:
+            index, signed = slice_.take_next()
+            envelope = envelope_for(slice_.mails[index], self._offers, signed)
             if isinstance(envelope, Envelope):
                 self.taken += 1
                 return index, envelope

@@ -26,6 +26,21 @@ class Slice:
         self.answered = 0  # by the server, which shows that a connection works
         self.was_answered = was_answered  # recently, in an earlier slice
         self._tries: dict[int, int] = {}
+        # Sources by index, if mails are signed: then only a mail that has its source here may be
+        # sent. None if they are not.
+        self.signed: dict[int, bytes] | None = None
+
+    @property
+    def has_next(self) -> bool:
+        """Whether the first of the waiting mails can be sent now."""
+        if not self.waiting or self.stopped:
+            return False
+        return self.signed is None or self.waiting[0] in self.signed
+
+    def take_next(self) -> tuple[int, bytes | None]:
+        """Return the first of the waiting mails, and its source if it was signed."""
+        index = self.waiting.popleft()
+        return index, None if self.signed is None else self.signed.pop(index)
 
     def settle(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome

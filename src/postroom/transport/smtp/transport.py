@@ -17,6 +17,7 @@ from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
 from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol
 from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
+from postroom.transport.smtp.signing import Sign, SliceSigner
 from postroom.transport.smtp.slice import Slice
 from postroom.transport.smtp.window import Window
 
@@ -29,21 +30,27 @@ IDLE_S_MAX = 2.0  # a longer idle connection is tested before use: firewalls dro
 
 
 class SmtpTransport:
-    """One SMTP server; every lane has its own connection to it."""
+    """One SMTP server; every lane has its own connection to it.
 
-    def __init__(self, config: SmtpConfig) -> None:
+    With `sign`, what it returns for the source of a mail is sent in front of it.
+    """
+
+    def __init__(self, config: SmtpConfig, sign: Sign | None = None) -> None:
         self._config = config
         self._context = tls_context(config)
+        self._signer = SliceSigner(sign) if sign is not None else None
         self._lanes: list[SmtpLane] = []
 
     def lane(self) -> SmtpLane:
-        lane = SmtpLane(self._config, self._context)
+        lane = SmtpLane(self._config, self._context, self._signer)
         self._lanes.append(lane)
         return lane
 
     async def close(self) -> None:
         while self._lanes:
             await self._lanes.pop().close()
+        if self._signer is not None:
+            self._signer.close()
 
 
 class SmtpConnection:
@@ -101,10 +108,16 @@ class SmtpConnection:
 class SmtpLane:
     """Sends one slice at a time and keeps its connection for the next."""
 
-    def __init__(self, config: SmtpConfig, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        config: SmtpConfig,
+        context: ssl.SSLContext | None,
+        signer: SliceSigner | None = None,
+    ) -> None:
         self.id = new_lane_id()
         self._config = config
         self._context = context
+        self._signer = signer
         self._connection: SmtpConnection | None = None
         self._mails_max = config.mails_per_connection_max
         self._learned_at = 0.0
@@ -133,6 +146,8 @@ class SmtpLane:
         """Send over one connection after another until the slice is done or the server fails."""
         fruitless = 0
         while slice_.waiting and not slice_.stopped:
+            if self._signer is not None:
+                await self._signer.sign_waiting(slice_)
             try:
                 connection = await self._fit_connection()
             except ServerUnavailable as trouble:
