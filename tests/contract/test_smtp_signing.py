@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from postroom.domain.address import Address, parse_address, parse_mailbox
+from postroom.domain.address import parse_address, parse_mailbox
 from postroom.domain.outcome import Outcome, Rejected, Sent, Untried
+from postroom.flow.render import RenderedMail
 from postroom.mail.dkim import DkimSigner
 from postroom.mail.dkim_keys import Algorithm, create_key
-from postroom.mail.mime import CompiledMail, MailParts, compile_mail
+from postroom.mail.mime import MailParts, compile_mail
 from postroom.records.names import STORAGE_NAMES
 from postroom.settings import load
 from postroom.storage.memory import MemoryStorage
+from postroom.transport.port import OutgoingMail
 from postroom.transport.smtp.signing import SliceSigner
 from postroom.transport.smtp.transport import SmtpConfig, SmtpLane, SmtpTransport, Tls
 from postroom.wiring.transports import transport_of
@@ -45,36 +47,7 @@ Ihre Vorlesung „{{ course }}“ ist in Raum 7. 講義は7号室です。
 HTML = "<table>\n    <tr>\n\t<td>Hallo {{ name }}: {{ course }}</td>\n    </tr>\n.\n</table>\n"
 
 
-@dataclass(frozen=True)
-class Newsletter:
-    """An email of ours, as a sender renders it."""
-
-    position: int
-    address: Address
-    compiled: CompiledMail
-    sender: str = "news@contoso.edu"
-
-    @property
-    def recipient(self) -> str:
-        return self.address.typed
-
-    @property
-    def needs_utf8(self) -> bool:
-        return self.address.needs_utf8
-
-    def source(self, *, eight_bit: bool) -> bytes:
-        names = ["Ada", "Łukasz  Ö.", "<b>&", "李", "\r\n.\r\nx: y", "", " . ", "x" * 200]
-        return self.compiled.splice(
-            self.address,
-            {"name": names[self.position % len(names)], "course": f"{self.position}.  Kurs"},
-            message_id=f"<{self.position}@contoso.edu>",
-            date="Wed, 18 Nov 2026 00:00:00 +0000",
-            unsubscribe_url=f"https://lists.contoso.edu/u/news/{self.position}",
-            eight_bit=eight_bit,
-        )
-
-
-def newsletters(count: int, sender: str = "news@contoso.edu") -> list[Newsletter]:
+def newsletters(count: int, sender: str = "news@contoso.edu") -> list[RenderedMail]:
     compiled = compile_mail(
         MailParts(
             sender=parse_mailbox(f"Fakultät, Geschichte <{sender}>"),
@@ -85,14 +58,25 @@ def newsletters(count: int, sender: str = "news@contoso.edu") -> list[Newsletter
             feedback_id="1:news:list:postroom",
         )
     )
+    names = ["Ada", "Łukasz  Ö.", "<b>&", "李", "\r\n.\r\nx: y", "", " . ", "x" * 200]
     return [
-        Newsletter(number, parse_address(f"student{number}@contoso.edu"), compiled)
+        RenderedMail(
+            number,
+            "a" * 32,
+            "news@contoso.edu",
+            parse_address(f"student{number}@contoso.edu"),
+            compiled,
+            {"name": names[number % len(names)], "course": f"{number}.  Kurs"},
+            f"<{number}@contoso.edu>",
+            "Wed, 18 Nov 2026 00:00:00 +0000",
+            f"https://lists.contoso.edu/u/news/{number}",
+        )
         for number in range(count)
     ]
 
 
 async def send(
-    sink: Sink, mails: Sequence[Newsletter | Letter], witness: Witness, **settings: int
+    sink: Sink, mails: Sequence[OutgoingMail], witness: Witness, **settings: int
 ) -> list[Outcome]:
     config = SmtpConfig("127.0.0.1", sink.port, Tls.NONE, **settings)  # type: ignore[arg-type]
     transport = SmtpTransport(config, DkimSigner([KEY]).sign)
@@ -168,7 +152,7 @@ async def test_large_mails_are_signed_a_few_at_a_time(shape: SinkOptions) -> Non
 @in_every_shape
 async def test_refused_and_untried_mails_have_their_outcomes(shape: SinkOptions) -> None:
     """A mail that no envelope allows is not sent; after a stop, the rest is untried."""
-    mails: list[Newsletter | Letter] = [*newsletters(4)]
+    mails: list[OutgoingMail] = [*newsletters(4)]
     mails.insert(1, Letter(50, "a b@contoso.edu"))
     mails.insert(0, Letter(51, "<>@contoso.edu"))
     witness = Witness(leave=2)

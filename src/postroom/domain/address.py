@@ -134,7 +134,7 @@ def parse_mailbox(text: str) -> Mailbox:
 
 def parse_domain(text: str) -> str:
     """Parse a domain name as a person typed it: lower case, as A-labels; or raise BadAddress."""
-    domain = text.strip(_BLANKS).removesuffix(".")
+    domain = text.strip(BLANKS).removesuffix(".")
     if "." not in domain:
         raise BadAddress(
             _("“{text}” is not a domain name such as example.org.", text=clipped(domain, 60))
