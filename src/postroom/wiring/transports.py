@@ -12,7 +12,6 @@ from typing import ClassVar
 from postroom.clock import Clock
 from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.trouble import ADVICE
-from postroom.mail.dkim import DkimSigner
 from postroom.settings import Settings
 from postroom.storage.port import Storage
 from postroom.transport.outbox import OutboxTransport
@@ -27,7 +26,6 @@ from postroom.transport.smtp.transport import (
     Tls,
     parse_smtp_url,
 )
-from postroom.wiring.dkim import dkim_keys_of
 
 WINDOW_GROWS = 4  # at most this many times the configured window, if the server answers slowly
 EXAMINE_S = 10.0  # longest wait for an answer while a person waits
@@ -101,8 +99,14 @@ class SmtpEntry(TransportEntry):
         self._settings = settings
 
     def open(self, storage: Storage, clock: Clock) -> Transport:
+        if not self._settings.dkim_keys:
+            return SmtpTransport(self._config)
+        # Imported here: whoever signs nothing does without cryptography, 8 MB of a process.
+        from postroom.mail.dkim import DkimSigner
+        from postroom.wiring.dkim import dkim_keys_of
+
         keys = dkim_keys_of(self._settings)
-        return SmtpTransport(self._config, DkimSigner(keys).sign if keys else None)
+        return SmtpTransport(self._config, DkimSigner(keys).sign)
 
     @property
     def description(self) -> str:
