@@ -27,6 +27,7 @@ from postroom.records import feedback
 from postroom.records.names import FEEDBACK_QUEUE
 from postroom.records.suppression_filter import REFRESH_EVERY_S
 from tests.acting import acting
+from tests.scenario.test_aftermath import die_at_write
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each, students
 
 DAY_S = 24 * 3600.0
@@ -219,6 +220,18 @@ async def test_a_doubt_without_a_report_is_decided_by_the_policy(town: Town) -> 
     assert (await town.states(ref))["drop-after-dot-once"] is State.QUEUED
     await town.live_through(120, 60)
     assert (await town.states(ref))["drop-after-dot-once"] is State.SENT
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+async def test_a_refusal_is_heard_whenever_the_sender_dies(town: Town, at: int) -> None:
+    """The event is stored before the archive row, by which a later sender settles the delivery."""
+    await town.mailing("perm-fail")
+    await die_at_write(town, at)
+    await town.open_sender()
+    await town.live_through(400, 20)
+    await put_forgotten_items(town.storage)
+    await town.hear()
+    assert await town.suppression("perm-fail")
 
 
 async def test_a_lost_item_is_put_again(town: Town) -> None:

@@ -28,7 +28,7 @@ from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import Claim, StorageError
 from tests.acting import acting
 from tests.no_limits import NoLimits
-from tests.simulation.post import SENDER, Journal, Journals, Lane, Looks, OneMessage, Post
+from tests.simulation.post import SENDER, SITE, Journal, Journals, Lane, Looks, OneMessage, Post
 from tests.simulation.smtp_lane import SmtpLane
 from tests.simulation.world import (
     START,
@@ -68,6 +68,8 @@ _SIZES = {"BATCH_DELIVERIES_MAX": 2, "GROUP_BATCHES": 2, "PAGE_BATCHES": 2}
 
 class Mailing:
     """People, a message, a scheduler (or two), two senders, and somebody who meddles."""
+
+    doubt_s = 0.0  # how long deliveries in doubt wait for a report
 
     def __init__(
         self,
@@ -134,14 +136,16 @@ class Mailing:
         return self.world.clock_of("people").now()
 
     def run(self, calm_after: int = 400) -> None:
+        self.world.run(self._processes(), self._is_settled, calm_after=calm_after)
+        self._check()
+
+    def _processes(self) -> dict[str, Callable[[], list[Coroutine[Any, Any, None]]]]:
         processes = {
             f"scheduler-{number}": self._scheduler(f"scheduler-{number}")
             for number in range(self.schedulers)
         }
         processes |= {name: self._sender(name) for name in ("sender-1", "sender-2")}
-        processes["people"] = self._people
-        self.world.run(processes, self._is_settled, calm_after=calm_after)
-        self._check()
+        return processes | {"people": self._people}
 
     # The processes
 
@@ -174,13 +178,13 @@ class Mailing:
             self.journals.alive.add(owner)
             storage = self._storage_that_notes()
             clock = self.world.clock_of(name)
-            rules = RetryRules(first_s=5, longest_s=20, window_s=100_000, chance=lambda: 0.5)
+            rules = RetryRules(5, 20, window_s=100_000, doubt_s=self.doubt_s, chance=lambda: 0.5)
             lease = SendingLease(storage, clock, owner)
             sender = BatchSender(
                 storage,
                 clock,
                 lease,
-                BatchSettler(storage, clock, owner, self.journals, rules, "secret"),
+                BatchSettler(storage, clock, owner, self.journals, rules, SITE.secret),
                 OneMessage(clock),
                 NoLimits(clock),
                 rules,

@@ -103,6 +103,7 @@ class Post:
     refused: set[str] = field(default_factory=set)
     checked_at: dict[int, int] = field(default_factory=dict)  # lane: I/O of its last look
     left_at: dict[str, int] = field(default_factory=dict)  # address: I/O when it had left
+    tokens: dict[str, str] = field(default_factory=dict)  # address: delivery token of its mail
     trouble: float = 0.0
     closing: float = 0.0  # how often the server says 421 instead of the reply it owes
 
@@ -156,6 +157,7 @@ class Lane:
         if self._post.trouble and self._post.world.rng.random() < self._post.trouble * 0.2:
             return Deferred("cannot connect", Scope.PROVIDER, reached=False)
         watch.handing_over([mail.position])
+        self._post.tokens[mail.recipient] = mail.token
         outcome: Outcome = Unknown("the line failed")
         with contextlib.suppress(StorageError):  # a simulated failure of this I/O is a broken line
             outcome = await self._post.hand_over(mail.recipient)
