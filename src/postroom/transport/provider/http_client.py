@@ -65,6 +65,7 @@ class ReplyLost(msgspec.Struct, frozen=True):
     """The whole request was written, and no answer came back."""
 
     words: str
+    is_silent: bool = False  # no answer in time
 
 
 class CallStopped(msgspec.Struct, frozen=True):
@@ -107,7 +108,10 @@ class HttpClient:
     _client: httpx2.AsyncClient | None = field(default=None, repr=False)
 
     async def call(
-        self, request: HttpRequest, may_write: Callable[[], bool] = lambda: True
+        self,
+        request: HttpRequest,
+        may_write: Callable[[], bool] = lambda: True,
+        call_s: float | None = None,
     ) -> CallResult:
         """Make one call, once; `may_write` is asked just before the body is written."""
         body = _Body(request.body, may_write)
@@ -116,7 +120,7 @@ class HttpClient:
             headers["content-length"] = str(len(request.body))
         try:
             async with (
-                asyncio.timeout(self.timeouts.call_s),
+                asyncio.timeout(call_s or self.timeouts.call_s),
                 self._opened().stream(
                     request.method,
                     self.url + request.path,
@@ -130,7 +134,7 @@ class HttpClient:
             return CallStopped()
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
             if body.is_complete:
-                return ReplyLost(_words_of(error))
+                return ReplyLost(_words_of(error), is_silent=_is_silence(error))
             return NotSent(_fault_of(error))
 
     async def close(self) -> None:
@@ -167,9 +171,13 @@ async def _read(response: httpx2.Response) -> bytes:
     return bytes(content[:REPLY_BYTES_MAX])
 
 
+def _is_silence(error: Exception) -> bool:
+    return isinstance(error, (httpx2.TimeoutException, TimeoutError))
+
+
 def _words_of(error: Exception) -> str:
     """Say what happened in our own words: those of a library may repeat a header."""
-    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
+    if _is_silence(error):
         return "no answer in time"
     if isinstance(error, httpx2.ProtocolError):
         return "the answer was not HTTP, or the server closed the connection"
@@ -177,7 +185,7 @@ def _words_of(error: Exception) -> str:
 
 
 def _fault_of(error: Exception) -> Fault:
-    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
+    if _is_silence(error):
         return Fault(TroubleKind.SILENT)
     cause: BaseException | None = error
     while cause is not None:

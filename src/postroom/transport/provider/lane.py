@@ -48,6 +48,8 @@ STEP_S = 0.5  # of a wait: so soon a stop is noticed
 HALVINGS_MAX = 24  # in a slice: finds three bad recipients among 99, and not everybody's call alone
 ASKS_MAX = 3  # how often a lost reply is asked for
 WORKS_S = 600.0  # a provider that accepted a mail this recently works
+ASK_S = 10.0  # longest wait for the answer to a question
+LOST_IN_A_ROW_MAX = 2  # replies; then the rest of the slice is given back
 RESENDS_MAX = 2  # of a mail that the provider does not know although we sent it
 
 
@@ -161,6 +163,7 @@ class _Slice:
     handed: set[int] = field(default_factory=set)
     waited_s: float = 0.0
     halvings: int = 0
+    lost_in_a_row: int = 0  # replies that were neither got nor found by asking
     resends: Counter[int] = field(default_factory=Counter)
     stopped: bool = False
     fault: Deferred | None = None  # why nothing more is sent
@@ -239,9 +242,11 @@ class ProviderLane:
                 slice_.give_back(places)
                 slice_.stop_for(fault, self._provider.server)
                 return []
-            case ReplyLost(words=words):
+            case ReplyLost(words=words, is_silent=is_silent):
+                slice_.lost_in_a_row += LOST_IN_A_ROW_MAX if is_silent else 1
                 return await self._settle_doubt(slice_, places, words)
             case HttpReply():
+                slice_.lost_in_a_row = 0
                 verdict = self._provider.verdict(mails, result)
                 return await self._apply(slice_, places, verdict)
             case _:
@@ -328,6 +333,8 @@ class ProviderLane:
         again: list[list[int]] = []
         for at in places:
             found = await self._ask(slice_.mails[at])
+            if found is not None:
+                slice_.lost_in_a_row = 0
             if found is None:
                 slice_.settle(at, Unknown(clip(f"handed over, then {words}")))
             elif not isinstance(found, UnknownToProvider):
@@ -338,6 +345,8 @@ class ProviderLane:
                 again.append([at])
                 if slice_.resends[at] > RESENDS_MAX:
                     slice_.stop_for(Fault(TroubleKind.BROKEN, words), self._provider.server)
+        if slice_.lost_in_a_row >= LOST_IN_A_ROW_MAX:  # or each mail would wait for minutes
+            slice_.stop_for(Fault(TroubleKind.BROKEN, words), self._provider.server)
         return again
 
     async def _ask(self, mail: OutgoingMail) -> Outcome | UnknownToProvider | None:
@@ -346,7 +355,7 @@ class ProviderLane:
             question = self._provider.question(mail)
             if question is None:
                 return None
-            reply = await self._client.call(question)
+            reply = await self._client.call(question, call_s=ASK_S)
             if isinstance(reply, HttpReply):
                 found = self._provider.settled(reply)
                 if found is not None:
