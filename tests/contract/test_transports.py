@@ -18,7 +18,9 @@ from postroom.pacing.transport import PacedTransport
 from postroom.records import rate_limits
 from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
+from postroom.transport.capabilities import DoubtSettling
 from postroom.transport.port import Permit
+from postroom.wiring import transports as entries
 from tests.clock import MovableClock, soon
 from tests.contract.transports import TRANSPORTS, Harness, contract_letters, deliver
 from tests.provider_stubs.server import Misbehaviour
@@ -91,6 +93,20 @@ async def test_a_lane_works_again_after_it_was_closed(harness: Harness) -> None:
         assert isinstance(outcome, Sent)
         await lane.close()
         await lane.close()
+
+
+@pytest.mark.parametrize("harness", sorted(TRANSPORTS.keys() - {"example"}), indirect=True)
+async def test_the_capabilities_are_true(harness: Harness, request: pytest.FixtureRequest) -> None:
+    can = entries.TRANSPORTS[request.node.callspec.params["harness"]].capabilities
+    assert can.utf8_local_part >= harness.takes_utf8
+    assert (can.doubt is DoubtSettling.STATUS_CALL) == harness.can_be_asked
+    lane = harness.transport.lane()
+    for _ in range(2):
+        harness.clock.move(1.0)
+        await lane.send(contract_letters("ada@contoso.edu"), Permit())
+    await lane.close()
+    await harness.look()
+    assert harness.arrived().total() == (1 if can.idempotent_repeat else 2)
 
 
 async def test_a_limit_is_kept(harness: Harness) -> None:

@@ -26,8 +26,8 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Outcome, Rejected, Sent, clip
 from postroom.mail.merge import fill
 from postroom.transport.port import OutgoingMail
+from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.content import shared_headers, subject_of
-from postroom.transport.provider.http_client import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.lane import (
     CallDoubt,
     CallOutcomes,
@@ -49,7 +49,8 @@ NOT_ASCII = Rejected("the address is not ASCII, which Azure does not support", F
 SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256"
 _OPERATIONS = uuid.UUID("6f0e3c52-7a55-5d0f-9d49-3a1f6a2c9b10")  # the namespace of our ids
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
-_ADDRESS_WORDS = re.compile(r"recipient|email address|to address", re.IGNORECASE)
+_ABOUT_RECIPIENT = re.compile(r"recipient|email address|to address", re.IGNORECASE)
+_ABOUT_US = re.compile(r"sender|from|reply", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Acs:
         code, words = _error(reply)
         if reply.status in (BAD_REQUEST, TOO_LARGE):
             said = clip(words or code or f"HTTP {reply.status}")
-            is_address = reply.status == BAD_REQUEST and bool(_ADDRESS_WORDS.search(words))
+            is_address = bool(_ABOUT_RECIPIENT.search(said)) and not _ABOUT_US.search(said)
             return CallOutcomes([Rejected(said, address_fault=is_address)])
         if reply.status == 409:  # the operation is known already: asking tells what became of it
             return CallDoubt(words or "a repeated operation")

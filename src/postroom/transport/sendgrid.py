@@ -22,6 +22,7 @@ from postroom.clock import Clock
 from postroom.domain.outcome import Outcome, Rejected, Sent, clip
 from postroom.mail.merge import fill
 from postroom.transport.port import OutgoingMail
+from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.content import (
     PlaceholderTemplate,
     has_fields,
@@ -29,7 +30,6 @@ from postroom.transport.provider.content import (
     shared_headers,
     subject_of,
 )
-from postroom.transport.provider.http_client import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.lane import (
     CallOutcomes,
     CallVerdict,

@@ -23,6 +23,7 @@ from postroom.domain.trouble import Fault, TroubleKind, one_line
 from postroom.mail.merge import Segment
 from postroom.mail.mime import CompiledMail
 from postroom.transport.port import OutgoingMail
+from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.content import (
     PlaceholderTemplate,
     has_fields,
@@ -31,7 +32,6 @@ from postroom.transport.provider.content import (
     shared_headers,
     subject_of,
 )
-from postroom.transport.provider.http_client import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.lane import (
     AccountFault,
     CallDoubt,
@@ -53,6 +53,7 @@ HEADERS_MAX = 15
 DELIVERY = "postroom_delivery"  # the tag with the delivery token
 NOT_ASCII = Rejected("the address is not ASCII, which SES does not support", False)
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_ABOUT_US = re.compile(r"sender|from|reply", re.IGNORECASE)
 # What Handlebars may read: two braces, a backslash before them, a brace that touches a field.
 _SPECIAL = re.compile(r"[\\{]{2,}\}*|[\\{]\Z|\A\}+")
 
@@ -300,7 +301,8 @@ def _outcome(result: object) -> Outcome | None:
     if status in OUR_ACCOUNT:
         fault = Fault(TroubleKind.ACCOUNT, one_line(words))
         return Deferred(words, Scope.PROVIDER, reached=False, fault=fault)
-    is_address = status == ABOUT_THE_ADDRESS and "address" in words.lower()
+    is_ours = _ABOUT_US.search(words) is not None
+    is_address = status == ABOUT_THE_ADDRESS and "address" in words.lower() and not is_ours
     return Rejected(words, address_fault=is_address)
 
 

@@ -19,7 +19,7 @@ from postroom.transport.port import Transport
 from postroom.wiring.transport_entry import TransportEntry
 
 if TYPE_CHECKING:
-    from postroom.transport.provider.http_client import CallResult, HttpReply, HttpRequest
+    from postroom.transport.provider.connection import CallResult, HttpReply, HttpRequest
     from postroom.transport.provider.lane import ProviderTransport
 
 EXAMINE_S = 10.0  # longest wait for an answer while a person waits
@@ -45,7 +45,7 @@ class ProviderEntry(TransportEntry):
 
     async def examine(self) -> Check:
         """Make a harmless call with the key."""
-        from postroom.transport.provider.http_client import HttpReply, NotSent
+        from postroom.transport.provider.connection import HttpReply, NotSent
 
         clock = WallClock()
         result = await _call(self.transport(clock), self.probe(clock))
@@ -218,7 +218,7 @@ class SesEntry(ProviderEntry):
 
 
 async def _call(transport: ProviderTransport, request: HttpRequest) -> CallResult:
-    from postroom.transport.provider.http_client import HttpTimeouts
+    from postroom.transport.provider.connection import HttpTimeouts
 
     transport.timeouts = HttpTimeouts(EXAMINE_S, EXAMINE_S, EXAMINE_S)
     client = transport.client()

@@ -40,7 +40,7 @@ class OutboxEntry(TransportEntry):
         per_recipient_headers=True,
         own_message_id=True,
         signs_dkim=False,
-        idempotent_repeat=True,
+        idempotent_repeat=False,
         doubt=DoubtSettling.NONE,
         utf8_local_part=True,
         feedback_by="nothing: nothing leaves the machine",

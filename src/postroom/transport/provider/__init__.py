@@ -1,1 +1,1 @@
-"""What the transports to HTTP providers share: the client, the lane, and the merged content."""
+"""What the transports to HTTP providers share: the connection, the lane, and the merged content."""

@@ -32,13 +32,13 @@ from postroom.domain.outcome import (
 )
 from postroom.domain.trouble import Fault, TroubleKind, one_line, sentence
 from postroom.transport.port import HandOverWatch, OutgoingMail, new_lane_id
-from postroom.transport.provider.http_client import (
+from postroom.transport.provider.connection import (
     CallStopped,
-    HttpClient,
     HttpReply,
     HttpRequest,
     HttpTimeouts,
     NotSent,
+    ProviderConnection,
     ReplyLost,
 )
 
@@ -143,10 +143,10 @@ class ProviderTransport:
         self._lanes.append(lane)
         return lane
 
-    def client(self) -> HttpClient:
+    def client(self) -> ProviderConnection:
         if self._context is None:  # costs tens of milliseconds: one for all lanes
             self._context = ssl.create_default_context()
-        return HttpClient(self.url, self._context, self.timeouts, self.secrets)
+        return ProviderConnection(self.url, self._context, self.timeouts, self.secrets)
 
     async def close(self) -> None:
         while self._lanes:
@@ -207,7 +207,7 @@ class _Slice:
 
 
 class ProviderLane:
-    def __init__(self, provider: Provider, client: HttpClient, clock: Clock) -> None:
+    def __init__(self, provider: Provider, client: ProviderConnection, clock: Clock) -> None:
         self.id = new_lane_id()
         self._provider = provider
         self._client = client

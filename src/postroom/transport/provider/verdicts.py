@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from postroom.domain.trouble import Fault, TroubleKind, one_line
-from postroom.transport.provider.http_client import HttpReply
+from postroom.transport.provider.connection import HttpReply
 from postroom.transport.provider.lane import (
     AccountFault,
     CallDoubt,

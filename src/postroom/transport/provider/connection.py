@@ -76,7 +76,7 @@ CallResult = HttpReply | NotSent | ReplyLost | CallStopped
 
 
 @dataclass
-class _Body:
+class _WatchedBody:
     """The body in chunks; notes when the server may have all of it."""
 
     content: bytes
@@ -98,7 +98,7 @@ class _StopWriting(Exception):
 
 
 @dataclass
-class HttpClient:
+class ProviderConnection:
     """One connection to a provider; it is opened when it is first used."""
 
     url: str  # scheme and host, without a slash at the end
@@ -114,7 +114,7 @@ class HttpClient:
         call_s: float | None = None,
     ) -> CallResult:
         """Make one call, once; `may_write` is asked just before the body is written."""
-        body = _Body(request.body, may_write)
+        body = _WatchedBody(request.body, may_write)
         headers = {**request.headers, "accept-encoding": "identity"}
         if request.body:
             headers["content-length"] = str(len(request.body))
