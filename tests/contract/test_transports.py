@@ -22,7 +22,13 @@ from postroom.transport.capabilities import DoubtSettling
 from postroom.transport.port import Permit
 from postroom.wiring import transports as entries
 from tests.clock import MovableClock, soon
-from tests.contract.transports import TRANSPORTS, Harness, contract_letters, deliver
+from tests.contract.transports import (
+    TRANSPORTS,
+    ContractWatch,
+    Harness,
+    contract_letters,
+    deliver,
+)
 from tests.provider_stubs.server import Misbehaviour
 
 with_a_server = pytest.mark.parametrize(
@@ -168,6 +174,19 @@ async def test_a_slow_server_is_waited_for(harness: Harness) -> None:
     harness.release()
     [outcome] = await sending
     assert isinstance(outcome, Sent)
+
+
+@with_a_server
+async def test_a_sender_that_dies_in_a_call_leaves_its_mails_handed_over(harness: Harness) -> None:
+    mails = contract_letters("slow@contoso.edu", "ada@contoso.edu")
+    watch = ContractWatch(harness, {mail.position: mail.recipient for mail in mails})
+    sending = asyncio.create_task(harness.transport.lane().send(mails, watch))
+    await soon(harness.slow_mail_waits())
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    slow = mails[0].position
+    assert slow in watch.handed
+    assert slow not in watch.answers
 
 
 @with_a_server

@@ -67,6 +67,7 @@ class Harness(ABC):
 
     async def look(self) -> None:
         """Count what arrived, where that takes a call."""
+        return
 
     def address(self, script: str) -> str:
         return f"{script}@contoso.edu"

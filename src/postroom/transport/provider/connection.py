@@ -149,6 +149,7 @@ class ProviderConnection:
                 verify=self.context or ssl.create_default_context(),
                 timeout=httpx2.Timeout(seconds, connect=self.timeouts.connect_s),
                 limits=httpx2.Limits(max_connections=1, keepalive_expiry=IDLE_S_MAX),
+                trust_env=self.url.startswith("https:"),  # no proxy for a stub on this machine
             )
         return self._client
 
