@@ -32,7 +32,7 @@ from tests.contract.transports import (
     deliver,
 )
 from tests.provider_stubs import acs, sendgrid, ses
-from tests.provider_stubs.server import Faults, StubReply, StubRequest
+from tests.provider_stubs.server import Faults, Misbehaviour, StubReply, StubRequest
 
 PROVIDERS = ["sendgrid", "acs", "ses"]
 STUDENTS = [f"student{number}@contoso.edu" for number in range(99)]
@@ -107,6 +107,35 @@ async def test_a_wait_that_is_too_long_is_not_waited(
     [outcome] = await deliver(harness, contract_letters("ada@contoso.edu"))
     assert harness.clock.monotonic() == began
     assert isinstance(outcome, Deferred)
+
+
+async def test_a_call_that_always_fails_while_others_work_costs_its_own_mails_an_attempt(
+    harness: ProviderHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one mail that makes the provider fail would hold up its batch for ever."""
+    lane = harness.transport.lane()
+    [before] = await lane.send(contract_letters("ada@contoso.edu"), Watch())
+    own = {"errors": [{"message": "oh", "field": None}], "error": {"code": "Oh"}, "message": "oh"}
+    always(harness, monkeypatch, StubReply(500, own, {"x-amzn-ErrorType": "InternalFailure"}))
+    [outcome] = await lane.send(contract_letters("bob@contoso.edu"), Watch())
+    await lane.close()
+    assert isinstance(before, Sent)
+    assert isinstance(outcome, Deferred)
+    assert (outcome.scope, outcome.reached) == (Scope.ADDRESS, True)
+
+
+async def test_a_silent_provider_is_not_called_again_within_the_slice(
+    clock: MovableClock, tmp_path: Path
+) -> None:
+    """Or a slice of 99 mails would wait for hours."""
+    async with opened("acs", clock, tmp_path) as harness:
+        transport = harness.with_hostile_server(Misbehaviour.SILENT)
+        outcomes = await deliver(harness, contract_letters(*STUDENTS), transport=transport)
+        await transport.close()
+    assert isinstance(outcomes[0], Unknown)
+    for outcome in outcomes[1:]:
+        assert isinstance(outcome, Deferred)
+        assert not outcome.reached
 
 
 @pytest.mark.parametrize("status", [401, 403])
