@@ -39,7 +39,7 @@ Around them, each using only what is below it:
     sending/                   the parts of a sender: claimed batch, lanes, lease, journal, recovery
     pacing/                    rate limits that all senders share, behind one class
     records/                   our nouns as rows, the only place that knows keys
-    transport/                 ways out: a port, SMTP, the outbox
+    transport/                 ways out: a port, SMTP, three HTTP providers, the outbox
     storage/                   tables, queues and blobs: a port and the engines behind it
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
     feedback/                  what reports of servers mean: bounces, delays, complaints

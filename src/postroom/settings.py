@@ -58,8 +58,27 @@ class Settings(BaseModel):
     transport: SecretStr = Field(
         SecretStr("outbox:"),
         description="How emails are sent: "
-        "`smtp://[user:password@]host:port[?tls=require|implicit|none]` sends them, `outbox:` "
-        "keeps them in the test mailbox.",
+        "`smtp://[user:password@]host:port[?tls=require|implicit|none]`, "
+        "`sendgrid:[?region=eu&sandbox=1&batch=100]`, `acs:https://NAME.communication.azure.com` "
+        "and `ses:REGION` send them, `outbox:` keeps them in the test mailbox. "
+        "[docs/transports.md](transports.md) compares them.",
+    )
+    sendgrid_key: SecretStr = Field(
+        SecretStr(""), description="API key for `sendgrid:`; it needs the permission *Mail Send*."
+    )
+    acs_key: SecretStr = Field(
+        SecretStr(""), description="Access key of the Azure Communication Services resource."
+    )
+    ses_key_id: str = Field(
+        "",
+        description="Access key id for `ses:`; it needs the permissions `ses:SendBulkEmail`, "
+        "`ses:SendEmail` and `ses:SendRawEmail`, and `ses:GetAccount` for `postroom doctor`.",
+    )
+    ses_secret: SecretStr = Field(
+        SecretStr(""), description="Secret access key that belongs to `POSTROOM_SES_KEY_ID`."
+    )
+    ses_configuration_set: str = Field(
+        "", description="Configuration set for `ses:`, which publishes SES’s events."
     )
     bind: str = Field("127.0.0.1:8025", description="Address and port the web role listens on.")
     url: str = Field(

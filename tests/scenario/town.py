@@ -50,6 +50,7 @@ from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
 from postroom.storage.port import Claim, KeysAcross, Storage
 from postroom.transport.observed import ObservedTransport
+from postroom.transport.port import Transport
 from postroom.transport.smtp.transport import SmtpConfig, SmtpTransport, Tls
 from postroom.wakeup import WakeUps
 from postroom_bench.sink import Sink, SinkOptions
@@ -240,7 +241,7 @@ class Town:
         machine: str = "here",
         lanes: int = 2,
         slice_size: int = 50,
-        transport: SmtpTransport | None = None,
+        transport: Transport | None = None,
         storage: Storage | None = None,
         rules: RetryRules = RULES,
     ) -> Sender:

@@ -18,7 +18,8 @@ from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import Transport
 from postroom.wiring import check
 from postroom.wiring.engines import ENGINES, EngineEntry, engine_of, intervals_of
-from postroom.wiring.transports import TRANSPORTS, TransportEntry, transport_of
+from postroom.wiring.transport_entry import TransportEntry
+from postroom.wiring.transports import TRANSPORTS, transport_of
 
 ENGINE_FINDING = Check(CheckResult.NOTE, "replicas", "all of them answer")
 TRANSPORT_FINDING = Check(CheckResult.RIGHT, "transport", "the pigeon is fed")
@@ -86,7 +87,8 @@ def test_an_unknown_address_names_all_known_forms(settings: Settings, address: s
     assert mistakes == [
         "POSTROOM_STORAGE: must be sqlite:///path.db, or azure: and an account "
         "(see docs/settings.md), or cloud:name",
-        "POSTROOM_TRANSPORT: must be outbox: or smtp://host:port or pigeon:name",
+        "POSTROOM_TRANSPORT: must be outbox: or smtp://host:port or sendgrid: or "
+        "acs:https://NAME.communication.azure.com or ses:REGION or pigeon:name",
     ]
 
 

@@ -40,6 +40,8 @@ class TroubleKind(StrEnum):
     THROTTLED = "throttled"
     REFUSED = "refused"
     BROKEN = "broken"  # the connection broke
+    KEY = "key"  # a provider refuses our key, or what it may do
+    ACCOUNT = "account"  # a provider has paused, suspended or not verified our account
     OUTBOX = "outbox"  # the test mailbox cannot be written
 
 
@@ -97,6 +99,8 @@ def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
         TroubleKind.THROTTLED: _("The mail server {server} asks us to try again later", **named),
         TroubleKind.REFUSED: _("The mail server {server} accepts no emails now", **named),
         TroubleKind.BROKEN: _("The connection to the mail server {server} was lost", **named),
+        TroubleKind.KEY: _("{server} refuses our key", **named),
+        TroubleKind.ACCOUNT: _("{server} does not let our account send", **named),
         TroubleKind.OUTBOX: _("The test mailbox cannot be written"),
     }
     what = texts[kind]
@@ -128,6 +132,14 @@ ADVICE: dict[TroubleKind, Text] = {
     TroubleKind.THROTTLED: _LATER,
     TroubleKind.REFUSED: _LATER,
     TroubleKind.BROKEN: _LATER,
+    TroubleKind.KEY: _(
+        "Check the key in the settings, what it may do, and that the sender’s domain is verified "
+        "with the provider. Nothing is sent meanwhile, and nobody’s email is lost."
+    ),
+    TroubleKind.ACCOUNT: _(
+        "Look at the account in the provider’s console: its limits, whether sending is paused, and "
+        "whether the sender’s domain is verified. Nothing is lost meanwhile."
+    ),
     TroubleKind.OUTBOX: _("Check the storage. The disk may be full."),
 }
 

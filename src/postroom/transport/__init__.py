@@ -1,1 +1,1 @@
-"""Ways out: SMTP, the outbox, and later SendGrid, behind one small port."""
+"""Ways out: SMTP, SendGrid, SES, Azure Communication Services and the outbox, behind one port."""

@@ -29,6 +29,7 @@ class OutboxLane:
         for mail in mails:
             if not watch.may_hand_over():
                 outcomes.append(Untried("stopping"))
+                watch.answered(mail.position, outcomes[-1])
                 continue
             watch.handing_over([mail.position])
             outcomes.append(await self._store(mail))

@@ -5,15 +5,14 @@ To add a transport, write its entry and list it in TRANSPORTS (CONTRIBUTING.md h
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import ClassVar
 
 from postroom.clock import Clock
 from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.trouble import ADVICE
 from postroom.settings import Settings
 from postroom.storage.port import Storage
+from postroom.transport.capabilities import Capabilities, DoubtSettling, as_markdown
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import Transport
 from postroom.transport.smtp.config import SUBMISSIONS_PORT, is_loopback
@@ -26,46 +25,27 @@ from postroom.transport.smtp.transport import (
     Tls,
     parse_smtp_url,
 )
+from postroom.wiring.providers import AcsEntry, SendGridEntry, SesEntry
+from postroom.wiring.transport_entry import TransportEntry
 
 WINDOW_GROWS = 4  # at most this many times the configured window, if the server answers slowly
 EXAMINE_S = 10.0  # longest wait for an answer while a person waits
 _TLS_WORDS = {Tls.REQUIRE: "with STARTTLS", Tls.IMPLICIT: "with TLS", Tls.NONE: "in clear"}
 
 
-class TransportEntry(ABC):
-    """One transport, as the settings name it.
-
-    Creating an entry checks the settings: ValueError, whose text never contains the password.
-    """
-
-    form: ClassVar[str]  # of its addresses, for people
-    leaves_the_machine: ClassVar[bool] = True  # False: mails are only kept for people to read
-    server: str = ""  # host and port, if mails go to one
-    host: str = ""  # the host alone
-    ehlo_name: str = ""  # how we introduce ourselves there, if the settings say so
-
-    @abstractmethod
-    def __init__(self, settings: Settings) -> None: ...
-
-    @abstractmethod
-    def open(self, storage: Storage, clock: Clock) -> Transport: ...
-
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """For people; without secrets."""
-
-    @abstractmethod
-    async def examine(self) -> Check:
-        """Whether mails could leave this way; sends nothing."""
-
-    async def examine_tls(self) -> Check:
-        """Whether mails leave this machine encrypted; sends nothing."""
-        return Check(CheckResult.NOTE, "tls", self.description)
-
-
 class OutboxEntry(TransportEntry):
     form = "outbox:"
+    capabilities = Capabilities(
+        batch_max=1,
+        bytes_max=None,
+        per_recipient_headers=True,
+        own_message_id=True,
+        signs_dkim=False,
+        idempotent_repeat=False,
+        doubt=DoubtSettling.NONE,
+        utf8_local_part=True,
+        feedback_by="nothing: nothing leaves the machine",
+    )
     leaves_the_machine = False
     description = "the outbox: emails are stored, and nothing leaves this machine"
 
@@ -82,6 +62,17 @@ class OutboxEntry(TransportEntry):
 
 class SmtpEntry(TransportEntry):
     form = "smtp://host:port"
+    capabilities = Capabilities(
+        batch_max=1,
+        bytes_max=None,
+        per_recipient_headers=True,
+        own_message_id=True,
+        signs_dkim=False,
+        idempotent_repeat=False,
+        doubt=DoubtSettling.NONE,
+        utf8_local_part=True,
+        feedback_by="bounces by email",
+    )
 
     def __init__(self, settings: Settings) -> None:
         config = parse_smtp_url(settings.transport.get_secret_value())
@@ -155,7 +146,18 @@ class SmtpEntry(TransportEntry):
         return offers
 
 
-TRANSPORTS: dict[str, type[TransportEntry]] = {"outbox": OutboxEntry, "smtp": SmtpEntry}
+TRANSPORTS: dict[str, type[TransportEntry]] = {
+    "outbox": OutboxEntry,
+    "smtp": SmtpEntry,
+    "sendgrid": SendGridEntry,
+    "acs": AcsEntry,
+    "ses": SesEntry,
+}
+
+
+def capabilities_table() -> str:
+    """The table of docs/transports.md."""
+    return as_markdown({entry.form: entry.capabilities for entry in TRANSPORTS.values()})
 
 
 def transport_of(settings: Settings) -> TransportEntry:

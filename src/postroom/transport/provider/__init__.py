@@ -1,0 +1,1 @@
+"""What the transports to HTTP providers share: the connection, the lane, and the merged content."""

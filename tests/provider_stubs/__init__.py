@@ -1,0 +1,1 @@
+"""Providers on loopback: they check every request, keep an account, and misbehave on demand."""

@@ -1,0 +1,123 @@
+"""A message to everybody through a provider that is busy, fails and loses replies.
+
+PROVIDER_PEOPLE=10000 runs it at the size of docs/transports.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from postroom.clock import Clock
+from postroom.domain.delivery import State
+from postroom.domain.message import OnDoubt
+from postroom.domain.trouble import TroubleKind
+from postroom.records import leases
+from postroom.transport.acs import AcsConfig, acs_transport
+from postroom.transport.port import Transport
+from postroom.transport.sendgrid import SendGridConfig, sendgrid_transport
+from postroom.transport.ses import SesConfig, ses_transport
+from tests.provider_stubs import acs, sendgrid, ses
+from tests.provider_stubs.server import Faults, ProviderStub
+from tests.scenario.town import Town, address_of
+
+PEOPLE = int(os.environ.get("PROVIDER_PEOPLE", "600"))
+BAD = ["bad-ada", "bad-bob", "bad-eve"]
+LOST = "drop-after-accept-zoe"  # so that a reply is lost whatever chance says: calls are few
+SLICE = 99
+
+
+def open_sendgrid(stub: ProviderStub, clock: Clock) -> Transport:
+    return sendgrid_transport(SendGridConfig(sendgrid.KEY, base_url=stub.url), clock)
+
+
+def open_acs(stub: ProviderStub, clock: Clock) -> Transport:
+    return acs_transport(AcsConfig(stub.url, acs.KEY), clock)
+
+
+def open_ses(stub: ProviderStub, clock: Clock) -> Transport:
+    config = SesConfig(ses.REGION, ses.KEY_ID, ses.SECRET, base_url=stub.url)
+    return ses_transport(config, clock)
+
+
+Opened = Callable[[ProviderStub, Clock], Transport]
+PROVIDERS: dict[str, tuple[type[ProviderStub], Opened, int]] = {
+    "sendgrid": (sendgrid.SendGridStub, open_sendgrid, 100),
+    "acs": (acs.AcsStub, open_acs, 1),
+    "ses": (ses.SesStub, open_ses, 50),
+}
+
+
+async def send_through(town: Town, stub: ProviderStub, transport: Transport) -> str:
+    """Send to everybody and wait until nothing is open; returns the ref of the message."""
+    names = [f"student{number:05d}" for number in range(PEOPLE - len(BAD) - 1)]
+    ref = await town.mailing(*names, *BAD, LOST, on_doubt=OnDoubt.HOLD)
+    await town.open_sender(transport=transport, slice_size=SLICE)
+    town.clock.followers.append(lambda seconds: advance(stub, seconds))
+    stub.now_s = town.clock.now().timestamp()
+    for _ in range(60):
+        await town.quiet()
+        if not any(ledger.is_open for ledger in await town.ledgers(ref)):
+            return ref
+        await town.pass_time(60)
+    raise AssertionError("the message is not done")
+
+
+def advance(stub: ProviderStub, seconds: float) -> None:
+    stub.now_s += seconds
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_everybody_gets_one_mail_except_named_doubts(town: Town, name: str) -> None:
+    kind, opened, batch = PROVIDERS[name]
+    faults = Faults(seed=7, throttled=0.05, error=0.02, lost=0.01)
+    async with kind(faults) as stub:
+        ref = await send_through(town, stub, opened(stub, town.clock))
+        fates = await town.fates(ref)
+        await town.close()
+    failed = {who: fate for who, fate in fates.items() if fate.state is State.FAILED}
+    held = {who for who, fate in fates.items() if fate.state is State.HELD}
+    assert failed.keys() == set(BAD) - held
+    assert all(fate.words for fate in failed.values())
+    assert {address_of(who) for who in held} <= stub.doubted
+    sent = {who for who, fate in fates.items() if fate.state is State.SENT}
+    assert len(sent) + len(held) + len(failed) == PEOPLE
+    arrived = stub.arrived()
+    assert set(arrived.values()) == {1}
+    assert {address_of(who) for who in sent} <= arrived.keys()
+    assert stub.bad_calls == []
+    assert address_of(LOST) in stub.doubted
+    assert (LOST in held) == (name != "acs")
+    if name == "acs":
+        assert not held  # every doubt was settled by asking
+    least = -(-PEOPLE // SLICE) * -(-SLICE // batch)
+    assert stub.calls <= least * 1.4 + 7  # 10,000 by SendGrid: 150
+    print(f"{name}: {stub.calls} calls, {len(sent)} sent, {len(held)} held")
+    print(f"{len(stub.doubted)} people were in calls whose reply was lost")
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_a_refused_key_is_shown_and_everything_goes_on_with_the_right_one(
+    town: Town, name: str
+) -> None:
+    kind, opened, _ = PROVIDERS[name]
+    async with kind() as stub:
+        right = "secret" if name == "ses" else "key"
+        key = getattr(stub, right)
+        setattr(stub, right, "b3RoZXI=")
+        ref = await town.mailing("ada", "bob")
+        await town.open_sender(transport=opened(stub, town.clock))
+        for _ in range(3):
+            await town.quiet()
+            await town.pass_time(60)
+        alive = await leases.living(town.storage.tables, town.clock.now())
+        [trouble] = leases.mail_troubles_among(alive)
+        assert trouble.kind is TroubleKind.KEY
+        assert str(trouble.advice)
+        assert all(not ledger.deferred for ledger in await town.ledgers(ref))  # no attempt counted
+        setattr(stub, right, key)
+        await town.live_through(180, 60)
+        assert await town.states(ref) == {"ada": State.SENT, "bob": State.SENT}
+        await town.close()
