@@ -16,7 +16,7 @@ from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.mail.merge import escape_braces, fill
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
 from postroom.transport.acs import Acs, AcsConfig
-from postroom.transport.provider.lane import Provider
+from postroom.transport.provider.lane import MailProvider
 from postroom.transport.sendgrid import SUBSTITUTIONS_BYTES_MAX, SendGrid, SendGridConfig
 from postroom.transport.ses import Ses, SesConfig
 from tests.clock import MovableClock
@@ -29,16 +29,16 @@ HOST = "127.0.0.1:9"
 URL = f"http://{HOST}"
 
 
-def sendgrid_pair() -> tuple[Provider, ProviderStub]:
+def sendgrid_pair() -> tuple[MailProvider, ProviderStub]:
     config = SendGridConfig(sendgrid.KEY, base_url=URL)
     return SendGrid(config, CLOCK), sendgrid.SendGridStub()
 
 
-def acs_pair() -> tuple[Provider, ProviderStub]:
+def acs_pair() -> tuple[MailProvider, ProviderStub]:
     return Acs(AcsConfig(URL, acs.KEY), CLOCK), acs.AcsStub()
 
 
-def ses_pair() -> tuple[Provider, ProviderStub]:
+def ses_pair() -> tuple[MailProvider, ProviderStub]:
     config = SesConfig(ses.REGION, ses.KEY_ID, ses.SECRET, base_url=URL)
     return Ses(config, CLOCK), ses.SesStub()
 

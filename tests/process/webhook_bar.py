@@ -20,13 +20,12 @@ from postroom.domain.feedback import FeedbackKind
 from postroom.records import feedback, messages, subscribers
 from postroom.records.secrets import installation_secret
 from postroom.wiring import Parts
-from postroom_bench.installation import LIST, Installation, until
+from postroom_bench.installation import LIST, Installation, Process, until
 from postroom_bench.ports import held_port
 from tests.webhook_posts import SendGrid, sendgrid_event
 
 POST_EVENTS = 100
 DEAD_EVERY = 50  # of the recipients one is reported as dead
-TRIES_MAX = 400
 WITHIN_S = 300.0
 
 
@@ -105,25 +104,27 @@ async def post_all(
             posting = asyncio.create_task(post(provider, request.body, dict(request.headers)))
             if number % every == every - 1 and killed < kills:
                 killed += 1
-                await web.kill()
-                web = await installation.start("web")
-                if killed % 3 == 0:
-                    await scheduler.kill()
-                    scheduler = await installation.start("scheduler")
+                web = await replaced(installation, web, "web")
+            if number % (3 * every) == 0:
+                scheduler = await replaced(installation, scheduler, "scheduler")
             await posting
     return time.monotonic() - began, killed
 
 
+async def replaced(installation: Installation, role: Process, name: str) -> Process:
+    await role.kill()
+    return await installation.start(name)
+
+
 async def post(provider: httpx2.AsyncClient, body: bytes, headers: dict[str, str]) -> None:
-    for _try in range(TRIES_MAX):
+    async def is_answered() -> bool:
         try:
             answer = await provider.post("/webhooks/sendgrid", content=body, headers=headers)
-            if answer.status_code == 200:
-                return
         except httpx2.TransportError:
-            pass
-        await asyncio.sleep(0.05)
-    raise AssertionError("the web role did not come back")
+            return False
+        return answer.status_code == 200
+
+    await until(is_answered, within_s=WITHIN_S)
 
 
 async def checked(parts: Parts, ref: str, people: int) -> dict[str, float]:

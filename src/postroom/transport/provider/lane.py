@@ -102,7 +102,7 @@ class UnknownToProvider(msgspec.Struct, frozen=True):
     """The provider never got the mail, so it may be sent again."""
 
 
-class Provider(Protocol):
+class MailProvider(Protocol):
     """What differs from provider to provider."""
 
     @property
@@ -130,7 +130,7 @@ class Provider(Protocol):
 class ProviderTransport:
     """One provider; every lane has its own connection to it."""
 
-    provider: Provider
+    provider: MailProvider
     clock: Clock
     url: str
     secrets: tuple[str, ...] = field(repr=False, default=())
@@ -207,7 +207,7 @@ class _Slice:
 
 
 class ProviderLane:
-    def __init__(self, provider: Provider, client: ProviderConnection, clock: Clock) -> None:
+    def __init__(self, provider: MailProvider, client: ProviderConnection, clock: Clock) -> None:
         self.id = new_lane_id()
         self._provider = provider
         self._client = client
