@@ -14,14 +14,18 @@ from postroom.clock import Clock
 from postroom.domain.delivery import State
 from postroom.domain.message import OnDoubt
 from postroom.domain.trouble import TroubleKind
-from postroom.records import leases
+from postroom.feedback.classify import classify_words
+from postroom.feedback.webhooks.post import AcceptedPost
+from postroom.feedback.webhooks.sendgrid import read as read_sendgrid
+from postroom.records import feedback, leases
 from postroom.transport.acs import AcsConfig, acs_transport
 from postroom.transport.port import Transport
 from postroom.transport.sendgrid import SendGridConfig, sendgrid_transport
 from postroom.transport.ses import SesConfig, ses_transport
 from tests.provider_stubs import acs, sendgrid, ses
 from tests.provider_stubs.server import Faults, ProviderStub
-from tests.scenario.town import Town, address_of
+from tests.scenario.town import Town, address_of, name_of
+from tests.webhook_posts import SendGrid
 
 PEOPLE = int(os.environ.get("PROVIDER_PEOPLE", "600"))
 BAD = ["bad-ada", "bad-bob", "bad-eve"]
@@ -121,3 +125,28 @@ async def test_a_refused_key_is_shown_and_everything_goes_on_with_the_right_one(
         await town.live_through(180, 60)
         assert await town.states(ref) == {"ada": State.SENT, "bob": State.SENT}
         await town.close()
+
+
+async def test_lost_replies_are_settled_by_the_providers_signed_events(town: Town) -> None:
+    """Whoever the provider took is down as sent, and whoever it never got stays held."""
+    account = SendGrid()
+    faults = Faults(seed=7, throttled=0.05, error=0.02, lost=0.05)
+    async with sendgrid.SendGridStub(faults) as stub:
+        ref = await send_through(town, stub, open_sendgrid(stub, town.clock))
+        before = await town.states(ref)
+        await town.close()
+    now = town.clock.now()
+    events = stub.events("processed")
+    for start in range(0, len(events), 100):
+        post = account.post(events[start : start + 100], now)
+        read = read_sendgrid(post, (account.key,), now=now, classify=classify_words)
+        assert isinstance(read, AcceptedPost)
+        await feedback.take_in(town.storage, read.events)
+    await town.hear()
+    states = await town.states(ref)
+    held = {who for who, state in states.items() if state is State.HELD}
+    arrived = stub.arrived()
+    assert sum(state is State.HELD for state in before.values()) >= SLICE / 2
+    assert not held & {name_of(address) for address in arrived}
+    assert all(arrived[address_of(who)] == 1 for who in states if states[who] is State.SENT)
+    assert {who for who in states if states[who] is State.FAILED} <= set(BAD)
