@@ -43,8 +43,8 @@ from tests.simulation.world import (
 )
 
 LEASE_S = 30.0
-# After so many I/Os nothing bad happens any more. A short storm hits composing and fan-out and leaves
-# the rest to the calm; only in a long one do senders die with mails on the wire.
+# After so many I/Os nothing bad happens any more. A short storm hits composing and fan-out, and is
+# over before most mails are sent; only in a long one do senders die with mails on the wire.
 STORMS_IOS = (400, 1500)
 NEVER_S = 1e9  # the path must settle without sweeping
 INTERVALS = replace(LOCAL, lease_s=LEASE_S, report_s=0.0, sweep_s=NEVER_S, tidy_s=NEVER_S)
