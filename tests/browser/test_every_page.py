@@ -105,8 +105,8 @@ async def _upload(site: RunningSite, page: Page, folder: Path) -> str:
         if is_looked_over:
             await page.get_by_label("Add them as confirmed").check()
             await page.get_by_label("Why may you email them?").fill("They asked for it")
-            await page.get_by_role("button", name="Look it over").click()
-            await expect(page.get_by_role("heading", name="Looked over")).to_be_visible()
+            await page.get_by_role("button", name="Check the file").click()
+            await expect(page.get_by_role("heading", name="Checked")).to_be_visible()
     return urlsplit(page.url).path
 
 

@@ -178,7 +178,7 @@ def test_a_time_that_cannot_be_meant_is_told(
     ("content", "complaint"),
     [
         (b"PK\x03\x04 and so on", "is a spreadsheet"),
-        (b"\x89PNG\0\0", "is not text"),
+        (b"\x89PNG\0\0", "is not a text file"),
         (b"", "is empty"),
         (b"name,city\nAda,Ulm\n", "--column email=NAME"),
     ],

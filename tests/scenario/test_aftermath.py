@@ -190,7 +190,7 @@ async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: T
     await town.pass_time(HOUR_S)
     now = town.clock.now()
     crossed = Crossed(town.storage, 0, town.scheduler.step)
-    with pytest.raises(WrongState, match="changed at this moment"):
+    with pytest.raises(WrongState, match="has just been changed"):
         await give_time(acting(crossed, now), ref, now + HOUR)
     assert (await town.read(ref)).status is Status.QUEUING
     await town.quiet()
@@ -224,7 +224,7 @@ async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_ot
     faster = Crossed(
         town.storage, at, lambda: give_time(acting(town.storage, now), ref, now + HOUR)
     )
-    with pytest.raises(WrongState, match="changed at this moment"):
+    with pytest.raises(WrongState, match="has just been changed"):
         await give_time(acting(faster, now), ref, now + 3 * HOUR)
     await town.open_sender()
     await town.pass_time(HOUR_S - 1)
@@ -248,7 +248,7 @@ async def test_a_message_cancelled_while_it_is_put_off_is_closed_at_once(
     crossed = Crossed(
         town.storage, at, lambda: control_message.cancel(town.storage.tables, ref, now)
     )
-    with pytest.raises(WrongState, match="changed at this moment"):
+    with pytest.raises(WrongState, match="has just been changed"):
         await give_time(acting(crossed, now), ref, now + 3 * HOUR)
     await town.quiet()
     assert (await town.read(ref)).status is Status.CANCELLED

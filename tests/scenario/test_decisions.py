@@ -98,8 +98,14 @@ async def test_who_is_held_after_the_decision_passed_his_batch_was_not_decided_o
 ) -> None:
     """His batch was open and nobody of it held: the decision was about others."""
     ref = await town.mailing(*HELD, on_doubt=OnDoubt.HOLD)
-    await send_the_held_again(town, ref)
+    queues = town.storage.queues
+    first_four = await queues.claim(MAIL_QUEUE, limit=4, lease_s=LEASE_S)
     await town.open_sender(transport=town.transport(window=1))
+    await town.sender_alone()
+    assert (await town.states(ref))["drop-in-data-once"] is State.HELD  # of the last batch
+    for claim in first_four:
+        await queues.release(claim)
+    await send_the_held_again(town, ref)
     await walk_the_first_group(town, ref)
     assert town.arrived()["drop-after-dot"] == 1
     await pause_and_resume(town, ref)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.records.names import QUEUES, STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryQueues, MemoryStorage, MemoryTables
-from postroom.storage.port import Change, Properties
+from postroom.storage.port import Change
 from tests.clock import MovableClock
 
 
@@ -36,6 +36,8 @@ class Fuse:
 
 
 class FusedTables(MemoryTables):
+    """Every change of a row is a batch, which is one write."""
+
     def __init__(self, fuse: Fuse) -> None:
         super().__init__(TABLES)
         self._fuse = fuse
@@ -45,14 +47,6 @@ class FusedTables(MemoryTables):
         etags = await super().batch(table, partition, changes)
         self._fuse.after_write()
         return etags
-
-    async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
-    ) -> str:
-        self._fuse.before_write()
-        found = await super().replace(table, partition, key, properties, etag)
-        self._fuse.after_write()
-        return found
 
 
 class FusedQueues(MemoryQueues):

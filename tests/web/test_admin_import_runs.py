@@ -158,11 +158,11 @@ async def test_a_list_that_was_deleted_meanwhile_gets_nobody(editor: Worker) -> 
 async def test_a_file_that_was_deleted_by_hand_is_reported(editor: Worker) -> None:
     path, job = await looked_over(editor, GOOD)
     await editor.office.storage.blobs.delete(f"imports/{job.id}/file/00000")
-    assert "upload it again" in (await editor.get(f"{path}/columns")).text
+    assert "Upload it again" in (await editor.get(f"{path}/columns")).text
     await editor.post(f"{path}/start")
     job = await settled(editor, path)
     assert job.status is JobStatus.FAILED
-    assert "upload it again" in job.mistake
+    assert "Upload it again" in job.mistake
 
 
 async def test_only_two_run_at_once_and_the_third_waits_for_its_turn(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope
 
@@ -112,10 +114,9 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,  # the redirect would trust the Host header and leak the token
         lifespan=lifespan,
+        routes=list(_included_routes()),
     )
     app.state.context = context
-    for pages in (api, links, sign_up_form, webhooks, admin):
-        app.include_router(pages.router)
     add_problem_schema(app)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
@@ -124,6 +125,18 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
         app.add_exception_handler(error, handler)
     guarded = SecurityMiddleware(app, is_https=context.is_https, too_late=timed_out)
     return LanguageMiddleware(guarded, spoken or languages())
+
+
+@functools.cache
+def _included_routes() -> tuple[BaseRoute, ...]:
+    """The routes that all applications of a process share.
+
+    FastAPI analyses them at the first request, which takes longer than most tests.
+    """
+    router = APIRouter()
+    for pages in (api, links, sign_up_form, webhooks, admin):
+        router.include_router(pages.router)
+    return tuple(router.routes)
 
 
 @contextlib.asynccontextmanager
