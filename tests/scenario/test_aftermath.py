@@ -122,12 +122,12 @@ async def test_a_sender_that_dies_before_it_announces_holds_nobody_up(town: Town
     assert await town.is_archived(ref)
 
 
-async def archived_with_leftovers(town: Town, owner: str) -> str:
+async def archived_with_leftovers(town: Town, owner: str, *, refusals: bool = False) -> str:
     """Its sender was killed before it deleted the rows; the item comes back only now."""
     town.sink.attempts.clear()
     ref = await town.compose()
     await town.fan_out()
-    await die_at_write(town, 4 + WRITES_OF_A_REPORT, owner)
+    await die_at_write(town, 4 + WRITES_OF_A_REPORT * refusals, owner)
     await town.quiet()
     assert await town.is_archived(ref)
     assert await batches.load_deliveries(town.storage.tables, ref, 0)
@@ -151,7 +151,7 @@ async def test_rows_that_a_retry_brings_back_are_not_deleted_as_leftovers(town: 
     await peopled(town)
     await town.join("perm-fail-once")
     for at in range(CALLS_OF_A_DROP):
-        ref = await archived_with_leftovers(town, f"clerk.{at}")
+        ref = await archived_with_leftovers(town, f"clerk.{at}", refusals=True)
         town.sink.taken.clear()
         crossed = Crossed(town.storage, at, partial(bring_back, town, ref), reads=True)
         clerk = await replace(town, storage=crossed).clerk(f"late.{at}", machine="elsewhere")
