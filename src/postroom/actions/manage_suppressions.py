@@ -145,17 +145,21 @@ class SuppressionCause(msgspec.Struct, frozen=True):
 async def find_cause(tables: Tables, secret: str, entry: Suppression) -> SuppressionCause | None:
     """Find the email by the delivery token; None if no email led to the entry."""
     match parse_token(secret.encode(), entry.delivery):
-        case DeliveryId(ref=ref, batch=batch, position=position):
+        case DeliveryId(ref=ref) as delivery:
             message = await messages.find(tables, ref)
-            sent_at: datetime | None = None
-            if message:
-                async for old in archive.load(tables, ref, batch):
-                    if old.delivery.position == position:
-                        sent_at = old.ended.ended_at
+            sent_at = await _find_end(tables, delivery) if message else None
             return SuppressionCause(ref, message, sent_at)
         case SingleMailId(guid=guid):
             name = await subscribers.find_list_of(tables, guid)
             return SuppressionCause(is_confirmation=True, list_name=name or "")
+    return None
+
+
+async def _find_end(tables: Tables, delivery: DeliveryId) -> datetime | None:
+    """When the email was handed over; None if that is not recorded yet."""
+    async for old in archive.load(tables, delivery.ref, delivery.batch):
+        if old.delivery.position == delivery.position:
+            return old.ended.ended_at
     return None
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.consent import ConsentSource, SourceKind
+from postroom.domain.consent import ConsentSource, SourceKind, source_text
 from postroom.domain.errors import BadInput
 from postroom.domain.feedback import SMTP_SOURCE
 from postroom.domain.texts import Text, _, pgettext
@@ -98,6 +98,9 @@ def source_of(source: ConsentSource) -> str:
 
 def suppression_source_text(source: str) -> Text | str:
     """The source of an entry as people read it."""
+    for kind, prefix in _SOURCE_KINDS.items():
+        if source == prefix or source.startswith(f"{prefix} "):
+            return source_text(ConsentSource(kind, source.removeprefix(prefix).strip()))
     return _SOURCE_TEXTS.get(source, source)
 
 
