@@ -71,6 +71,7 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     held = await held_message(site, "Held page")
     await until(lambda: is_completed(site, held), within_s=30)
     await site.run("limit", "set", "--domain", "limited.contoso.edu", "--mails-per-second", "500")
+    await site.run("suppression", "add", "ada@contoso.edu", "--note", "They asked for it")
     columns = await _upload(site, page, folder)
     tables, now = site.parts.storage.tables, site.parts.clock.now()
     invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, now)
@@ -105,8 +106,8 @@ async def _upload(site: RunningSite, page: Page, folder: Path) -> str:
         if is_looked_over:
             await page.get_by_label("Add them as confirmed").check()
             await page.get_by_label("Why may you email them?").fill("They asked for it")
-            await page.get_by_role("button", name="Look it over").click()
-            await expect(page.get_by_role("heading", name="Looked over")).to_be_visible()
+            await page.get_by_role("button", name="Check the file").click()
+            await expect(page.get_by_role("heading", name="Checked")).to_be_visible()
     return urlsplit(page.url).path
 
 

@@ -9,12 +9,12 @@ from postroom.domain.confirmation import ConfirmationState
 from postroom.domain.delivery import State
 from postroom.domain.suppression import SuppressionScope
 from postroom.domain.trial import TrialState
-from postroom.importing.csv_suppressions import SuppressionRows
 from postroom.importing.import_suppressions import (
     SuppressionCounts,
     SuppressionTerms,
     import_suppressions,
 )
+from postroom.importing.suppression_rows import SuppressionRows
 from postroom.records import lists, subscribers, suppressions, trials
 from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.records.suppression_filter import REFRESH_EVERY_S, SuppressionFilter

@@ -31,7 +31,15 @@ from postroom.domain.suppression import (
     source_of,
 )
 from postroom.domain.texts import _
-from postroom.records import archive, erasure, lists, messages, subscribers, suppressions
+from postroom.records import (
+    archive,
+    erasure,
+    feedback,
+    lists,
+    messages,
+    subscribers,
+    suppressions,
+)
 from postroom.records.stored import Stored
 from postroom.storage.port import Tables
 
@@ -123,6 +131,7 @@ async def erase(act: Act, secret: str, address: Address) -> list[str]:
         async for name in lists.every_name(act.tables)
         if await erasure.erase_from_list(act.tables, name, key, act.now)
     ]
+    await feedback.clear_soft_bounces(act.tables, key)
     await suppressions.forget_address(act.tables, key)
     return names
 

@@ -47,13 +47,13 @@ from postroom.domain.suppression import (
 )
 from postroom.domain.texts import ngettext
 from postroom.importing.csv_source import Source, opened
-from postroom.importing.csv_suppressions import SuppressionRows
 from postroom.importing.import_suppressions import (
     SuppressionCounts,
     SuppressionTerms,
     import_suppressions,
 )
 from postroom.importing.job import BAD_ROWS_SHOWN, clean_file_name
+from postroom.importing.suppression_rows import SuppressionRows
 from postroom.records import suppressions
 from postroom.records.secrets import installation_secret
 from postroom.storage.port import StorageError

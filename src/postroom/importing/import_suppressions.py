@@ -25,7 +25,7 @@ from postroom.domain.suppression import (
     source_of,
     widened,
 )
-from postroom.importing.csv_suppressions import SuppressionRow
+from postroom.importing.suppression_rows import SuppressionRow
 from postroom.records import lists, suppressions
 from postroom.records.suppressions import NEW_MAX, PutCounts
 
