@@ -10,7 +10,7 @@ finds, what it leaves, and what happens if it dies half-way.
     3   flow/fan_out.py     turns the audience into batches of deliveries
     4   flow/send.py        claims a batch and sends its deliveries: the heart
     4a  flow/render.py      turns a message into mails: compiled once, spliced per recipient
-    5   flow/feedback.py    deals with bounces, complaints and provider reports about sent mails
+    5   flow/feedback.py    acts on what servers and providers report: bounces, complaints
     6   flow/report.py      adds up the books of a message from its ledgers
     7   flow/archive.py     puts away a message once every recipient has an outcome
     ∞   flow/sweep.py       deletes what is too old, and repairs what crashes left behind
@@ -22,6 +22,7 @@ Actions, which people and programs ask for beside the path:
     actions/ask_to_confirm.py    ask people who have not confirmed to do so
     actions/move_subscriber.py   change an address, or move somebody to another list
     actions/export_people.py     write everyone on a list into a file
+    actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
     actions/send_test_mail.py    mail a message to one user, to check it
     actions/sign_in.py           users, invitations and sessions of the admin pages
 

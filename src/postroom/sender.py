@@ -256,8 +256,10 @@ def build_sender(
     secret = renderer.site.secret
     settler = BatchSettler(storage, clock, owner, journals, rules, secret)
     suppressions = SuppressionFilter(storage, clock, secret)
-    confirmer = Confirmer(storage, clock, renderer, rules)
-    mail_one_test = functools.partial(mail_test, storage, renderer, clock)
+    confirmer = Confirmer(storage, clock, renderer, rules, suppressions)
+    mail_one_test = functools.partial(
+        mail_test, storage, renderer, clock, suppressions=suppressions
+    )
     return Sender(
         storage,
         clock,

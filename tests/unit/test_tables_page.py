@@ -14,9 +14,11 @@ from postroom.domain.access_key import AccessKey
 from postroom.domain.ask_job import AskJob
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
+from postroom.domain.feedback import FeedbackEvent
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.suppression import Suppression
 from postroom.domain.trial import Trial
 from postroom.domain.user import Invitation, Session, User
 from postroom.importing.job import ImportJob
@@ -24,6 +26,12 @@ from postroom.migration.state import Migration
 from postroom.records import archive, deliveries
 from postroom.records.batches import Header
 from postroom.records.counts import DailyGrowth, Delta, ListCounts
+from postroom.records.feedback import (
+    BounceRecord,
+    CountedRecipients,
+    FeedbackSummary,
+    SoftBounces,
+)
 from postroom.records.idempotency import CallNote
 from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
@@ -53,6 +61,12 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`limit` / `transport`, `domain:<domain>`": LimitRow,
     "`migration` / `state`": Migration,
     "`trial` / `<ref>:<user key>`": Trial,
+    "`address` / `email:<address key>`": Suppression,
+    "`in:<digit>` / `<hash of the event id>`": FeedbackEvent,
+    "`m-<ref>` / `summary`": FeedbackSummary,
+    "`m-<ref>` / `batch:<batch>`": CountedRecipients,
+    "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
+    "`soft` / `<address key>`": SoftBounces,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

@@ -40,6 +40,10 @@ OPERATIONS = [
     Operation("PATCH", PERSON, WRITE, {"verified": True}),
     Operation("DELETE", PERSON, WRITE),
     Operation("POST", f"{PERSON}/ask", WRITE),
+    Operation("GET", "/suppressions", READ),
+    Operation("GET", "/suppressions/{address}", READ),
+    Operation("PUT", "/suppressions/{address}", WRITE, {"scope": "bulk"}),
+    Operation("DELETE", "/suppressions/{address}", WRITE),
     Operation("GET", "/messages", READ),
     Operation("POST", "/messages", WRITE, {"list": "{name}", "subject": "x", "text": "x"}),
     Operation("GET", "/messages/{ref}", READ),
@@ -57,6 +61,7 @@ async def furnish(program: Program) -> str:
     await program.make(f"/lists/{OTHER}/subscribers", {"address": ADA, "verified": True})
     made = {"list": OTHER, "subject": "Secret", "text": "x", "at": "2027-01-01T09:00Z"}
     ref: str = (await program.make("/messages", made))["ref"]
+    await program.call("PUT", f"/suppressions/{ADA}", {})
     return ref
 
 
@@ -80,7 +85,7 @@ async def everything(program: Program) -> list[Row]:
     found = [
         row async for row in all_rows(tables, "service", KeysAcross()) if row.partition != "key"
     ]
-    for table in ("mailinglist", "message", "messagearchive"):
+    for table in ("mailinglist", "message", "messagearchive", "suppression"):
         found += [row async for row in all_rows(tables, table, KeysAcross())]
     return found
 

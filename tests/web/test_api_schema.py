@@ -1,6 +1,7 @@
 """The documentation is true: whatever it allows or forbids is sent, and every answer fits it.
 
-Each call finds a list, two people and two messages, and nothing that an earlier call left.
+Each call finds a list, two people, one of them suppressed, and two messages, and nothing that an
+earlier call left.
 POSTROOM_API_EXAMPLES=500 looks longer than the default run, and every time elsewhere.
 """
 
@@ -19,9 +20,11 @@ from hypothesis import HealthCheck
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from postroom.actions import manage_suppressions
 from postroom.domain.access_key import Right
 from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.suppression import SuppressionScope
 from postroom.flow import compose, subscribe
 from postroom.flow.compose import Draft
 from postroom.flow.render import Site
@@ -98,6 +101,8 @@ async def refill() -> tuple[str, dict[str, str]]:
     draft = Draft(list_name=made.name, subject="News", text="Hello")
     refs = [(await compose.compose(acting(storage, START), draft)).ref for _ in range(2)]
     await compose.give_time(acting(tables, START), refs[1], START)
+    suppressed = parse_address(ADA), SuppressionScope.BULK
+    await manage_suppressions.add(acting(storage, START), context.site.secret, *suppressed)
     key, _ = await keys.create(tables, "program", (), START, tuple(Right))
     return key, {"name": made.name, "address": ADA, "ref": refs[0]}
 

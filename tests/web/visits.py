@@ -21,7 +21,7 @@ from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.importing.job import COUNTED
-from postroom.records import ask_jobs, lists, messages, subscribers, trials
+from postroom.records import ask_jobs, lists, messages, subscribers, suppressions, trials
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages.pages import TABS
@@ -30,18 +30,22 @@ from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.acting import acting
-from tests.web import importing, test_admin_outbox
+from tests.web import importing, test_admin_outbox, test_admin_suppression
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
 from tests.web.pseudo import PSEUDO, untranslated
 from tests.web.signed_in import Worker, sign_in_as
 from tests.web.test_admin_sending import going_out
+from tests.web.test_admin_suppression import entry_path_of, every_suppression
 
 UNSEEN_PICTURES = ["", "/a", "file:///a", "cid:a", "http://127.0.0.1/a", "data:,a", "ftp://a/a"]
 PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
 DATA = [
-    *(f"{name}@contoso.edu" for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1")),
+    *(
+        f"{name}@contoso.edu"
+        for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1", "gone")
+    ),
     *(
         "student0@contoso.edu",
         "a@contoso.edu",
@@ -61,7 +65,7 @@ DATA = [
     ),
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
-    *("Postroom", "UTC", "https://", "…"),
+    *("Postroom", "UTC", "https://", "…", "SendGrid"),
     # What an inbox shows of a mail, which is in the language of its list.
     *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
     "Unsubscribe",
@@ -119,7 +123,12 @@ async def at_the_door(visit: Visit) -> None:
         visit.read("as a viewer", (await viewer.get("/admin/lists")).text)
     elsewhere = await visit.owner.browser.post("/admin/sign-out", headers={"origin": "x"})
     visit.read("from elsewhere", elsewhere.text)
-    values = ("sending|9", "scheduled|1794903600|UTC|9|1763367600", "scheduled|1794903600||0|0")
+    values = (
+        "suppressions-imported|2|1",
+        "sending|9",
+        "scheduled|1794903600|UTC|9|1763367600",
+        "scheduled|1794903600||0|0",
+    )
     for notice in (*notices.NOTICES, *values):
         visit.owner.browser.cookies.set("__Host-postroom-notice", notice)
         await visit.get("/admin/account")
@@ -178,6 +187,44 @@ async def at_people(visit: Visit) -> None:
     await visit.post(f"{person}/edit", 409, address="eve@contoso.edu", **as_seen)
     await visit.post(f"{person}/edit", 303, address="ada@contoso.edu", **as_seen | {"list": SECOND})
     await visit.get(await path_of(owner, "ada@contoso.edu"))
+
+
+async def at_suppression(visit: Visit) -> None:
+    owner = visit.owner
+    await visit.get("/admin/suppression")
+    await visit.get("/admin/suppression/new")
+    await visit.post("/admin/suppression/new", 422, address="nobody", scope="x", note="x" * 600)
+    await visit.post("/admin/suppression/new", 422, address="ada@contoso.edu", scope="list")
+    for address, fields in (
+        ("ben@contoso.edu", {"scope": "all", "note": "They asked"}),
+        ("student0@contoso.edu", {"scope": "list", "list": LIST}),
+        ("student1@contoso.edu", {"scope": "bulk"}),
+    ):
+        await visit.post("/admin/suppression/new", 303, address=address, **fields)
+    await visit.get(await path_of(owner, "ben@contoso.edu"))
+    await visit.get(await path_of(owner, "student0@contoso.edu"))
+    for source in every_suppression(owner.office.site.secret):
+        tables = owner.office.storage.tables
+        await suppressions.remove(tables, owner.office.site.secret, source.key)
+        await suppressions.put(tables, owner.office.site.secret, source.key, source, NOW)
+        path = entry_path_of(owner, source.key)
+        await visit.get(path)
+        await visit.get(f"{path}/remove")
+    await visit.get("/admin/suppression")
+    await visit.get("/admin/suppression", q="nobody")
+    await visit.get("/admin/suppression/erase")
+    await visit.post("/admin/suppression/erase", 422, address="nobody")
+    await visit.post("/admin/suppression/erase", 303, address="gone@contoso.edu", sure="yes")
+    await visit.get("/admin/suppression", q="gone@contoso.edu")
+    erased = entry_path_of(owner, "gone@contoso.edu")
+    await visit.get(erased)
+    await visit.get(f"{erased}/remove")
+    await visit.get("/admin/suppression/import")
+    visit.read("no form", (await owner.post("/admin/suppression/import")).text)
+    many = "email\n" + "nobody\n" * 60
+    for name, content in (("people.csv", many), ("people.csv", b"PK\x03\x04"), ("", "a")):
+        answer = await test_admin_suppression.upload(owner, content, name)
+        visit.read("a bad upload", answer.text)
 
 
 async def at_asking(visit: Visit) -> None:
@@ -439,6 +486,7 @@ VISITS = [
     at_the_door,
     at_lists,
     at_people,
+    at_suppression,
     at_asking,
     at_imports,
     at_messages,

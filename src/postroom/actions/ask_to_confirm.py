@@ -90,17 +90,19 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
     found = await subscribers.find(act.tables, list_name, key)
     if found is None:
         return CannotAsk.GONE
-    why = cannot_ask(found.value, act.clock.now())
+    why = cannot_ask(found.value, act.clock.now(), by_hand=True)
     if why is None:
-        await ask_together(act, [found])
+        await ask_together(act, [found], by_hand=True)
     return why
 
 
-async def ask_together(act: Act, people: Sequence[Stored[Subscriber]]) -> int:
+async def ask_together(
+    act: Act, people: Sequence[Stored[Subscriber]], *, by_hand: bool = False
+) -> int:
     """Ask the people of one list who may be asked; return how many."""
     queues = act.storage.queues
     now = act.clock.now()
-    chosen = [each for each in people if cannot_ask(each.value, now) is None]
+    chosen = [each for each in people if cannot_ask(each.value, now, by_hand=by_hand) is None]
     for start in range(0, len(chosen), PEOPLE_AT_ONCE):
         for _poll in range(POLLS_MAX):  # let new sign-ups go first
             waiting = await queues.peek(SINGLE_MAIL_QUEUE, limit=ITEMS_AHEAD_MAX)
@@ -114,14 +116,16 @@ async def ask_together(act: Act, people: Sequence[Stored[Subscriber]]) -> int:
         try:
             await _record(act, group, now)
         except Conflict:  # somebody confirmed or unsubscribed at this moment
-            await _record_one_by_one(act, group, now)
+            await _record_one_by_one(act, group, now, by_hand=by_hand)
     return len(chosen)
 
 
-async def _record_one_by_one(act: Act, people: Sequence[Stored[Subscriber]], now: datetime) -> None:
+async def _record_one_by_one(
+    act: Act, people: Sequence[Stored[Subscriber]], now: datetime, *, by_hand: bool
+) -> None:
     async def record(one: Subscriber) -> None:
         found = await subscribers.find(act.tables, one.list_name, one.key)
-        if found and cannot_ask(found.value, now) is None:
+        if found and cannot_ask(found.value, now, by_hand=by_hand) is None:
             await _record(act, [found], now)
 
     for one, _etag in people:

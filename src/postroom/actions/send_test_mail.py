@@ -2,7 +2,8 @@
 
 Before: a user asked for it, and an item is on the subscribe queue.
 After: the user has the email, with “[Test]” before its subject and a link that changes nothing; a
-row shows its outcome on the message's page.
+row shows its outcome on the message's page. A user whose address is suppressed for all email gets
+none: the row says why.
 Dies half-way: the item comes back; at worst the same email, with the same Message-ID, comes twice.
 Commit point: the completion of the item.
 """
@@ -15,7 +16,7 @@ from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_address
 from postroom.domain.dead_letter import Reason
-from postroom.domain.errors import PostroomError
+from postroom.domain.errors import PostroomError, WrongState
 from postroom.domain.message import Message
 from postroom.domain.outcome import (
     Deferred,
@@ -28,6 +29,8 @@ from postroom.domain.outcome import (
     clip,
 )
 from postroom.domain.retry import RetryRules, retry_after_s
+from postroom.domain.suppression import REASON_TEXTS
+from postroom.domain.texts import _
 from postroom.domain.trial import Trial, TrialState, state_after
 from postroom.domain.work_item import BadItem, TrialItem, parse_trial_item
 from postroom.records import messages, trials, users
@@ -41,6 +44,7 @@ from postroom.records.single_mail_items import (
     release,
     start_over,
 )
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.storage.port import Claim, Queues, Storage
 from postroom.transport.port import Lane, OutgoingMail, Permit
 
@@ -60,7 +64,13 @@ async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
 
 
 async def mail_test(
-    storage: Storage, writer: TrialWriter, clock: Clock, claim: Claim, lane: Lane, permit: Permit
+    storage: Storage,
+    writer: TrialWriter,
+    clock: Clock,
+    claim: Claim,
+    lane: Lane,
+    permit: Permit,
+    suppressions: SuppressionFilter | None = None,
 ) -> Outcome | None:
     """Process one item; return the outcome, or None if nothing was mailed."""
     try:
@@ -75,6 +85,7 @@ async def mail_test(
     try:
         message = await messages.read(storage.tables, item.ref)
         user, _etag = await users.read(storage.tables, item.user)
+        await _check_not_suppressed(suppressions, user.key)
         mail = await writer.trial(message, parse_address(user.address), item.nonce)
     except (PostroomError, Unreadable) as error:
         await trials.note(
@@ -90,6 +101,20 @@ async def mail_test(
         await trials.note(storage.tables, item, state, outcome.words, clock.now())
     await _conclude(storage.queues, claim, outcome, clock)
     return outcome
+
+
+async def _check_not_suppressed(suppressions: SuppressionFilter | None, key: str) -> None:
+    """A mailbox that does not exist harms our reputation, whoever asks to mail it."""
+    if suppressions is None:
+        return
+    if entry := (await suppressions.suppressed_entirely([key])).get(key):
+        raise WrongState(
+            _(
+                "your address is suppressed for all email ({reason}). An owner can remove it from "
+                "the suppression list.",
+                reason=REASON_TEXTS[entry.reason],
+            )
+        )
 
 
 async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock) -> None:

@@ -25,6 +25,7 @@ from postroom.cli import (
     running,
     storage,
     subscribers,
+    suppressions,
     users,
 )
 from postroom.domain.errors import BadInput
@@ -68,6 +69,7 @@ if find_spec("postroom_bench"):  # only in a checkout, not in the wheel or the i
     app.command()(bench)
 app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
+app.add_typer(suppressions.app, name="suppression")
 app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
 app.add_typer(limits.app, name="limit")

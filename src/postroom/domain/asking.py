@@ -45,15 +45,20 @@ CANNOT_ASK_TEXTS = {
 }
 
 
-def cannot_ask(one: Subscriber, now: datetime) -> CannotAsk | None:
-    """Why this person cannot be asked now; None if they can."""
+def cannot_ask(one: Subscriber, now: datetime, *, by_hand: bool = False) -> CannotAsk | None:
+    """Why this person cannot be asked now; None if they can.
+
+    An email that was refused or given up reached nobody: who asks one person by hand may ask again
+    at once. A run over a whole list would only repeat its refusals.
+    """
     if one.gone:
         return CannotAsk.GONE
     if one.verified:
         return CannotAsk.CONFIRMED
     if one.gone_before:
         return CannotAsk.LEFT_BEFORE
-    if one.asked_at and now < one.asked_at + ASK_ONCE_IN:
+    is_lost = by_hand and one.confirmation is not None and one.confirmation.has_ended
+    if one.asked_at and now < one.asked_at + ASK_ONCE_IN and not is_lost:
         return CannotAsk.LATELY
     times = [datetime.fromisoformat(each) for each in (one.asks or "").split()]
     is_often = len(times) >= ASKS_MAX and now < times[-ASKS_MAX] + ASKS_WITHIN
@@ -61,6 +66,12 @@ def cannot_ask(one: Subscriber, now: datetime) -> CannotAsk | None:
 
 
 def asked(one: Subscriber, now: datetime) -> Subscriber:
-    """The subscriber after an administrator or an import asked them."""
+    """The subscriber after an administrator or an import asked them.
+
+    Attempts that ended before are over; one that ended since is that of a quick sender.
+    """
     times = [*(one.asks or "").split(), now.isoformat()][-ASKS_MAX:]
-    return msgspec.structs.replace(one, asked_at=now, asks=" ".join(times))
+    attempts = one.confirmation
+    if attempts and attempts.has_ended and attempts.last_at <= now:
+        attempts = None
+    return msgspec.structs.replace(one, asked_at=now, asks=" ".join(times), confirmation=attempts)

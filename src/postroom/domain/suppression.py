@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.texts import pgettext
+from postroom.domain.consent import ConsentSource, SourceKind, source_text
+from postroom.domain.errors import BadInput
+from postroom.domain.feedback import SMTP_SOURCE
+from postroom.domain.texts import Text, _, pgettext
 
 LISTS_MAX = 100  # that one entry names; after that it covers all bulk email
 NOTE_CHARS_MAX = 500
@@ -19,7 +23,7 @@ class SuppressionScope(StrEnum):
 
     LIST = "list"  # messages to the lists that the entry names
     BULK = "bulk"  # messages to any list
-    ALL = "all"  # confirmations and test emails as well
+    ALL = "all"  # also confirmation emails, and test emails to a user with this address
 
 
 class SuppressionReason(StrEnum):
@@ -43,6 +47,21 @@ REASON_TEXTS = {
     SuppressionReason.ADDED: pgettext("an address is suppressed:", "added by a person"),
     SuppressionReason.IMPORTED: pgettext("an address is suppressed:", "imported"),
     SuppressionReason.ERASED: pgettext("an address is suppressed:", "erased"),
+}
+_SOURCE_TEXTS: dict[str, Text | str] = {
+    SMTP_SOURCE: pgettext("reported by", "the mail server, while sending"),
+    "mailbox": pgettext("reported by", "an email to the bounce address"),
+    "acs": "Azure Communication Services",
+    "mailgun": "Mailgun",
+    "postmark": "Postmark",
+    "sendgrid": "SendGrid",
+    "ses": "Amazon SES",
+}
+_SOURCE_KINDS = {
+    SourceKind.COMMAND_LINE: "command line",
+    SourceKind.IMPORT: "file",
+    SourceKind.KEY: "key",
+    SourceKind.USER: "user",
 }
 _WIDTH = {scope: width for width, scope in enumerate(SuppressionScope)}
 
@@ -70,6 +89,44 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def covers_single_mails(self) -> bool:
         return self.scope is SuppressionScope.ALL
+
+
+def source_of(source: ConsentSource) -> str:
+    """Who added an entry, as it is stored: “user ada@contoso.edu”."""
+    return f"{_SOURCE_KINDS.get(source.kind, source.kind.value)} {source.name}".rstrip()
+
+
+def suppression_source_text(source: str) -> Text | str:
+    """The source of an entry as people read it."""
+    for kind, prefix in _SOURCE_KINDS.items():
+        if source == prefix or source.startswith(f"{prefix} "):
+            return source_text(ConsentSource(kind, source.removeprefix(prefix).strip()))
+    return _SOURCE_TEXTS.get(source, source)
+
+
+def check_scope(text: str) -> SuppressionScope:
+    if text not in set(SuppressionScope):
+        raise BadInput(_("Choose what is stopped: list, bulk or all."))
+    return SuppressionScope(text)
+
+
+def check_note(text: str) -> str:
+    note = " ".join(text.split())
+    if len(note) > NOTE_CHARS_MAX:
+        raise BadInput(_("The note is over {limit} characters; shorten it.", limit=NOTE_CHARS_MAX))
+    return note
+
+
+def check_lists(scope: SuppressionScope, names: Iterable[str]) -> str:
+    """The names as an entry has them; BadInput unless there are some exactly for the scope LIST."""
+    once = sorted(set(names))
+    if scope is SuppressionScope.LIST and not once:
+        raise BadInput(_("Name at least one list, or choose another scope."))
+    if scope is not SuppressionScope.LIST and once:
+        raise BadInput(_("Lists are named only for the scope “list”."))
+    if len(once) > LISTS_MAX:
+        raise BadInput(_("An entry can name at most {limit} lists.", limit=LISTS_MAX))
+    return ",".join(once)
 
 
 def mark_of(key: str) -> int:

@@ -3,9 +3,10 @@
 Before: subscribe.py stored each of them unverified and put an item on the subscribe queue.
 After: the email was accepted and the consent record says so; or the subscriber's row says why not,
 and when it is tried again.
-Steps: read the people the items name > drop those who confirmed or unsubscribed > put back what is
-not due or is over a rate limit > hand the rest over as one slice > record what became of each >
-complete the items, or give them back until the next attempt.
+Steps: read the people the items name > drop those who confirmed or unsubscribed > give up on those
+who are suppressed for all email > put back what is not due or is over a rate limit > hand the rest
+over as one slice > record what became of each > complete the items, or give them back until the
+next attempt.
 Dies half-way: the items in hand show again when their claims lapse, within two minutes.
     before the hand-over             nothing happened
     handed over, not recorded        the same email, with the same Message-ID, is sent again
@@ -41,6 +42,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome, Sent
 from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import Subscriber
+from postroom.domain.suppression import REASON_TEXTS
 from postroom.domain.work_item import BadItem, ConfirmItem, parse_confirm_item
 from postroom.records import consents, lists, subscribers
 from postroom.records.dead_letters import bury
@@ -56,6 +58,7 @@ from postroom.records.single_mail_items import (
     together,
 )
 from postroom.records.stored import Stored
+from postroom.records.suppression_filter import SuppressionFilter
 from postroom.storage.port import BATCH_CHANGES_MAX, Claim, Storage
 from postroom.transport.port import Lane, OutgoingMail, Permit
 
@@ -100,6 +103,7 @@ class Confirmer:
     clock: Clock
     writer: ConfirmationWriter
     rules: RetryRules
+    suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
 
     async def mail(self, claims: Sequence[Claim], lane: Lane, permit: Permit) -> list[Outcome]:
         """Take up to SLICE_MAX items through all the steps; return the outcomes of the hand-overs.
@@ -107,7 +111,7 @@ class Confirmer:
         An item that a sender had in hand when it stopped may be the cause, so each of those is sent
         alone: then it cannot hold up others again.
         """
-        requests = await self._read(claims)
+        requests = await self._without_suppressed(await self._read(claims))
         fresh = [each for each in requests if each.claims_without_outcome <= 0]
         suspects = [each for each in requests if each.claims_without_outcome > 0]
         await start_over(self.storage.queues, [each.claim for each in suspects[1:]], 0.0)
@@ -167,6 +171,24 @@ class Confirmer:
             await self._give_up(request, _SENDERS_STOPPED)
             return None
         return request
+
+    async def _without_suppressed(self, requests: Sequence[_Request]) -> list[_Request]:
+        """Give up on people who get no email at all; a complaint stops messages only.
+
+        Costs one read every two seconds, however many confirmations are sent.
+        """
+        if self.suppressions is None or not requests:
+            return list(requests)
+        keys = [each.person.key for each in requests]
+        found = await self.suppressions.suppressed_entirely(keys)
+        await together(
+            [
+                self._give_up(each, f"suppressed: {REASON_TEXTS[found[each.person.key].reason]}")
+                for each in requests
+                if each.person.key in found
+            ]
+        )
+        return [each for each in requests if each.person.key not in found]
 
     async def _send(
         self, requests: Sequence[_Request], lane: Lane, permit: Permit

@@ -19,7 +19,7 @@ from postroom.domain.consent import ORDER, Consent, ConsentSource, Event, Source
 from postroom.domain.subscriber import Subscriber
 from postroom.records.rows import find_row, first_rows, from_properties, to_properties
 from postroom.records.sortable_time import sortable_newest_first
-from postroom.storage.port import Insert, KeysWithin, Tables
+from postroom.storage.port import BATCH_CHANGES_MAX, Delete, Insert, KeysWithin, Tables
 
 EVENTS_SHOWN_MAX = 1000  # the latest: more than anybody reads on a page
 _TABLE = "mailinglist"
@@ -47,6 +47,17 @@ async def note_for_all(
     """Record an event that changes nothing else, for up to a hundred addresses."""
     if keys:
         await tables.batch(_TABLE, list_name, [event_row(key, consent) for key in keys])
+
+
+async def delete_all(tables: Tables, list_name: str, key: str) -> None:
+    """Delete the record of one address on one list, for somebody who is erased."""
+    keys = KeysWithin(list_name, f"{_CONSENT}{key}:", f"{_CONSENT}{key}:{_END}")
+    while True:
+        rows, has_more = await first_rows(tables, _TABLE, keys, limit=BATCH_CHANGES_MAX)
+        if rows:
+            await tables.batch(_TABLE, list_name, [Delete(row.key) for row in rows])
+        if not has_more:
+            return
 
 
 async def history(tables: Tables, list_name: str, key: str) -> ConsentHistory:

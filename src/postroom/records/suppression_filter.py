@@ -30,6 +30,7 @@ SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one
 LOG_KEPT = timedelta(days=2)  # after the snapshot has it, for processes that know an older one
 RELOAD_AFTER_S = 24 * 3600.0  # an idle process: part of the log may be gone
 _BITS_PER_MARK = 32  # of the bitmap, so that one of 32 strangers needs a search in the array
+_BITS_MIN = 18  # 32 KB: room for recent marks, too
 _HEAD = struct.Struct("<8sQ")
 _MAGIC = b"postroom"
 log = structlog.get_logger("suppression")
@@ -47,6 +48,7 @@ class SuppressionFilter:
         self._bits = 0
         self._recent: set[int] = set()
         self._read_from: datetime | None = None  # None: nothing is read yet
+        self._imports_read: set[str] = set()  # log rows with many marks, read again and again
         self._refresh_at_s = 0.0
         self._unsaved = 0  # marks that no snapshot has, as far as we know
 
@@ -104,6 +106,7 @@ class SuppressionFilter:
         content = await self._storage.blobs.get(SNAPSHOT)
         snapshot = _decoded(content) if content else None
         self._recent = set()
+        self._imports_read = set()
         if snapshot is not None:
             self._set_marks(snapshot[0])
             return snapshot[1]
@@ -119,15 +122,25 @@ class SuppressionFilter:
         """Add what is new; return from when to read the next time."""
         now = self._clock.now()
         read_from = since
-        async for at, mark in suppressions.marks_since(self._storage.tables, since):
-            read_from = max(read_from, min(at, now) - SKEW)  # a clock ahead of ours hides nothing
+        imports_read: set[str] = set()
+        async for logged in suppressions.marks_since(self._storage.tables, since):
+            # A clock ahead of ours hides nothing.
+            read_from = max(read_from, min(logged.at, now) - SKEW)
+            if logged.row_key not in self._imports_read:
+                self._add(logged.marks)
+            if len(logged.marks) > 1:
+                imports_read.add(logged.row_key)
+        self._imports_read = imports_read
+        return read_from
+
+    def _add(self, marks: Sequence[int]) -> None:
+        for mark in marks:
             if not self._has(mark):
                 self._recent.add(mark)
                 self._set_bit(mark)
                 self._unsaved += 1
-            if len(self._recent) > RECENT_MAX:
-                self._merge_recent()
-        return read_from
+        if len(self._recent) > RECENT_MAX:
+            self._merge_recent()
 
     def _merge_recent(self) -> None:
         self._set_marks(_sorted(itertools.chain(self._marks, self._recent)))
@@ -135,7 +148,7 @@ class SuppressionFilter:
 
     def _set_marks(self, marks: array[int]) -> None:
         self._marks = marks
-        self._bits = (1 << max(3, (len(marks) * _BITS_PER_MARK).bit_length())) - 1
+        self._bits = (1 << max(_BITS_MIN, (len(marks) * _BITS_PER_MARK).bit_length())) - 1
         self._bitmap = bytearray((self._bits >> 3) + 1)
         for mark in marks:
             self._set_bit(mark)

@@ -2,24 +2,25 @@
 
     suppression / address / email:<address key>       an address, why and how far
     suppression / address / hash:<digest>             the same of an erased person, without address
-    suppression / address / log:<time>:<name>         the marks of new or widened entries
+    suppression / address / log:<time>:<nonce>        the marks of new or widened entries
 
-An entry and its log row are one write. The log tells senders and the scheduler within seconds about
-new entries; the sweep deletes it once the snapshot (suppression_filter.py) has them.
+Entries and their log row are one write. The log tells senders and the scheduler within seconds
+about new entries; the sweep deletes it once the snapshot (suppression_filter.py) has them.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Sequence
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from postroom.domain.suppression import Suppression, mark_of, widened
-from postroom.records.retry import retry_on_conflict
+from postroom.records.retry import TRIES_MAX, retry_on_conflict
 from postroom.records.rows import (
     FORMAT,
     all_rows,
@@ -39,13 +40,15 @@ from postroom.storage.port import (
     KeysWithin,
     Replace,
     Tables,
-    Upsert,
 )
 
 TABLE = "suppression"
 PARTITION = "address"
 EMAIL, HASH, LOG = "email:", "hash:", "log:"
-END = "~"
+END = "~~~~"  # sorts after every key that follows a prefix
+NEW_MAX = BATCH_CHANGES_MAX - 1  # entries that `put_new` takes; the last change is the log row
+_MARK_CHARS = 8  # hexadecimal
+_NONCE_BYTES = 6
 
 
 def erased_name(secret: str, key: str) -> str:
@@ -96,7 +99,7 @@ async def put(
         name = row_name(entry, secret, key)
         known = await find_row(tables, TABLE, PARTITION, name, Suppression)
         after = widened(known.value if known else None, entry)
-        changes: list[Change] = [_log_row(await _end_of_log(tables, now), name, [after])]
+        changes: list[Change] = [_log_row(await end_of_log(tables, now), [after])]
         if known is None:
             changes.append(Insert(name, to_properties(after)))
         elif after != known.value:
@@ -107,39 +110,76 @@ async def put(
     return await retry_on_conflict(write)
 
 
+class PutCounts(msgspec.Struct, frozen=True):
+    """What `put_new` did."""
+
+    added: int = 0
+    widened: int = 0
+    unchanged: int = 0
+
+
 async def put_new(
-    tables: Tables, secret: str, entries: Sequence[tuple[str, Suppression]], now: datetime
-) -> int:
-    """Add up to NEW_MAX entries in one write, each key once; those that are there are widened."""
-    changes: list[Change] = [
-        Insert(row_name(entry, secret, key), to_properties(entry)) for key, entry in entries
-    ]
-    log_at = await _end_of_log(tables, now)
-    changes.append(_log_row(log_at, changes[0].key, [entry for _key, entry in entries]))
+    tables: Tables, secret: str, entries: Sequence[tuple[str, Suppression]], log_at: datetime
+) -> PutCounts:
+    """Add up to NEW_MAX entries in one write, each key once; those that are there are widened.
+
+    `log_at` comes from `end_of_log`. One log row has all their marks: senders read the log of the
+    last minutes again and again, and a row for each of a million would keep them from sending.
+    """
+    names = [row_name(entry, secret, key) for key, entry in entries]
+    given = [entry for _key, entry in entries]
+    new = [Insert(name, to_properties(entry)) for name, entry in zip(names, given, strict=True)]
     try:
-        await tables.batch(TABLE, PARTITION, changes)
-        return len(entries)
-    except Conflict:
-        added = 0
-        for key, entry in entries:
-            known = await find(tables, secret, key)
-            await put(tables, secret, key, entry, now)
-            added += known is None
-        return added
+        await tables.batch(TABLE, PARTITION, [*new, _log_row(log_at, given)])
+        return PutCounts(added=len(entries))
+    except Conflict:  # some are there
+        return await retry_on_conflict(lambda: _put_among_others(tables, names, entries, log_at))
 
 
-NEW_MAX = BATCH_CHANGES_MAX - 1  # entries that `put_new` takes, with one row in the log
+async def _put_among_others(
+    tables: Tables,
+    names: Sequence[str],
+    entries: Sequence[tuple[str, Suppression]],
+    log_at: datetime,
+) -> PutCounts:
+    known = await asyncio.gather(
+        *(find_row(tables, TABLE, PARTITION, name, Suppression) for name in names)
+    )
+    changes: list[Change] = []
+    changed: list[Suppression] = []
+    added = 0
+    for name, (_key, entry), found in zip(names, entries, known, strict=True):
+        after = widened(found.value if found else None, entry)
+        if found and after == found.value:
+            continue
+        changed.append(after)
+        added += found is None
+        row = to_properties(after)
+        changes.append(Replace(name, row, found.etag) if found else Insert(name, row))
+    if changes:
+        await tables.batch(TABLE, PARTITION, [*changes, _log_row(log_at, changed)])
+    return PutCounts(added, len(changed) - added, len(entries) - len(changed))
 
 
-async def remove(tables: Tables, secret: str, key: str) -> Suppression | None:
-    """Remove the entry of an address; return what it was."""
-    removed: Suppression | None = None
-    for name in (EMAIL + key, erased_name(secret, key)):
-        if found := await find_row(tables, TABLE, PARTITION, name, Suppression):
-            with contextlib.suppress(Conflict):
-                await tables.delete(TABLE, PARTITION, name, found.etag)
-                removed = found.value
-    return removed
+async def remove(
+    tables: Tables, secret: str, key: str, *, etag: str | None = None
+) -> Suppression | None:
+    """Remove the entry of an address; return what it was. Conflict if it has another etag."""
+
+    async def delete() -> Suppression | None:
+        removed: Suppression | None = None
+        for name in (EMAIL + key, erased_name(secret, key)):
+            if found := await find_row(tables, TABLE, PARTITION, name, Suppression):
+                await tables.delete(TABLE, PARTITION, name, etag or found.etag)
+                removed = removed or found.value
+        return removed
+
+    return await retry_on_conflict(delete, tries=1 if etag else TRIES_MAX)
+
+
+async def forget_address(tables: Tables, key: str) -> None:
+    """Delete the entry that has the address, once there is one with its hash."""
+    await tables.delete(TABLE, PARTITION, EMAIL + key)
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
@@ -170,14 +210,21 @@ async def everyone(tables: Tables) -> AsyncIterator[tuple[str, Stored[Suppressio
             yield row.key, stored(row, Suppression)
 
 
-async def marks_since(tables: Tables, since: datetime) -> AsyncIterator[tuple[datetime, int]]:
-    """The marks of new entries since a time, with the time of each; some may come twice."""
+class LoggedMarks(msgspec.Struct, frozen=True):
+    """One row of the log."""
+
+    row_key: str
+    at: datetime
+    marks: list[int]
+
+
+async def marks_since(tables: Tables, since: datetime) -> AsyncIterator[LoggedMarks]:
+    """The marks of new entries since a time; some may come twice."""
     keys = KeysWithin(PARTITION, LOG + sortable(since), LOG + END)
     async for row in all_rows(tables, TABLE, keys):
-        at = parse_sortable(row.key.split(":", 2)[1])
-        marks = str(row.properties["Marks"])
-        for start in range(0, len(marks), 8):
-            yield at, int(marks[start : start + 8], 16)
+        text = str(row.properties["Marks"])
+        marks = [int(text[at : at + _MARK_CHARS], 16) for at in range(0, len(text), _MARK_CHARS)]
+        yield LoggedMarks(row.key, parse_sortable(row.key.split(":", 2)[1]), marks)
 
 
 async def forget_log(tables: Tables, before: datetime) -> None:
@@ -193,14 +240,15 @@ async def forget_log(tables: Tables, before: datetime) -> None:
         await tables.batch(TABLE, PARTITION, rows)
 
 
-def _log_row(at: datetime, name: str, entries: Sequence[Suppression]) -> Upsert:
-    marks = "".join(f"{entry.mark or mark_of(entry.key):08x}" for entry in entries)
-    return Upsert(f"{LOG}{sortable(at)}:{name}", {"Format": FORMAT, "Marks": marks})
-
-
-async def _end_of_log(tables: Tables, now: datetime) -> datetime:
+async def end_of_log(tables: Tables, now: datetime) -> datetime:
     """The time for a new log row: now, or that of the newest row if our clock is behind."""
     newest = now
-    async for at, _mark in marks_since(tables, now):
-        newest = max(newest, at)
+    async for logged in marks_since(tables, now):
+        newest = max(newest, logged.at)
     return newest
+
+
+def _log_row(at: datetime, entries: Iterable[Suppression]) -> Insert:
+    marks = "".join(f"{entry.mark or mark_of(entry.key):0{_MARK_CHARS}x}" for entry in entries)
+    key = f"{LOG}{sortable(at)}:{secrets.token_hex(_NONCE_BYTES)}"
+    return Insert(key, {"Format": FORMAT, "Marks": marks})

@@ -7,7 +7,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from postroom.domain import access_key, consent, job_status, message, subscriber, user
+from postroom.domain import (
+    access_key,
+    consent,
+    job_status,
+    message,
+    subscriber,
+    suppression,
+    user,
+)
 from postroom.domain.due_time import in_zone, known_zone
 from postroom.domain.message import Message
 from postroom.domain.texts import Text, _, ngettext, pgettext
@@ -19,6 +27,8 @@ _TABLES: list[Mapping[Any, Text]] = [
     message.STATUS_TEXTS,
     subscriber.INACTIVE_TEXTS,
     subscriber.STANDING_TEXTS,
+    suppression.REASON_TEXTS,
+    suppression.SCOPE_TEXTS,
     user.ROLE_TEXTS,
 ]
 # Keyed by type as well: members of different enums are equal if their values are.

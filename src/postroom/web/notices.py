@@ -51,6 +51,10 @@ NOTICES = {
     "copied": _("This is a copy. The original is unchanged."),
     "not-editable": _("This message can no longer be edited because sending has started."),
     "emptied": _("Test mailbox emptied."),
+    "suppressed": _("Suppressed. Senders skip this address within a few seconds."),
+    "already-suppressed": _("Nothing was changed: this address was already suppressed as far."),
+    "unsuppressed": _("Removed. This address gets the next message to its lists."),
+    "erased": _("Erased. Only a hash of the address is kept, so that nobody emails it."),
     "limit-set": _("Saved. The limit applies within a few seconds."),
     "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
@@ -77,8 +81,21 @@ def _scheduled(due_s: str, zone: str, people: str, now_s: str) -> Text:
     )
 
 
-WARNINGS = {"not-editable"}  # nothing changed
-WITH_VALUES: dict[str, Callable[..., Text]] = {"sending": _sending, "scheduled": _scheduled}
+def _suppressions_imported(added: str, already: str) -> Text:
+    return ngettext(
+        "{count:,} address was added. {already:,} were suppressed already.",
+        "{count:,} addresses were added. {already:,} were suppressed already.",
+        int(added),
+        already=int(already),
+    )
+
+
+WARNINGS = {"not-editable", "already-suppressed"}  # nothing changed
+WITH_VALUES: dict[str, Callable[..., Text]] = {
+    "sending": _sending,
+    "scheduled": _scheduled,
+    "suppressions-imported": _suppressions_imported,
+}
 
 
 def go(path: str, notice: str = "", *values: object) -> Response:

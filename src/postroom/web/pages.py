@@ -15,6 +15,7 @@ from postroom.domain.address import readable_address
 from postroom.domain.consent import source_text
 from postroom.domain.rate_limit import rate_text
 from postroom.domain.subscriber import subscription
+from postroom.domain.suppression import suppression_source_text
 from postroom.domain.texts import Text, _
 from postroom.web.context import context_of, has_mailbox
 from postroom.web.forms import new_token
@@ -40,6 +41,7 @@ MENU = [
     MenuEntry("/admin/lists", _("Lists"), "list"),
     MenuEntry("/admin/subscribers", _("Subscribers"), "users"),
     MenuEntry("/admin/imports", _("Imports"), "upload"),
+    MenuEntry("/admin/suppression", _("Suppression"), "mail-off"),
     MenuEntry("/admin/messages", _("Messages"), "mail"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
@@ -124,6 +126,7 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 
 _pages.filters |= {"number": number, "moment": moment, "until": until, "word": word, "size": size}
 _pages.filters |= {"address": readable_address, "rate": rate_text, "source_text": source_text}
+_pages.filters |= {"suppression_source": suppression_source_text}
 _pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {"STATES": STATES, "states": states, "time_text": time_text}
 _pages.globals["subscription"] = subscription

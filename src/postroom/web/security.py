@@ -35,12 +35,13 @@ _MESSAGE_FORM = RequestLimits(body_bytes=32 * _MEGABYTE, answer_s=30.0)
 REQUEST_LIMITS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
     (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
-    (re.compile(r"/admin/messages/\d+/people/export"), _STREAM),
+    (re.compile(r"/admin/messages/\d+/people/export|/admin/suppression/export"), _STREAM),
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
     (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
+    (re.compile(r"/admin/suppression/import"), RequestLimits(5 * _MEGABYTE, answer_s=None)),
 ]
 
 # No scripts, nothing from elsewhere, no framing: subscriber pages only need a stylesheet.

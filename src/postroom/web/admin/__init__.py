@@ -15,6 +15,7 @@ from postroom.web.admin import (
     overview,
     subscriber,
     subscribers,
+    suppression,
     users,
 )
 from postroom.web.admin.messages import autosave, control, pages, progress, writing
@@ -28,6 +29,7 @@ MODULES = (
     asking,
     subscriber,
     imports,
+    suppression,
     writing,  # /messages/new before /messages/{ref}
     autosave,
     pages,

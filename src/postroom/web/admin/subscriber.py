@@ -28,11 +28,12 @@ from postroom.domain.subscriber import (
 )
 from postroom.domain.texts import _
 from postroom.flow import subscribe
-from postroom.records import consents, lists, subscribers
+from postroom.records import consents, lists, subscribers, suppressions
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
 from postroom.web.admin.lists import list_choices
+from postroom.web.admin.suppression import entry_path
 from postroom.web.context import WebContext
 from postroom.web.forms import Form, list_named
 from postroom.web.pages import go
@@ -45,13 +46,17 @@ _GUID = re.compile(r"[0-9a-f]{32}")
 @router.get("")
 async def details(request: Viewer, list_name: str, person_id: str) -> Response:
     one, _etag = await find_person(request.context, list_name, person_id)
-    reason = cannot_ask(one, request.now())
+    secret = request.context.site.secret
+    reason = cannot_ask(one, request.now(), by_hand=True)
+    found = await suppressions.find(request.tables, secret, one.key)
     return request.show(
         "subscribers/person.html",
         one=one,
         person=person_path(request.context, list_name, one.key),
         history=await consents.history(request.tables, list_name, one.key),
         cannot_ask=CANNOT_ASK_TEXTS[reason] if reason else "",
+        suppression=found.value if found else None,
+        suppression_path=entry_path(request.context, one.key),
     )
 
 
