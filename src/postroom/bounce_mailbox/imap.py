@@ -113,7 +113,7 @@ class ImapMailbox:
                 if session is None:
                     session = await asyncio.to_thread(ImapSession, self._config)
                     self._session = session
-                return await asyncio.to_thread(work, session)
+                return await asyncio.to_thread(_work, session, work)
         except (OSError, UnicodeError) as error:
             self._drop()
             raise self._unavailable(fault_of_error(error)) from error
@@ -134,7 +134,7 @@ class ImapMailbox:
             raise
 
     def _drop(self) -> None:
-        """Forget the connection; whatever still waits for it in a thread ends at once."""
+        """Forget the connection; a thread that still waits for it ends at once."""
         session, self._session = self._session, None
         self._found.clear()
         if session:
@@ -142,6 +142,15 @@ class ImapMailbox:
 
     def _unavailable(self, fault: Fault) -> MailboxUnavailable:
         return MailboxUnavailable(str(sentence(fault.kind, self._config.server, fault.words)))
+
+
+def _work(session: ImapSession, work: Callable[[ImapSession], T]) -> T:
+    """Do it, and close the connection if anything goes wrong."""
+    try:
+        return work(session)
+    except BaseException:
+        session.close()
+        raise
 
 
 def _parsed(id_: str) -> tuple[int, int]:

@@ -61,20 +61,22 @@ class ImapSession:
             self._log_in()
             self.select()
         except BaseException:
-            self.break_off()
+            self.close()
             raise
 
     def break_off(self) -> None:
-        """Close the socket, also under a thread that waits for it."""
+        """End the wait of the thread that uses the connection; that thread closes it."""
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._imap.sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._imap.sock.close()
+            self._imap.shutdown()
 
     def log_out(self) -> None:
         with contextlib.suppress(imaplib.IMAP4.error, OSError):
             self._imap.logout()
-        self.break_off()
+        self.close()
 
     def select(self) -> None:
         """Select the folder again, to see what is new."""
