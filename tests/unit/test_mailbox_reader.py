@@ -10,6 +10,7 @@ import pytest
 from postroom.bounce_mailbox import reader as reader_module
 from postroom.bounce_mailbox.imap import ImapMailbox
 from postroom.bounce_mailbox.imap_config import ImapConfig
+from postroom.bounce_mailbox.interpretation import interpret
 from postroom.bounce_mailbox.port import Filing, MailboxUnavailable, ReturnedMail
 from postroom.bounce_mailbox.reader import (
     COUNTS_EVERY_S,
@@ -172,7 +173,6 @@ async def test_a_mail_that_no_parser_survives_is_kept_for_people(
 ) -> None:
     clock = MovableClock()
     storage = new_storage(clock)
-    interpret = reader_module.interpret
 
     def crash(mail: ReturnedMail, *rest: object) -> object:
         if mail.content == b"poison":

@@ -141,7 +141,8 @@ class ImapMailbox:
             session.break_off()
 
     def _unavailable(self, fault: Fault) -> MailboxUnavailable:
-        return MailboxUnavailable(str(sentence(fault.kind, self._config.server, fault.words)))
+        words = str(sentence(fault.kind, self._config.server, fault.words))
+        return MailboxUnavailable(words.removesuffix("."))
 
 
 def _work(session: ImapSession, work: Callable[[ImapSession], T]) -> T:

@@ -13,12 +13,16 @@ import msgspec
 
 from postroom.bounce_mailbox.port import Filing, ReturnedMail
 from postroom.domain.delivery_token import parse_token
-from postroom.domain.feedback import BounceReason, FeedbackEvent, FeedbackKind
+from postroom.domain.feedback import (
+    MAILBOX_SOURCE,
+    BounceReason,
+    FeedbackEvent,
+    FeedbackKind,
+)
 from postroom.domain.outcome import clip
 from postroom.feedback.mail_parts import field, split_headers
 from postroom.feedback.report import Report, read_report
 
-SOURCE = "mailbox"
 ADDRESS_CHARS_MAX = 320
 HEARD = frozenset(
     {
@@ -53,7 +57,7 @@ def interpret(mail: ReturnedMail, secret: str, now: datetime) -> Interpretation:
         id=event_id(mail.content, report),
         kind=report.kind,
         at=min(mail.received_at, now),  # its Date could be anything
-        source=SOURCE,
+        source=MAILBOX_SOURCE,
         delivery=report.delivery,
         address=clip(report.recipient)[:ADDRESS_CHARS_MAX],
         classification=report.classification,

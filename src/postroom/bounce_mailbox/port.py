@@ -20,7 +20,10 @@ UNKNOWN_FOLDER = "Postroom-unknown"
 
 
 class MailboxUnavailable(Exception):
-    """The mailbox cannot be used now; the text is a sentence without secrets and addresses."""
+    """The mailbox cannot be used now; the text is a sentence without its full stop.
+
+    It contains neither secrets nor addresses.
+    """
 
 
 class Filing(StrEnum):

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom.bounce_mailbox.interpretation import (
-    SOURCE,
     UNKNOWN_MAIL,
     Interpretation,
     interpret,
@@ -38,7 +37,7 @@ from postroom.bounce_mailbox.port import (
     ReturnedMail,
 )
 from postroom.clock import Clock
-from postroom.domain.feedback import FeedbackEvent
+from postroom.domain.feedback import MAILBOX_SOURCE, FeedbackEvent
 from postroom.records import feedback, leases, webhooks
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.webhooks import WebhookCounts
@@ -219,7 +218,7 @@ class MailboxReader:
         if not (read or is_due or self._faults):
             return
         counts = WebhookCounts(events=events, unknown=unknown, last_at=self.clock.now())
-        await webhooks.add_counts(self.storage.tables, SOURCE, counts)
+        await webhooks.add_counts(self.storage.tables, MAILBOX_SOURCE, counts)
         self._counted_at_s = now_s
         if unknown:
             log.info("returned_mails_unknown", count=unknown)
@@ -232,7 +231,7 @@ class MailboxReader:
             name = self.mailbox.description
             log.warning("bounce_mailbox_unavailable", mailbox=name, words=words)
         counts = WebhookCounts(refused=1, refused_at=self.clock.now(), refusal=words)
-        await webhooks.add_counts(self.storage.tables, SOURCE, counts)
+        await webhooks.add_counts(self.storage.tables, MAILBOX_SOURCE, counts)
         await self.close()
 
     # --- The lease ------------------------------------------------------------------------------

@@ -160,6 +160,7 @@ async def build_web(parts: Parts) -> WebServer:
         has_outbox=not transport.leaves_the_machine,
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
+        has_bounce_mailbox=mailbox_of(settings) is not None,
         webhook_keys=WebhookKeys(
             settings.sendgrid_webhook_key,
             settings.mailgun_webhook_key.get_secret_value(),
