@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"supervisor"},
     {"wiring"},
     {"web", "scheduler", "sender", "worker", "metrics"},
+    {"bounce_mailbox"},  # a worker of the scheduler: mails that come back become events
     {"importing"},  # a use case beside the path, which asks people to confirm as the action does
     {"actions", "migration"},  # use cases beside the path
     {"flow"},
@@ -42,7 +43,7 @@ LAYERS: list[set[str]] = [
 ]
 
 # Packages that show the rest of the house only their port; who may go behind it.
-PORTS = {"storage": "port", "transport": "port"}
+PORTS = {"storage": "port", "transport": "port", "bounce_mailbox": "port"}
 BEHIND_THE_PORTS = {"wiring"}
 
 # Stages meet in storage alone; the second of each pair is a step of the first.

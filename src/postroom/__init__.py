@@ -31,9 +31,10 @@ Around them, each using only what is below it:
     cli/, bench/               the command line; measurements
     supervisor.py              all roles on one machine
     wiring/                    from settings to running roles; the only package that names
-                               engines and transports
+                               engines, transports and mailboxes
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
+    bounce_mailbox/            reads the mails that come back: a port, IMAP, Maildir, a folder
     importing/                 people from CSV files: upload, job, reading, and the worker
     migration/                 copies everything from one storage into another
     act.py                     what a use case works with: storage, time, trace, wake-ups

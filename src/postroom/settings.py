@@ -121,6 +121,20 @@ class Settings(BaseModel):
         "then sent from an address of their own there, so that each bounce names its recipient. "
         "Default: bounces go to the From address of the list.",
     )
+    bounce_mailbox: SecretStr = Field(
+        SecretStr(""),
+        description="Mailbox that Postroom reads for bounces and complaints: "
+        "`imap://user:password@host[:port][/FOLDER][?tls=implicit|require|none]`, `maildir:/path`, "
+        "or `directory:/path` (each file is one mail). Nothing else may use it. Default: none "
+        "([bounces.md](bounces.md)).",
+    )
+    bounce_poll_s: float = Field(
+        60.0,
+        ge=5,
+        le=900,
+        description="Seconds between two looks into the bounce mailbox; at most 10 while messages "
+        "are being sent.",
+    )
     soft_bounces_max: int = Field(
         5,
         ge=1,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
+MAILBOX_READER = "mailbox-reader"  # a part of the scheduler that other roles do not wake
 
 
 class WakeUpListener:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.transport.smtp.config import SmtpConfig, Tls
+from postroom.domain.tls import Tls
+from postroom.transport.smtp.config import SmtpConfig
 from postroom.transport.smtp.window import SLICES, SLOW_S, Window
 
 QUICK, SLOW = SLOW_S / 10, SLOW_S * 4

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -71,9 +72,9 @@ async def _made(office: Office, address: str, role: Role) -> User:
 
 @asynccontextmanager
 async def at_work(
-    folder: Path, role: Role = Role.EDITOR, clock: Clock | None = None
+    folder: Path, role: Role = Role.EDITOR, clock: Clock | None = None, **more: Any
 ) -> AsyncIterator[Worker]:
-    async with open_office(folder, clock=clock) as office:
+    async with open_office(folder, clock=clock, **more) as office:
         worker = await sign_in_as(office, role)
         async with worker.browser:
             yield worker

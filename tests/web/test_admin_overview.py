@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -11,8 +12,9 @@ import pytest_asyncio
 
 from postroom.domain.dead_letter import Reason
 from postroom.domain.message import Status
-from postroom.records import dead_letters, messages
+from postroom.records import dead_letters, messages, webhooks
 from postroom.records.names import MAIL_QUEUE
+from postroom.records.webhooks import WebhookCounts
 from postroom.web.admin.overview import MESSAGES_SEARCHED
 from tests.web.drafts import etag_of, written
 from tests.web.office import NOW
@@ -92,3 +94,18 @@ async def bury(editor: Worker, queue: str, body: str, reason: Reason) -> None:
     await queues.put(queue, body)
     [claim] = await queues.claim(queue, limit=1, lease_s=60)
     await dead_letters.bury(queues, claim, reason, NOW)
+
+
+async def test_a_bounce_mailbox_that_cannot_be_read_is_shown(tmp_path: Path) -> None:
+    async with at_work(tmp_path, has_bounce_mailbox=True) as editor:
+        tables = editor.office.storage.tables
+        assert "bounce mailbox" not in (await editor.get("/admin")).text
+        words = "The mail server imap.contoso.edu:993 refuses our login"
+        failed = WebhookCounts(refused=1, refused_at=NOW, refusal=words)
+        await webhooks.add_counts(tables, "mailbox", failed)
+        page = (await editor.get("/admin")).text
+        assert "The bounce mailbox cannot be read." in page
+        assert f"{words}." in page
+        read = WebhookCounts(last_at=NOW + timedelta(seconds=1))
+        await webhooks.add_counts(tables, "mailbox", read)
+        assert "bounce mailbox" not in (await editor.get("/admin")).text

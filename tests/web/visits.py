@@ -22,6 +22,7 @@ from postroom.domain.user import Role
 from postroom.flow import subscribe
 from postroom.importing.job import COUNTED
 from postroom.records import ask_jobs, lists, messages, subscribers, suppressions, trials
+from postroom.records.webhooks import WebhookCounts
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages.pages import TABS
@@ -463,7 +464,12 @@ async def at_live_parts(visit: Visit) -> None:
         curves = tuple(QueueSample(float(at), at, 1) for at in range(5))
         troubles = tuple(every_trouble())
         seen = msgspec.structs.replace(
-            seen, queue_history=curves, going_out=[going], senders=2, mail_troubles=troubles
+            seen,
+            queue_history=curves,
+            going_out=[going],
+            senders=2,
+            mail_troubles=troubles,
+            bounce_mailbox=WebhookCounts(last_at=NOW, refused_at=NOW, refusal="550"),
         )
         visit.read("live", pages.part("overview_live.html", overview=seen))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -103,11 +103,18 @@ def examine_sender_domain(domain: str, dns_server: str | None = None) -> list[Ch
 async def _checks(settings: Settings) -> AsyncIterator[Check]:
     from postroom.wiring import open_parts
     from postroom.wiring.engines import engine_of
+    from postroom.wiring.mailboxes import mailbox_of
     from postroom.wiring.transports import transport_of
 
     engine = engine_of(settings)
     transport = transport_of(settings)
-    for check in _check_settings(settings, engine.description, transport.description):
+    mailbox = mailbox_of(settings)
+    descriptions = {
+        "storage": engine.description,
+        "transport": transport.description,
+        "bounce_mailbox": mailbox.description if mailbox else "none",
+    }
+    for check in _check_settings(settings, descriptions):
         yield check
     yield _check_data_folder(settings.data)
     try:
@@ -140,17 +147,18 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     for check in _check_dkim_keys(settings):
         yield check
     yield await transport.examine()
+    if mailbox:
+        yield await mailbox.examine()
     yield _check_url(settings, leaves_the_machine=transport.leaves_the_machine)
 
 
-def _check_settings(settings: Settings, storage: str, transport: str) -> Iterator[Check]:
+def _check_settings(settings: Settings, descriptions: Mapping[str, str]) -> Iterator[Check]:
     """List the settings that are not the default, and where they come from, without secrets."""
     from postroom.settings import FILE
 
     places = f"the environment, then {FILE.absolute()}, then defaults"
     count = ngettext("{count} is set", "{count} are set", len(settings.given))
     yield Check(RIGHT, "settings", f"read from {places}; {count}")
-    descriptions = {"storage": storage, "transport": transport}
     for name in settings.given:
         value = descriptions.get(name, getattr(settings, name))
         text = f"POSTROOM_{name.upper()} = {value} (from {settings.origin(name)})"

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 SMTP_SOURCE = "smtp"  # events that a sender made from a server's reply
+MAILBOX_SOURCE = "mailbox"  # events that came back as mails
 
 
 class FeedbackKind(StrEnum):

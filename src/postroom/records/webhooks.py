@@ -1,6 +1,8 @@
-"""What the webhooks of each provider have received, as rows, for the page that shows it.
+"""What webhooks and the bounce mailbox have received, as rows, for the pages that show it.
 
     feedback / webhook / <provider>             how many posts and events, and the last refusal
+    feedback / webhook / mailbox                the same of the bounce mailbox: events, mails that
+                                                are kept for people, failed attempts to read it
     feedback / webhook / notice:<hash>          a topic of Amazon SNS that wants to post to us
 
 Counts are a little inexact: a process writes them every few seconds and may die before that.
@@ -32,7 +34,7 @@ NOTICES_MAX = 20  # anybody with a topic of the right name could send more
 
 
 class WebhookCounts(msgspec.Struct, frozen=True):
-    """What came from one provider since the installation began."""
+    """What came from one provider, or by mail, since the installation began."""
 
     events: int = 0
     unknown: int = 0  # of no use to us, or not readable
@@ -40,6 +42,13 @@ class WebhookCounts(msgspec.Struct, frozen=True):
     last_at: datetime | None = None  # the last post that was accepted
     refused_at: datetime | None = None
     refusal: str = ""  # why the last one was refused
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to read the mailbox failed."""
+        if self.refused_at is None:
+            return False
+        return self.last_at is None or self.refused_at >= self.last_at
 
     def plus(self, more: WebhookCounts) -> WebhookCounts:
         return WebhookCounts(

@@ -44,6 +44,7 @@ class WebContext:
     has_kept_mails: bool = False  # from an earlier test mode: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
     webhook_keys: WebhookKeys = NO_WEBHOOK_KEYS
+    has_bounce_mailbox: bool = False
 
     @property
     def is_https(self) -> bool:

@@ -17,6 +17,7 @@ from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
 from postroom.wakeup import WakeUps
 from postroom.wiring.engines import WORK_S, engine_of, intervals_of, opened_storage
+from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.transports import transport_of
 
 PRIVATE_FOLDER = 0o700  # it holds journals and, by default, the storage
@@ -33,9 +34,13 @@ class Parts:
 
 
 def check(settings: Settings) -> list[str]:
-    """The mistakes in the addresses of storage and transport; opens nothing."""
+    """The mistakes in the addresses of storage, transport and mailbox; opens nothing."""
     mistakes: list[str] = []
-    for name, entry_of in (("STORAGE", engine_of), ("TRANSPORT", transport_of)):
+    for name, entry_of in (
+        ("STORAGE", engine_of),
+        ("TRANSPORT", transport_of),
+        ("BOUNCE_MAILBOX", mailbox_of),
+    ):
         try:
             entry_of(settings)
         except ValueError as error:

@@ -8,13 +8,14 @@ import gc
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
+from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
 from postroom.domain.feedback import FeedbackPolicy
 from postroom.domain.retry import RetryRules
@@ -30,9 +31,11 @@ from postroom.scheduler import Scheduler
 from postroom.sender import Sender
 from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
+from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
 from postroom.wiring.engines import WORK_S
+from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.parts import Parts, open_parts
 from postroom.wiring.transports import transport_of
 from postroom.worker import StopRequest
@@ -74,6 +77,28 @@ async def build_feedback_handler(parts: Parts) -> FeedbackHandler:
     )
     secret = await installation_secret(parts.storage.tables)
     return FeedbackHandler(parts.storage, parts.clock, secret, policy)
+
+
+async def build_mailbox_reader(
+    parts: Parts, scheduler: Scheduler, wake: Callable[[], None]
+) -> MailboxReader | None:
+    """The reader of the bounce mailbox, if there is one; `wake` wakes who deals with events."""
+    settings = parts.settings
+    entry = mailbox_of(settings)
+    if entry is None:
+        return None
+    return MailboxReader(
+        parts.storage,
+        parts.clock,
+        scheduler.owner,
+        await installation_secret(parts.storage.tables),
+        entry.open(),
+        poll_s=settings.bounce_poll_s,
+        lease_s=parts.intervals.lease_s,
+        wake=wake,
+        is_sending=lambda: scheduler.is_sending,
+        is_dead=scheduler.locks.is_dead if scheduler.locks else lambda owner: False,
+    )
 
 
 def build_importer(parts: Parts, wakeup: WakeUpListener) -> ImportWorker:
@@ -140,6 +165,7 @@ async def build_web(parts: Parts) -> WebServer:
         has_outbox=not transport.leaves_the_machine,
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
+        has_bounce_mailbox=mailbox_of(settings) is not None,
         webhook_keys=WebhookKeys(
             settings.sendgrid_webhook_key,
             settings.mailgun_webhook_key.get_secret_value(),
@@ -155,7 +181,10 @@ async def build_web(parts: Parts) -> WebServer:
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
-    """Schedule messages and, whether or not this scheduler leads, run imports and feedback."""
+    """Schedule messages and, whether or not this scheduler leads, run imports and feedback.
+
+    One of all schedulers reads the bounce mailbox.
+    """
     os.nice(BULK_NICE)
     async with _role_parts("scheduler", settings) as parts:
         wakeup = parts.wakeups.listen(SCHEDULER)
@@ -167,6 +196,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         feedback_wakeup = parts.wakeups.listen(SCHEDULER)
         handler = await build_feedback_handler(parts)
         stop.then(feedback_wakeup.ring)
+        reader = await build_mailbox_reader(parts, scheduler, feedback_wakeup.ring)
         intervals = parts.intervals
 
         async def feedback_rest_s() -> float:
@@ -184,6 +214,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
                 worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
                 worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
+                *([_read_mailbox(reader, parts, stop)] if reader else []),
             )
         finally:
             await scheduler.stop()
@@ -191,6 +222,19 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             feedback_wakeup.close()
             import_wakeup.close()
             wakeup.close()
+
+
+async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:
+    """Read the mailbox at its own pace: other wake-ups of the role are none of its business."""
+    wakeup = parts.wakeups.listen(MAILBOX_READER)
+    stop.then(reader.stop)
+    stop.then(wakeup.ring)
+    try:
+        await worker.run(reader.step, reader.rest_s, wakeup, stop, parts.clock)
+    finally:
+        with contextlib.suppress(StorageError):  # then its lease expires
+            await reader.close()
+        wakeup.close()
 
 
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:

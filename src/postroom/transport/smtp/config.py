@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from postroom.domain.tls import Tls, is_loopback
 
 SUBMISSION_PORT = 587  # RFC 6409
 SUBMISSIONS_PORT = 465  # RFC 8314: TLS from the first octet
@@ -18,14 +18,6 @@ URL_FORM = "smtp://[user:password@]host[:port][?tls=require|implicit|none]"
 URL_OPTIONS = frozenset({"tls", "ehlo", "ca_file"})
 HOST = re.compile(r"[A-Za-z0-9._:-]+")
 EHLO_NAME = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
-
-
-class Tls(StrEnum):
-    """How the connection is encrypted; the certificate is always verified."""
-
-    REQUIRE = "require"  # STARTTLS, or nothing is sent (RFC 3207)
-    IMPLICIT = "implicit"  # TLS from the first octet (RFC 8314)
-    NONE = "none"  # unencrypted, on request or on this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +100,6 @@ def parse_smtp_url(url: str) -> SmtpConfig:
         ehlo_name=options.get("ehlo", ""),
         ca_file=options.get("ca_file", ""),
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the name or address means this machine; resolves nothing."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _split(url: str) -> SplitResult:

@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 
+from postroom.domain.tls import Tls
 from postroom.domain.trouble import (
     Fault,
     TroubleKind,
@@ -17,7 +18,7 @@ from postroom.domain.trouble import (
     one_line,
     sentence,
 )
-from postroom.transport.smtp.config import SmtpConfig, Tls
+from postroom.transport.smtp.config import SmtpConfig
 from postroom.transport.smtp.envelope import ServerExtensions, parse_offers
 from postroom.transport.smtp.protocol import CLOSED, LineBroken, Reply, SmtpProtocol
 

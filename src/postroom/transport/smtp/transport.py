@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from time import monotonic, thread_time
 
 from postroom.domain.outcome import Outcome
+from postroom.domain.tls import Tls
 from postroom.transport.port import HandOverWatch, OutgoingMail, new_lane_id
-from postroom.transport.smtp.config import SmtpConfig, Timeouts, Tls, parse_smtp_url
+from postroom.transport.smtp.config import SmtpConfig, Timeouts, parse_smtp_url
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
 from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol

@@ -14,9 +14,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.domain.dead_letter import DeadLetters, grouped
+from postroom.domain.feedback import MAILBOX_SOURCE
 from postroom.domain.message import GOING_OUT, Message, Status
-from postroom.records import counts, dead_letters, leases, lists, messages
+from postroom.records import counts, dead_letters, leases, lists, messages, webhooks
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
+from postroom.records.webhooks import WebhookCounts
 from postroom.storage.port import StorageError, Troubles
 from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.admin.messages.progress import with_current_books
@@ -53,6 +55,7 @@ class Overview(msgspec.Struct, frozen=True):
     has_people: bool = False  # that list has confirmed subscribers
     has_message: bool = False
     mail_troubles: tuple[SharedTrouble, ...] = ()
+    bounce_mailbox: WebhookCounts = WebhookCounts()  # what was read, and what went wrong
     drafts_among: int = 0  # the number of newest messages that were searched; 0: all
     troubles: Troubles = Troubles()  # recent problems of running roles with storage
     queue_history: tuple[QueueSample, ...] = ()
@@ -180,10 +183,17 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         has_people=bool(first_list) and (await counts.read(tables, first_list)).verified > 0,
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
+        bounce_mailbox=await _read_mailbox_counts(context),
         queue_history=queue_history.recent(now),
         set_aside=grouped(await dead_letters.oldest(storage.queues)) if dead else [],
         troubles=_recent_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
     )
+
+
+async def _read_mailbox_counts(context: WebContext) -> WebhookCounts:
+    if not context.has_bounce_mailbox:
+        return WebhookCounts()
+    return await webhooks.find_counts(context.storage.tables, MAILBOX_SOURCE)
 
 
 def _recent_troubles(by_role: Sequence[Troubles], now: datetime) -> Troubles:
