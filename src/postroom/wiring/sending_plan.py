@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 from postroom.deliverability.checks import SendingPlan
+from postroom.domain.tls import is_loopback
 from postroom.settings import Settings
-from postroom.transport.smtp.config import is_loopback
 from postroom.wiring.dkim import dkim_keys_of
 from postroom.wiring.transports import transport_of
 

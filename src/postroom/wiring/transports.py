@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from postroom.clock import Clock
 from postroom.domain.doctor import Check, CheckResult
+from postroom.domain.tls import is_loopback
 from postroom.domain.trouble import ADVICE
 from postroom.settings import Settings
 from postroom.storage.port import Storage
 from postroom.transport.capabilities import Capabilities, DoubtSettling, as_markdown
 from postroom.transport.outbox import OutboxTransport
 from postroom.transport.port import Transport
-from postroom.transport.smtp.config import SUBMISSIONS_PORT, is_loopback
+from postroom.transport.smtp.config import SUBMISSIONS_PORT
 from postroom.transport.smtp.envelope import ServerExtensions
 from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
 from postroom.transport.smtp.transport import (
