@@ -11,8 +11,8 @@ from postroom.domain.message import Message, OnDoubt
 from postroom.wiring import Parts
 from postroom_bench.installation import Installation, Process, books, until
 
-PEOPLE = 10_000
-KILLS = 10  # under each policy
+PEOPLE = 20_000
+KILLS = 20
 STOPS = 10
 IN_DOUBT_A_KILL_MAX = 32  # four lanes, each with eight mails on the wire
 AT_SPEED = 250  # mails after a start, before the next blow falls
@@ -54,7 +54,7 @@ def assert_books_balance(message: Message) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("on_doubt", OnDoubt)
-async def test_ten_kills_lose_nobody_and_leave_little_doubt(
+async def test_twenty_kills_lose_nobody_and_leave_little_doubt(
     on_doubt: OnDoubt, tmp_path: Path
 ) -> None:
     async with Installation(tmp_path) as installation, installation.parts() as parts:
