@@ -41,7 +41,6 @@ ON_AZURE = {
     "test_dead_sender",
     "test_deleted_list",
     "test_editing",
-    "test_expiry_and_revival",
     "test_forgotten_items",
     "test_good_weather",
     "test_late_archive",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -47,8 +48,6 @@ _TOKEN_BYTES = 32
 T = TypeVar("T")
 hasher = argon2.PasswordHasher()  # tests set a cheaper one
 _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
-# Compared when there is no such user, so that the answer takes as long.
-_HASH_OF_NOBODY = hasher.hash(secrets.token_hex(16))
 
 
 class WrongPassword(BadInput):
@@ -118,7 +117,9 @@ async def check(tables: Tables, address: str, password: str) -> User | None:
     found = None
     with contextlib.suppress(BadAddress):
         found = await users.find(tables, parse_address(address.strip()).storage_key)
-    hashed = found.value.password if found else _HASH_OF_NOBODY
+    # Always hashed first, so that an unknown user takes as long as a known one.
+    nobody = await _in_thread(_hash_of_nobody)
+    hashed = found.value.password if found else nobody
     is_right = await _is_right(hashed, password)
     return found.value if found and is_right else None
 
@@ -208,6 +209,12 @@ async def _change(tables: Tables, key: str, **values: object) -> User:
         return changed
 
     return await retry_on_conflict(change)  # an owner may change their role meanwhile
+
+
+@functools.cache
+def _hash_of_nobody() -> str:
+    """Compared when there is no such user. Not at import: most processes sign nobody in."""
+    return hasher.hash(secrets.token_hex(16))
 
 
 async def _hash(password: str) -> str:
