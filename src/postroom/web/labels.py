@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from postroom.domain import access_key, consent, job_status, message, subscriber, user
+from postroom.domain import access_key, consent, feedback, job_status, message, subscriber, user
 from postroom.domain.due_time import in_zone, known_zone
 from postroom.domain.message import Message
 from postroom.domain.texts import Text, _, ngettext, pgettext
@@ -15,6 +15,9 @@ from postroom.domain.texts import Text, _, ngettext, pgettext
 _TABLES: list[Mapping[Any, Text]] = [
     access_key.RIGHT_TEXTS,
     consent.EVENT_TEXTS,
+    feedback.CLASS_TEXTS,
+    feedback.KIND_TEXTS,
+    feedback.REASON_TEXTS,
     job_status.STATUS_TEXTS,
     message.STATUS_TEXTS,
     subscriber.INACTIVE_TEXTS,

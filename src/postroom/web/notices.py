@@ -52,6 +52,8 @@ NOTICES = {
     "not-editable": _("This message can no longer be edited because sending has started."),
     "emptied": _("Test mailbox emptied."),
     "limit-set": _("Saved. The limit applies within a few seconds."),
+    "topic-confirmed": _("Confirmed. Amazon SNS posts the events of this topic from now on."),
+    "topic-dismissed": _("Dismissed. Nothing is subscribed."),
     "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
 

@@ -135,6 +135,8 @@ async def build_web(parts: Parts) -> WebServer:
         has_outbox=not transport.leaves_the_machine,
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
+        transport=transport.description,
+        examine_transport=transport.examine,
         webhook_keys=WebhookKeys(
             settings.sendgrid_webhook_key,
             settings.mailgun_webhook_key.get_secret_value(),
