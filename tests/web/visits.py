@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 import httpx2
 import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
+from postroom.domain.doctor import Check, CheckResult
+from postroom.domain.feedback import BounceClass, BounceReason, Classification, FeedbackKind
 from postroom.domain.job_status import JobStatus
 from postroom.domain.message import Books, Status
+from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.domain.subscriber import InactiveReason
 from postroom.domain.texts import speaking
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
+from postroom.feedback.webhooks.post import RefusalReason, SubscriptionNotice
 from postroom.flow import subscribe
 from postroom.importing.job import COUNTED
-from postroom.records import ask_jobs, lists, messages, subscribers, trials
+from postroom.records import (
+    ask_jobs,
+    leases,
+    lists,
+    messages,
+    rate_limits,
+    subscribers,
+    trials,
+    webhooks,
+)
+from postroom.records.webhooks import WebhookCounts
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages.pages import TABS
 from postroom.web.admin.messages.progress import MessageProgress, RateSample
 from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
+from postroom.web.context import WebContext
 from postroom.web.mail_server import SharedTrouble
+from postroom.web.webhook_keys import Provider, WebhookKeys
+from tests import webhook_posts
 from tests.acting import acting
-from tests.web import importing, test_admin_outbox
+from tests.web import importing, returned, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
@@ -62,6 +82,11 @@ DATA = [
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     *("Postroom", "UTC", "https://", "…"),
+    *("SendGrid", "Amazon SES", "Azure Communication Services", "Mailgun", "Postmark"),
+    *(webhook_posts.SnsTopic().arn, "fabrikam.edu", "tailspin.edu", returned.CAUSE.words),
+    *(f"{returned.address_at(at)}" for at in range(len(BounceReason))),
+    "250 2.0.0 Ok",
+    *(each.words for each in (returned.DEAD, returned.FULL, returned.BLOCKED)),
     # What an inbox shows of a mail, which is in the language of its list.
     *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
     "Unsubscribe",
@@ -313,6 +338,107 @@ async def at_going_out(visit: Visit) -> None:
     await visit.get("/admin")
 
 
+async def at_feedback(visit: Visit) -> None:
+    owner = visit.owner
+    path = await returned.sent_to(owner, 12)
+    await visit.get(f"{path}/feedback")
+    await visit.get(path)
+    await returned.come_back(owner, path, FeedbackKind.DELIVERED, 0)
+    await visit.get(path)
+    await returned.everything(owner, path)
+    other = await returned.sent_to(owner, len(BounceReason))
+    for at, reason in enumerate(BounceReason):
+        words = "550 5.1.1 mailbox unavailable"
+        why = Classification(BounceClass.TEMPORARY, reason, "", words)
+        await returned.come_back(owner, other, FeedbackKind.BOUNCED, at, why=why)
+    await visit.get(f"{other}/feedback")
+    await visit.get(path)
+    await visit.get(f"{path}/feedback")
+    await visit.get(f"{path}/feedback", after="to:0000000:98:bounced")
+    await visit.get(f"{path}/feedback", 404, after="nobody")
+    paused = {"pause_cause": returned.CAUSE, "is_self_paused": True}
+    stuck = await returned.sent_to(owner, 3, Status.PAUSED, **paused)
+    for page in (stuck, f"{stuck}/feedback", "/admin"):
+        await visit.get(page)
+
+
+async def at_webhooks(visit: Visit) -> None:
+    tables = visit.owner.office.storage.tables
+    context = context_under(visit)
+    await visit.get("/admin/webhooks")
+    for reason in RefusalReason:
+        counts = WebhookCounts(1, 2, 3, NOW, NOW, reason)
+        await webhooks.add_counts(tables, Provider.SENDGRID, counts)
+        await visit.get("/admin/webhooks")
+    sendgrid, topic = webhook_posts.SendGrid(), webhook_posts.SnsTopic()
+    keys = WebhookKeys(sendgrid.verification_key, "a key", topic.arn)
+    with other_context(visit, replace(context, webhook_keys=keys, fetch=never_fetched)):
+        for provider in Provider:
+            await visit.post(f"/admin/webhooks/{provider.value}/test", 200)
+    with other_context(visit, replace(context, webhook_keys=WebhookKeys(sns_topics="nobody"))):
+        await visit.post("/admin/webhooks/ses/test", 200)
+    asked = json.loads(topic.ask().body)
+    notice = SubscriptionNotice(topic=topic.arn, url=asked["SubscribeURL"], token="t")
+    await webhooks.put_notice(tables, notice)
+    await visit.get("/admin/webhooks")
+    [name] = await webhooks.notices(tables)
+    await visit.get(f"/admin/webhooks/topics/{name}/confirm")
+    with other_context(visit, replace(context, fetch=never_fetched)):
+        await visit.post(f"/admin/webhooks/topics/{name}/confirm", 502)
+    await visit.get("/admin/webhooks/topics/nobody/confirm", 404)
+    await visit.post("/admin/webhooks/nobody/test", 404)
+
+
+async def never_fetched(_url: str) -> bytes | None:
+    return None
+
+
+async def at_sending(visit: Visit) -> None:
+    context = context_under(visit)
+    await visit.post("/admin/sending/test", 404)
+    server = {"mail_server": "post.contoso.edu", "transport": "post.contoso.edu"}
+    for verdict in CheckResult:
+
+        async def examine(verdict: CheckResult = verdict) -> Check:
+            return Check(verdict, "transport", "post.contoso.edu", "post.contoso.edu")
+
+        for changed in ({"has_outbox": False} | server, {"has_outbox": True}):
+            with other_context(visit, replace(context, examine_transport=examine, **changed)):
+                await visit.get("/admin/sending")
+                await visit.post("/admin/sending/test", 200)
+    trouble = Trouble(TroubleKind.LOGIN, "post.contoso.edu", "", NOW, NOW, 2)
+    tables = visit.owner.office.storage.tables
+    more: dict[str, Any] = {"now": NOW, "lease_s": 60.0, "mail_trouble": trouble}
+    await leases.hold(tables, leases.sender_lease("one"), "one", **more)
+    await visit.get("/admin/sending")
+    for limit in (RateLimit(TRANSPORT, 5.0, 8), RateLimit(TRANSPORT, 5.0), RateLimit(TRANSPORT)):
+        await rate_limits.set_limit(tables, limit)
+        await visit.get("/admin/sending")
+    await rate_limits.clear_limit(tables, TRANSPORT)
+
+
+def context_under(visit: Visit) -> WebContext:
+    context: WebContext = app_under(visit).state.context
+    return context
+
+
+def app_under(visit: Visit) -> Any:
+    spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
+    return spoken._app._app
+
+
+@contextlib.contextmanager
+def other_context(visit: Visit, context: WebContext) -> Iterator[None]:
+    """As if the settings were others, for a while; the webhooks begin anew."""
+    state = app_under(visit).state
+    before, state.context = state.context, context
+    state.made = {}
+    try:
+        yield
+    finally:
+        state.context, state.made = before, {}
+
+
 async def at_the_outbox(visit: Visit) -> None:
     await visit.get("/admin/outbox")
     await visit.get("/admin/outbox/empty")
@@ -403,8 +529,7 @@ async def at_live_parts(visit: Visit) -> None:
     )
     samples = tuple(RateSample(float(at), at * 100, 100.0) for at in range(8))
     shown = {"signed_in": Everybody(), "is_update": True, "has_new_actions": True}
-    spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
-    context = spoken._app._app.state.context
+    context = context_under(visit)
     with speaking(PSEUDO):
         kept = msgspec.structs.replace(going, is_test=True)
         stuck = MessageProgress(kept, mail_troubles=tuple(every_trouble()))
@@ -443,6 +568,9 @@ VISITS = [
     at_imports,
     at_messages,
     at_going_out,
+    at_feedback,
+    at_webhooks,
+    at_sending,
     at_the_outbox,
     at_keys_and_users,
     at_limits,

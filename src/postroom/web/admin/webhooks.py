@@ -83,7 +83,7 @@ async def test(request: Owner, provider: str) -> Response:
 async def confirm_page(request: Owner, name: str) -> Response:
     """Ask first: from then on, whoever publishes to the topic is believed."""
     notice = await _find_notice(request.tables, name)
-    return request.show("webhooks/confirm.html", notice=notice, name=name, form=Form())
+    return request.show("webhooks/confirm.html", topic=notice.topic, form=Form())
 
 
 @router.post("/topics/{name}/confirm")
@@ -100,8 +100,8 @@ async def confirm(request: Owner, name: str) -> Response:
                 "one on the page of the topic, or try again."
             )
         )
-        values = {"notice": notice, "name": name, "form": form}
-        return request.show("webhooks/confirm.html", HTTPStatus.BAD_GATEWAY, **values)
+        status = HTTPStatus.BAD_GATEWAY
+        return request.show("webhooks/confirm.html", status, topic=notice.topic, form=form)
     await webhooks.forget_notice(request.tables, name)
     return go(PATH, "topic-confirmed")
 
