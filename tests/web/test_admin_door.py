@@ -57,6 +57,19 @@ def routes() -> Iterator[tuple[str, str, Role | None]]:
 ROUTES = sorted(set(routes()))
 
 
+# What anybody may call: links have a token, webhooks a signature or a secret of their own.
+PUBLIC = {"/", "/healthz", "/readyz", "/static", "/webhooks/{provider}"}
+PUBLIC |= {"/u/{list_name}/{guid}", "/u/{list_name}/{guid}/kept", "/u/{list_name}/{guid}/left"}
+PUBLIC |= {"/c/{list_name}/{guid}/{token}", "/s/{list_name}", "/s/{list_name}/thanks"}
+
+
+def test_nothing_else_is_public(office: Office) -> None:
+    app = office.browser._transport.app._app._app  # type: ignore[attr-defined]
+    paths = {route.path for route in app.routes}
+    inside = {path for path in paths if path == ADMIN or path.startswith((f"{ADMIN}/", "/api/"))}
+    assert paths - inside == PUBLIC
+
+
 def test_whatever_changes_something_needs_more_than_a_viewer() -> None:
     lax = [
         (method, path)
