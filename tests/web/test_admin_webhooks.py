@@ -19,7 +19,7 @@ from postroom.feedback.webhooks.post import RefusalReason, SubscriptionNotice
 from postroom.records import feedback, webhooks
 from postroom.records.webhooks import WebhookCounts
 from postroom.web import fetching
-from postroom.web.webhook_keys import Provider, WebhookKeys, webhook_secret
+from postroom.web.webhooks.keys import Provider, WebhookKeys, webhook_secret
 from tests import webhook_posts as posts
 from tests.web.office import NOW, open_office
 from tests.web.signed_in import Worker, notice_in, sign_in_as

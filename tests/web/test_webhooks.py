@@ -24,7 +24,7 @@ from postroom.flow.feedback import FeedbackHandler
 from postroom.records import feedback, subscribers, suppressions, webhooks
 from postroom.records.feedback import FeedbackSummary
 from postroom.storage.port import Unavailable
-from postroom.web.webhook_keys import Provider, WebhookKeys, webhook_secret
+from postroom.web.webhooks.keys import Provider, WebhookKeys, webhook_secret
 from tests import webhook_posts as posts
 from tests.web import returned
 from tests.web.office import LIST, NOW, Still, open_office

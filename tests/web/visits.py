@@ -2,126 +2,48 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
-import httpx2
 import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
-from postroom.domain.doctor import Check, CheckResult
-from postroom.domain.feedback import BounceClass, BounceReason, Classification, FeedbackKind
 from postroom.domain.job_status import JobStatus
 from postroom.domain.message import Books, Status
-from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.domain.subscriber import InactiveReason
 from postroom.domain.texts import speaking
 from postroom.domain.trial import Trial, TrialState
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
-from postroom.feedback.webhooks.post import RefusalReason, SubscriptionNotice
 from postroom.flow import subscribe
 from postroom.importing.job import COUNTED
 from postroom.records import (
     ask_jobs,
-    leases,
     lists,
     messages,
-    rate_limits,
     subscribers,
     trials,
-    webhooks,
 )
-from postroom.records.webhooks import WebhookCounts
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages.pages import TABS
 from postroom.web.admin.messages.progress import MessageProgress, RateSample
 from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
-from postroom.web.context import WebContext
 from postroom.web.mail_server import SharedTrouble
-from postroom.web.webhook_keys import Provider, WebhookKeys
-from tests import webhook_posts
 from tests.acting import acting
-from tests.web import importing, returned, test_admin_outbox
+from tests.web import feedback_visits, importing, test_admin_outbox
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
-from tests.web.pseudo import PSEUDO, untranslated
-from tests.web.signed_in import Worker, sign_in_as
+from tests.web.pseudo import PSEUDO
+from tests.web.signed_in import sign_in_as
 from tests.web.test_admin_sending import going_out
+from tests.web.visitor import PEOPLE, Visit, context_under
 
 UNSEEN_PICTURES = ["", "/a", "file:///a", "cid:a", "http://127.0.0.1/a", "data:,a", "ftp://a/a"]
-PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
-DATA = [
-    *(f"{name}@contoso.edu" for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1")),
-    *(
-        "student0@contoso.edu",
-        "a@contoso.edu",
-        "donotreply@contoso.edu",
-        "s•••••1@contoso.edu",
-        "post.contoso.edu",
-        "contoso.edu",
-    ),
-    *(
-        LIST,
-        SECOND,
-        f"/s/{LIST}",
-        "History <b>news</b>",
-        "New lectures",
-        "Café number",
-        "people.csv",
-    ),
-    *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
-    *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
-    *("Postroom", "UTC", "https://", "…"),
-    *("SendGrid", "Amazon SES", "Azure Communication Services", "Mailgun", "Postmark"),
-    *(webhook_posts.SnsTopic().arn, "fabrikam.edu", "tailspin.edu", returned.CAUSE.words),
-    *(f"{returned.address_at(at)}" for at in range(len(BounceReason))),
-    "250 2.0.0 Ok",
-    *(each.words for each in (returned.DEAD, returned.FULL, returned.BLOCKED)),
-    # What an inbox shows of a mail, which is in the language of its list.
-    *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
-    "Unsubscribe",
-]
-KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
-
-
-@dataclass
-class Visit:
-    """Somebody who reads everything, and what they saw."""
-
-    owner: Worker
-    first_start: list[str]  # pages from before there was an account
-    seen: set[str] = field(default_factory=set)
-    english: list[str] = field(default_factory=list)
-
-    async def get(self, path: str, status: int = 200, /, **more: str) -> str:
-        answer = await self.owner.get(path, **more)
-        return self._read(path, answer, status)
-
-    async def post(self, path: str, status: int, /, **fields: str) -> str:
-        return self._read(path, await self.owner.post(path, **fields), status)
-
-    async def as_anybody(self, path: str, status: int = 200) -> str:
-        return self._read(path, await self.owner.office.browser.get(path), status)
-
-    def read(self, where: str, page: str) -> None:
-        page = KEY.sub("", page)
-        self.english += [f"{where}: {piece}" for piece in untranslated(page, DATA)]
-
-    def _read(self, path: str, answer: httpx2.Response, status: int) -> str:
-        assert answer.status_code == status, f"{path}: {answer.status_code} {answer.text[:400]}"
-        self.seen.add(path.partition("?")[0])
-        self.read(path, answer.text)
-        return answer.text
 
 
 async def at_the_door(visit: Visit) -> None:
@@ -338,107 +260,6 @@ async def at_going_out(visit: Visit) -> None:
     await visit.get("/admin")
 
 
-async def at_feedback(visit: Visit) -> None:
-    owner = visit.owner
-    path = await returned.sent_to(owner, 12)
-    await visit.get(f"{path}/feedback")
-    await visit.get(path)
-    await returned.come_back(owner, path, FeedbackKind.DELIVERED, 0)
-    await visit.get(path)
-    await returned.everything(owner, path)
-    other = await returned.sent_to(owner, len(BounceReason))
-    for at, reason in enumerate(BounceReason):
-        words = "550 5.1.1 mailbox unavailable"
-        why = Classification(BounceClass.TEMPORARY, reason, "", words)
-        await returned.come_back(owner, other, FeedbackKind.BOUNCED, at, why=why)
-    await visit.get(f"{other}/feedback")
-    await visit.get(path)
-    await visit.get(f"{path}/feedback")
-    await visit.get(f"{path}/feedback", after="to:0000000:98:bounced")
-    await visit.get(f"{path}/feedback", 404, after="nobody")
-    paused = {"pause_cause": returned.CAUSE, "is_self_paused": True}
-    stuck = await returned.sent_to(owner, 3, Status.PAUSED, **paused)
-    for page in (stuck, f"{stuck}/feedback", "/admin"):
-        await visit.get(page)
-
-
-async def at_webhooks(visit: Visit) -> None:
-    tables = visit.owner.office.storage.tables
-    context = context_under(visit)
-    await visit.get("/admin/webhooks")
-    for reason in RefusalReason:
-        counts = WebhookCounts(1, 2, 3, NOW, NOW, reason)
-        await webhooks.add_counts(tables, Provider.SENDGRID, counts)
-        await visit.get("/admin/webhooks")
-    sendgrid, topic = webhook_posts.SendGrid(), webhook_posts.SnsTopic()
-    keys = WebhookKeys(sendgrid.verification_key, "a key", topic.arn)
-    with other_context(visit, replace(context, webhook_keys=keys, fetch=never_fetched)):
-        for provider in Provider:
-            await visit.post(f"/admin/webhooks/{provider.value}/test", 200)
-    with other_context(visit, replace(context, webhook_keys=WebhookKeys(sns_topics="nobody"))):
-        await visit.post("/admin/webhooks/ses/test", 200)
-    asked = json.loads(topic.ask().body)
-    notice = SubscriptionNotice(topic=topic.arn, url=asked["SubscribeURL"], token="t")
-    await webhooks.put_notice(tables, notice)
-    await visit.get("/admin/webhooks")
-    [name] = await webhooks.notices(tables)
-    await visit.get(f"/admin/webhooks/topics/{name}/confirm")
-    with other_context(visit, replace(context, fetch=never_fetched)):
-        await visit.post(f"/admin/webhooks/topics/{name}/confirm", 502)
-    await visit.get("/admin/webhooks/topics/nobody/confirm", 404)
-    await visit.post("/admin/webhooks/nobody/test", 404)
-
-
-async def never_fetched(_url: str) -> bytes | None:
-    return None
-
-
-async def at_sending(visit: Visit) -> None:
-    context = context_under(visit)
-    await visit.post("/admin/sending/test", 404)
-    server = {"mail_server": "post.contoso.edu", "transport": "post.contoso.edu"}
-    for verdict in CheckResult:
-
-        async def examine(verdict: CheckResult = verdict) -> Check:
-            return Check(verdict, "transport", "post.contoso.edu", "post.contoso.edu")
-
-        for changed in ({"has_outbox": False} | server, {"has_outbox": True}):
-            with other_context(visit, replace(context, examine_transport=examine, **changed)):
-                await visit.get("/admin/sending")
-                await visit.post("/admin/sending/test", 200)
-    trouble = Trouble(TroubleKind.LOGIN, "post.contoso.edu", "", NOW, NOW, 2)
-    tables = visit.owner.office.storage.tables
-    more: dict[str, Any] = {"now": NOW, "lease_s": 60.0, "mail_trouble": trouble}
-    await leases.hold(tables, leases.sender_lease("one"), "one", **more)
-    await visit.get("/admin/sending")
-    for limit in (RateLimit(TRANSPORT, 5.0, 8), RateLimit(TRANSPORT, 5.0), RateLimit(TRANSPORT)):
-        await rate_limits.set_limit(tables, limit)
-        await visit.get("/admin/sending")
-    await rate_limits.clear_limit(tables, TRANSPORT)
-
-
-def context_under(visit: Visit) -> WebContext:
-    context: WebContext = app_under(visit).state.context
-    return context
-
-
-def app_under(visit: Visit) -> Any:
-    spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
-    return spoken._app._app
-
-
-@contextlib.contextmanager
-def other_context(visit: Visit, context: WebContext) -> Iterator[None]:
-    """As if the settings were others, for a while; the webhooks begin anew."""
-    state = app_under(visit).state
-    before, state.context = state.context, context
-    state.made = {}
-    try:
-        yield
-    finally:
-        state.context, state.made = before, {}
-
-
 async def at_the_outbox(visit: Visit) -> None:
     await visit.get("/admin/outbox")
     await visit.get("/admin/outbox/empty")
@@ -568,9 +389,9 @@ VISITS = [
     at_imports,
     at_messages,
     at_going_out,
-    at_feedback,
-    at_webhooks,
-    at_sending,
+    feedback_visits.at_feedback,
+    feedback_visits.at_webhooks,
+    feedback_visits.at_sending,
     at_the_outbox,
     at_keys_and_users,
     at_limits,

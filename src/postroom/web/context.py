@@ -21,7 +21,7 @@ from postroom.flow.render import Site
 from postroom.storage.port import Storage
 from postroom.wakeup import SCHEDULER, WakeUps
 from postroom.web.fetching import Fetch, fetch_page
-from postroom.web.webhook_keys import NO_WEBHOOK_KEYS, WebhookKeys
+from postroom.web.webhooks.keys import NO_WEBHOOK_KEYS, WebhookKeys
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are read

@@ -23,11 +23,15 @@ async def fetch_page(url: str) -> bytes | None:
             httpx2.AsyncClient(timeout=FETCH_S_MAX, follow_redirects=False) as client,
             client.stream("GET", url) as answer,
         ):
-            body = b""
-            async for piece in answer.aiter_bytes():
-                body += piece
-                if len(body) > FETCHED_BYTES_MAX:
-                    return None
-            return body if answer.status_code == httpx2.codes.OK else None
+            return await _body(answer) if answer.status_code == httpx2.codes.OK else None
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return None
+
+
+async def _body(answer: httpx2.Response) -> bytes | None:
+    body = b""
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > FETCHED_BYTES_MAX:
+            return None
+    return body

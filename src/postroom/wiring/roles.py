@@ -120,7 +120,7 @@ async def build_web(parts: Parts) -> WebServer:
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
     from postroom.web.server import WebServer
-    from postroom.web.webhook_keys import WebhookKeys
+    from postroom.web.webhooks.keys import WebhookKeys
 
     settings = parts.settings
     transport = transport_of(settings)

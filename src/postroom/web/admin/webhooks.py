@@ -18,9 +18,9 @@ from postroom.storage.port import Tables
 from postroom.web.admin.admin_request import AdminRequest, Owner
 from postroom.web.forms import Form
 from postroom.web.pages import go
-from postroom.web.webhook_intake import intake_of
-from postroom.web.webhook_keys import Provider, webhook_secret
-from postroom.web.webhook_self_test import SelfTestResult, run_self_test
+from postroom.web.webhooks.intake import intake_of
+from postroom.web.webhooks.keys import Provider, webhook_secret
+from postroom.web.webhooks.self_test import SelfTestResult, run_self_test
 
 router = APIRouter(prefix="/webhooks")
 PATH = "/admin/webhooks"

@@ -1,7 +1,7 @@
 """Webhooks: what providers report about emails is stored before they get an answer.
 
 POST /webhooks/PROVIDER; no cookie and no key. Each provider proves itself by its signature, or by
-the secret that an owner gave it. See webhook_intake.py.
+the secret that an owner gave it. See webhooks/intake.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from postroom.feedback.webhooks.post import WebhookRequest
-from postroom.web.webhook_intake import intake_of
-from postroom.web.webhook_keys import Provider
+from postroom.web.webhooks.intake import intake_of
+from postroom.web.webhooks.keys import Provider
 
 router = APIRouter(include_in_schema=False)
 

@@ -20,8 +20,8 @@ import msgspec
 from postroom.domain.texts import Text, _
 from postroom.feedback.webhooks import event_grid, sendgrid
 from postroom.feedback.webhooks.post import RefusalReason, RefusedPost, WebhookRequest
-from postroom.web.webhook_intake import WebhookIntake
-from postroom.web.webhook_keys import Provider, webhook_secret
+from postroom.web.webhooks.intake import WebhookIntake
+from postroom.web.webhooks.keys import Provider, webhook_secret
 
 TEST_EVENT = "postroom-test"  # no provider has an event of this name
 _ARN = re.compile(r"arn:aws(-cn|-us-gov)?:sns:[a-z0-9-]{3,30}:[0-9]{12}:[A-Za-z0-9_.-]{1,256}")

@@ -27,7 +27,7 @@ from postroom.feedback.webhooks.postmark import PostmarkSecrets
 from postroom.records import feedback, webhooks
 from postroom.records.webhooks import WebhookCounts
 from postroom.web.context import WebContext, one_per_app
-from postroom.web.webhook_keys import Provider, webhook_secret
+from postroom.web.webhooks.keys import Provider, webhook_secret
 
 log = structlog.get_logger("webhooks")
 # Providers repeat a post for a day. A replay is harmless: an event counts once, whenever it comes.
