@@ -8,17 +8,29 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from postroom import settings
 from postroom.cli.storage import MASK, masked
 from postroom.domain.dead_letter import Reason
-from postroom.records import dead_letters
+from postroom.domain.delivery_token import DeliveryId
+from postroom.domain.feedback import (
+    BounceClass,
+    BounceReason,
+    Classification,
+    FeedbackEvent,
+    FeedbackKind,
+)
+from postroom.domain.message import PauseCause, Status, paused_for
+from postroom.records import dead_letters, feedback, messages
+from postroom.records.feedback import LocatedEvent
 from postroom.records.names import MAIL_QUEUE
 from postroom.storage.port import Row
 from postroom.web.api import lists as api_lists
 from postroom.web.api import messages as api_messages
 from postroom.wiring import open_parts
+from tests.clock import START
 from tests.component.typed import Postroom
 
 FUTURE = "2120-01-01T09:00+01:00"
@@ -167,6 +179,43 @@ def test_the_books_of_a_message_have_every_part(contoso1: Postroom) -> None:
     assert f"{ref}  pending" in contoso1("message", "all").out
     assert contoso1("message", "people", ref, "--json").json == []
     assert contoso1("message", "people", ref).out == "address,outcome,at,words\n"
+
+
+def test_what_came_back_for_a_message_is_shown(contoso1: Postroom) -> None:
+    ref = message(contoso1, "--at", FUTURE)
+    empty = contoso1("message", "feedback", ref, "--json").json
+    assert (empty["ref"], empty["bounced"], empty["reasons"]) == (ref, 0, [])
+    why = Classification(BounceClass.DEAD, BounceReason.NO_SUCH_USER, "5.1.1", "550 5.1.1 gone")
+    asyncio.run(bounce(ref, why))
+    shown = contoso1("message", "feedback", ref)
+    assert "bounced  1" in shown.out
+    assert "1  dead       no_such_user       550 5.1.1 gone" in shown.out
+    assert "contoso.edu: 0 delivered, 1 bounced, 0 spam" in shown.out
+    found = contoso1("message", "feedback", ref, "--json").json
+    assert found["classes"]["dead"] == 1
+    assert found["paused_because"] is None
+    asyncio.run(pause_by_itself(ref))
+    assert "Paused by itself: 30 of 120 emails" in contoso1("message", "feedback", ref).out
+    assert contoso1("message", "feedback", "634852858215726983").code == 1
+
+
+async def bounce(ref: str, why: Classification) -> None:
+    event = FeedbackEvent(
+        id="1", kind=FeedbackKind.BOUNCED, at=START, source="smtp", classification=why
+    )
+    located = LocatedEvent(event, DeliveryId(ref, 0, 0), "a@contoso.edu", "a@contoso.edu")
+    async with open_parts(settings.load()) as parts:
+        await feedback.record(parts.storage.tables, ref, [located])
+
+
+async def pause_by_itself(ref: str) -> None:
+    async with open_parts(settings.load()) as parts:
+        tables = parts.storage.tables
+        found = await messages.find_live(tables, ref)
+        assert found
+        going = msgspec.structs.replace(found.value, status=Status.PROCESSING)
+        paused = paused_for(going, PauseCause(30, 120, "550 5.7.1 blocked"))
+        await messages.replace(tables, paused, found.etag)
 
 
 def test_a_scheduled_message_goes_back_to_draft(contoso1: Postroom) -> None:

@@ -25,6 +25,7 @@ from postroom.storage.memory import MemoryStorage
 from postroom.web import admin
 from postroom.web.admin.users import removal_path
 from postroom.web.context import client_of
+from postroom.web.public import links, sign_up_form, webhooks
 from postroom.web.signed_in import ADMIN, anybody
 from tests.clock import MovableClock
 from tests.conftest import PRODUCTION_HASHER
@@ -55,6 +56,17 @@ def routes() -> Iterator[tuple[str, str, Role | None]]:
 
 
 ROUTES = sorted(set(routes()))
+
+
+# What anybody may call: links have a token, webhooks a signature or a secret of their own.
+PUBLIC = {"/", "/webhooks/{provider}", "/s/{list_name}", "/s/{list_name}/thanks"}
+PUBLIC |= {"/u/{list_name}/{guid}", "/u/{list_name}/{guid}/kept", "/u/{list_name}/{guid}/left"}
+PUBLIC |= {"/c/{list_name}/{guid}/{token}"}
+
+
+def test_no_other_page_is_public() -> None:
+    modules = (links, sign_up_form, webhooks)
+    assert {route.path for module in modules for route in module.router.routes} == PUBLIC
 
 
 def test_whatever_changes_something_needs_more_than_a_viewer() -> None:

@@ -51,6 +51,8 @@ OPERATIONS = [
     Operation("DELETE", "/messages/{ref}", WRITE),
     *(Operation("POST", f"/messages/{{ref}}/{act}", WRITE, body) for act, body in STEERING.items()),
     Operation("GET", "/messages/{ref}/outcomes", READ),
+    Operation("GET", "/messages/{ref}/feedback", READ),
+    Operation("GET", "/messages/{ref}/bounces", READ),
 ]
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o[0]} {o[1]}")
 OWN, OTHER = "contoso1", "contoso2"

@@ -26,7 +26,8 @@ from postroom.web.templating import TEMPLATES
 from tests.web.office import NOW, Office, open_office
 from tests.web.pseudo import OPEN, PSEUDO, untranslated
 from tests.web.signed_in import OWN_PAGE, sign_in_as
-from tests.web.visits import VISITS, Visit
+from tests.web.visitor import Visit
+from tests.web.visits import VISITS
 
 # The source of a mail and its headers, and places that are a program's or the browser's to read.
 NO_PAGES = re.compile(r"/(live|export|html|mail|write)$")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 
-import httpx2
 import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
@@ -31,77 +29,17 @@ from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.acting import acting
-from tests.web import importing, test_admin_outbox, test_admin_suppression
+from tests.web import feedback_visits, importing, test_admin_outbox, test_admin_suppression
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
-from tests.web.pseudo import PSEUDO, untranslated
-from tests.web.signed_in import Worker, sign_in_as
+from tests.web.pseudo import PSEUDO
+from tests.web.signed_in import sign_in_as
 from tests.web.test_admin_sending import going_out
 from tests.web.test_admin_suppression import entry_path_of, every_suppression
+from tests.web.visitor import PEOPLE, Visit, context_under
 
 UNSEEN_PICTURES = ["", "/a", "file:///a", "cid:a", "http://127.0.0.1/a", "data:,a", "ftp://a/a"]
-PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
-DATA = [
-    *(
-        f"{name}@contoso.edu"
-        for name in (*PEOPLE, "owner", "viewer", "editor", "new", "student1", "gone")
-    ),
-    *(
-        "student0@contoso.edu",
-        "a@contoso.edu",
-        "donotreply@contoso.edu",
-        "s•••••1@contoso.edu",
-        "post.contoso.edu",
-        "contoso.edu",
-    ),
-    *(
-        LIST,
-        SECOND,
-        f"/s/{LIST}",
-        "History <b>news</b>",
-        "New lectures",
-        "Café number",
-        "people.csv",
-    ),
-    *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
-    *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
-    *("Postroom", "UTC", "https://", "…", "SendGrid"),
-    # What an inbox shows of a mail, which is in the language of its list.
-    *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
-    "Unsubscribe",
-]
-KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
-
-
-@dataclass
-class Visit:
-    """Somebody who reads everything, and what they saw."""
-
-    owner: Worker
-    first_start: list[str]  # pages from before there was an account
-    seen: set[str] = field(default_factory=set)
-    english: list[str] = field(default_factory=list)
-
-    async def get(self, path: str, status: int = 200, /, **more: str) -> str:
-        answer = await self.owner.get(path, **more)
-        return self._read(path, answer, status)
-
-    async def post(self, path: str, status: int, /, **fields: str) -> str:
-        return self._read(path, await self.owner.post(path, **fields), status)
-
-    async def as_anybody(self, path: str, status: int = 200) -> str:
-        return self._read(path, await self.owner.office.browser.get(path), status)
-
-    def read(self, where: str, page: str) -> None:
-        page = KEY.sub("", page)
-        self.english += [f"{where}: {piece}" for piece in untranslated(page, DATA)]
-
-    def _read(self, path: str, answer: httpx2.Response, status: int) -> str:
-        assert answer.status_code == status, f"{path}: {answer.status_code} {answer.text[:400]}"
-        self.seen.add(path.partition("?")[0])
-        self.read(path, answer.text)
-        return answer.text
 
 
 async def at_the_door(visit: Visit) -> None:
@@ -451,8 +389,7 @@ async def at_live_parts(visit: Visit) -> None:
     )
     samples = tuple(RateSample(float(at), at * 100, 100.0) for at in range(8))
     shown = {"signed_in": Everybody(), "is_update": True, "has_new_actions": True}
-    spoken = visit.owner.browser._transport.app  # type: ignore[attr-defined]
-    context = spoken._app._app.state.context
+    context = context_under(visit)
     with speaking(PSEUDO):
         kept = msgspec.structs.replace(going, is_test=True)
         stuck = MessageProgress(kept, mail_troubles=tuple(every_trouble()))
@@ -497,6 +434,9 @@ VISITS = [
     at_imports,
     at_messages,
     at_going_out,
+    feedback_visits.at_feedback,
+    feedback_visits.at_webhooks,
+    feedback_visits.at_sending,
     at_the_outbox,
     at_keys_and_users,
     at_limits,

@@ -26,7 +26,8 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, message_data
 from postroom.flow import report
 from postroom.flow.compose import Draft, compose, discard, give_time
-from postroom.records import messages
+from postroom.records import feedback, messages
+from postroom.records.feedback import COUNTED_KINDS, feedback_data
 from postroom.records.recipient_outcomes import OUTCOMES, all_outcomes
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Messages to a list.")
 REF_CHARS_MAX = 20
+DOMAINS_SHOWN = 20  # --json has all
 
 
 def _check_ref(ref: str) -> str:
@@ -161,6 +163,29 @@ async def people(
         return
     rows = ([one.address, one.outcome, one.at, one.words] async for one in found)
     await write_csv(sys.stdout, ["address", "outcome", "at", "words"], rows)
+
+
+@app.command("feedback")
+@with_parts
+async def show_feedback(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
+    """Show what came back: deliveries, bounces by reason and domain, complaints."""
+    tables = parts.storage.tables
+    message = await report.books_of(tables, await messages.read(tables, ref))
+    data = feedback_data(message, await feedback.find_summary(tables, ref))
+    names = [kind.value for kind in COUNTED_KINDS if data[kind.value]]
+    lines = fields({name: data[name] for name in ("sent", "failed", *names)})
+    for row in data["reasons"]:
+        lines.append(f"{row['count']:>9,}  {row['class']:9}  {row['reason']:17}  {row['example']}")
+    for row in data["domains"][:DOMAINS_SHOWN]:
+        bounced = row["dead"] + row["temporary"] + row["ours"] + row["other"]
+        counts = f"{row['delivered']:,} delivered, {bounced:,} bounced, {row['complained']:,} spam"
+        lines.append(f"{row['domain']}: {counts}")
+    if cause := message.self_pause:
+        lines.append(
+            f"Paused by itself: {cause.refused:,} of {cause.ended:,} emails were refused because "
+            f"of us. Resume it with “postroom message resume {ref}”."
+        )
+    show(data, as_json, *lines)
 
 
 @app.command("pause")

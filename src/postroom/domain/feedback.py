@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.texts import _, pgettext
+
 SMTP_SOURCE = "smtp"  # events that a sender made from a server's reply
 MAILBOX_SOURCE = "mailbox"  # events that came back as mails
 
@@ -26,6 +28,18 @@ class FeedbackKind(StrEnum):
     CLICKED = "clicked"
 
 
+KIND_TEXTS = {
+    FeedbackKind.ACCEPTED: pgettext("an email was", "accepted by the provider"),
+    FeedbackKind.DELIVERED: pgettext("an email was", "delivered"),
+    FeedbackKind.DEFERRED: pgettext("an email was", "delayed"),
+    FeedbackKind.BOUNCED: pgettext("an email has", "bounced"),
+    FeedbackKind.COMPLAINED: pgettext("somebody has", "reported it as spam"),
+    FeedbackKind.UNSUBSCRIBED: pgettext("somebody has", "unsubscribed at the provider"),
+    FeedbackKind.OPENED: pgettext("an email was", "opened"),
+    FeedbackKind.CLICKED: pgettext("a link was", "clicked"),
+}
+
+
 class BounceClass(StrEnum):
     """Whose problem it is, which decides what happens to the person."""
 
@@ -34,6 +48,15 @@ class BounceClass(StrEnum):
     OURS = "ours"  # our reputation, authentication or content; says nothing about the person
     COMPLAINT = "complaint"
     IGNORE = "ignore"  # an automatic reply, a success report, no feedback at all
+
+
+CLASS_TEXTS = {
+    BounceClass.DEAD: pgettext("a bounce means", "address does not exist"),
+    BounceClass.TEMPORARY: pgettext("a bounce means", "temporary problem"),
+    BounceClass.OURS: pgettext("a bounce means", "refused because of us"),
+    BounceClass.COMPLAINT: pgettext("a bounce means", "reported as spam"),
+    BounceClass.IGNORE: pgettext("a bounce means", "nothing to act on"),
+}
 
 
 class BounceReason(StrEnum):
@@ -63,6 +86,34 @@ class BounceReason(StrEnum):
     DELIVERED = "delivered"  # a success report
     NOT_FEEDBACK = "not_feedback"  # some other email
     UNKNOWN = "unknown"
+
+
+REASON_TEXTS = {
+    BounceReason.NO_SUCH_USER: _("no such mailbox"),
+    BounceReason.NO_SUCH_HOST: _("no such domain"),
+    BounceReason.MOVED: _("the recipient has moved"),
+    BounceReason.NO_MAIL_ACCEPTED: _("accepts no email at all"),
+    BounceReason.MAILBOX_FULL: _("mailbox full"),
+    BounceReason.SUSPENDED: _("mailbox disabled"),
+    BounceReason.FILTERED: _("refused by the recipient’s own rules"),
+    BounceReason.EXPIRED: _("given up after many attempts"),
+    BounceReason.NETWORK: _("network or DNS problem"),
+    BounceReason.BUSY: _("too busy, or too many emails at once"),
+    BounceReason.SYSTEM: _("the receiving system is broken"),
+    BounceReason.TOO_LARGE: _("email too large"),
+    BounceReason.SPAM: _("taken for spam"),
+    BounceReason.BLOCKED: _("our server or domain is blocked"),
+    BounceReason.AUTHENTICATION: _("SPF, DKIM, DMARC or reverse DNS"),
+    BounceReason.POLICY: _("against a policy of the receiving system"),
+    BounceReason.BAD_SENDER: _("our sender address was refused"),
+    BounceReason.BAD_MESSAGE: _("the email is malformed"),
+    BounceReason.COMPLAINT: _("complaint"),
+    BounceReason.AUTOMATIC_REPLY: _("automatic reply"),
+    BounceReason.DELAYED: _("delayed, still being tried"),
+    BounceReason.DELIVERED: _("delivered after all"),
+    BounceReason.NOT_FEEDBACK: _("not about an email of ours"),
+    BounceReason.UNKNOWN: _("no reason given"),
+}
 
 
 class Classification(msgspec.Struct, frozen=True):

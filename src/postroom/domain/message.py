@@ -122,11 +122,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     closed_books: Books = Books()  # the books of those groups
     books: Books = Books()  # as of the last report
     pause_cause: PauseCause | None = None  # also after it is resumed: these refusals are known
+    is_self_paused: bool = False  # by refusals that are our fault, not by a person
 
     @property
     def is_fully_queued(self) -> bool:
         """Whether the audience is complete and every batch has a work item."""
         return self.fanned_out and self.batches_requeued >= self.batches
+
+    @property
+    def self_pause(self) -> PauseCause | None:
+        """Why it is paused, if it paused by itself; None once it is resumed or cancelled."""
+        is_so = self.status is Status.PAUSED and self.is_self_paused
+        return self.pause_cause if is_so else None
 
     @property
     def size(self) -> int:
@@ -219,11 +226,11 @@ def paused(message: Message) -> Message:
                 **_named(message),
             )
         )
-    return msgspec.structs.replace(message, status=Status.PAUSED)
+    return msgspec.structs.replace(message, status=Status.PAUSED, is_self_paused=False)
 
 
 def paused_for(message: Message, cause: PauseCause) -> Message:
-    return msgspec.structs.replace(paused(message), pause_cause=cause)
+    return msgspec.structs.replace(paused(message), pause_cause=cause, is_self_paused=True)
 
 
 def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:

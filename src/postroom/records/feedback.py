@@ -15,14 +15,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from postroom.domain.delivery_token import DeliveryId
-from postroom.domain.feedback import BounceClass, Classification, FeedbackEvent, FeedbackKind
+from postroom.domain.feedback import (
+    BounceClass,
+    BounceReason,
+    Classification,
+    FeedbackEvent,
+    FeedbackKind,
+)
+from postroom.domain.message import Message
 from postroom.records.names import FEEDBACK_QUEUE
 from postroom.records.retry import retry_on_conflict
 from postroom.records.rows import (
@@ -58,6 +67,9 @@ _SOFT = "soft"
 _SUMMARY = "summary"
 _BATCH, _TO = "batch:", "to:"
 _END = "~"
+_BOUNCE_KEY = re.compile(rf"{_TO}[0-9]{{7,9}}:[0-9]{{2}}:[a-z]{{1,20}}")
+# By which a summary counts recipients. Who accepted what is in the books.
+COUNTED_KINDS = tuple(kind for kind in FeedbackKind if kind is not FeedbackKind.ACCEPTED)
 _COUNTS_BY_DOMAIN = frozenset(
     {FeedbackKind.DELIVERED, FeedbackKind.BOUNCED, FeedbackKind.COMPLAINED}
 )
@@ -130,6 +142,92 @@ class FeedbackSummary(msgspec.Struct, frozen=True):
 
     def count(self, kind: FeedbackKind) -> int:
         return self.kinds.get(kind, 0)
+
+    @property
+    def by_reason(self) -> list[ReasonCount]:
+        """Bounces by class and reason, the most frequent first."""
+        found = []
+        for why, count in self.reasons.items():
+            bounce_class, _colon, reason = why.partition(":")
+            example = self.examples.get(why, "")
+            row = ReasonCount(BounceClass(bounce_class), BounceReason(reason), count, example)
+            found.append(row)
+        return sorted(found, key=lambda row: (-row.count, row.bounce_class, row.reason))
+
+    @property
+    def by_domain(self) -> list[DomainCount]:
+        """Recipients by domain: the most bounces and complaints first, then the most recipients."""
+        found = [
+            DomainCount(
+                domain,
+                delivered=counts.get(FeedbackKind.DELIVERED, 0),
+                dead=counts.get(BounceClass.DEAD, 0),
+                temporary=counts.get(BounceClass.TEMPORARY, 0),
+                ours=counts.get(BounceClass.OURS, 0),
+                other=counts.get(FeedbackKind.BOUNCED, 0)
+                + counts.get(BounceClass.COMPLAINT, 0)
+                + counts.get(BounceClass.IGNORE, 0),
+                complained=counts.get(FeedbackKind.COMPLAINED, 0),
+            )
+            for domain, counts in self.domains.items()
+        ]
+        return sorted(found, key=lambda row: (-row.troubles, -row.total, row.domain))
+
+
+class ReasonCount(msgspec.Struct, frozen=True):
+    """How many recipients bounced for one reason, and what a server said about one of them."""
+
+    bounce_class: BounceClass
+    reason: BounceReason
+    count: int
+    example: str = ""
+
+
+class DomainCount(msgspec.Struct, frozen=True):
+    """What came back from one domain. A recipient may be delivered first and complain later."""
+
+    domain: str  # OTHER_DOMAINS for all that the summary does not name
+    delivered: int = 0
+    dead: int = 0
+    temporary: int = 0
+    ours: int = 0
+    other: int = 0  # bounces that nobody classified
+    complained: int = 0
+
+    @property
+    def bounced(self) -> int:
+        return self.dead + self.temporary + self.ours + self.other
+
+    @property
+    def troubles(self) -> int:
+        return self.bounced + self.complained
+
+    @property
+    def total(self) -> int:
+        return self.delivered + self.troubles
+
+
+def feedback_data(message: Message, summary: FeedbackSummary) -> dict[str, Any]:
+    """What came back for a message as JSON, the same on the command line and in the API."""
+    cause = message.self_pause
+    return {
+        "ref": message.ref,
+        "sent": message.books.sent,
+        "failed": message.books.failed,
+        **{kind.value: summary.count(kind) for kind in COUNTED_KINDS},
+        "classes": {each.value: summary.classes.get(each, 0) for each in BounceClass},
+        "reasons": [
+            {
+                "class": row.bounce_class,
+                "reason": row.reason,
+                "count": row.count,
+                "example": row.example,
+            }
+            for row in summary.by_reason
+        ],
+        "domains": [msgspec.structs.asdict(row) for row in summary.by_domain],
+        "paused_because": msgspec.structs.asdict(cause) if cause else None,
+    }
 
 
 class CountedRecipients(msgspec.Struct, frozen=True):
@@ -235,6 +333,18 @@ async def bounces_of(
     )
     found = [from_properties(row.properties, BounceRecord) for row in rows]
     return found, rows[-1].key if rows and more else None
+
+
+def is_bounce_cursor(text: str) -> bool:
+    """Whether `bounces_of` may have returned it as the beginning of a next page."""
+    return _BOUNCE_KEY.fullmatch(text) is not None
+
+
+async def all_bounces_of(tables: Tables, ref: str) -> AsyncIterator[BounceRecord]:
+    """Every bounce and complaint, in the order of the audience; a page at a time."""
+    keys = KeysWithin(_partition(ref), _TO, _TO + _END)
+    async for row in all_rows(tables, TABLE, keys):
+        yield from_properties(row.properties, BounceRecord)
 
 
 async def delete_feedback(tables: Tables, ref: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -16,10 +16,12 @@ from starlette.requests import Request
 from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.consent import Trace
+from postroom.domain.doctor import Check
 from postroom.flow.render import Site
 from postroom.storage.port import Storage
 from postroom.wakeup import SCHEDULER, WakeUps
-from postroom.web.webhook_keys import NO_WEBHOOK_KEYS, WebhookKeys
+from postroom.web.fetching import Fetch, fetch_page
+from postroom.web.webhooks.keys import NO_WEBHOOK_KEYS, WebhookKeys
 
 NOWHERE = "0.0.0.0"
 PROXIES_MAX = 10  # entries of X-Forwarded-For that are read
@@ -43,8 +45,11 @@ class WebContext:
     has_outbox: bool = False  # test mode: emails go to the outbox, shown as the test mailbox
     has_kept_mails: bool = False  # from an earlier test mode: they can be read and deleted
     mail_server: str = ""  # host:port; empty in test mode
+    transport: str = ""  # described for people, without secrets
+    examine_transport: Callable[[], Awaitable[Check]] | None = None  # sends nothing
     webhook_keys: WebhookKeys = NO_WEBHOOK_KEYS
     has_bounce_mailbox: bool = False
+    fetch: Fetch = fetch_page  # for pages of Amazon SNS
 
     @property
     def is_https(self) -> bool:

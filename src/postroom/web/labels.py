@@ -10,6 +10,7 @@ from typing import Any
 from postroom.domain import (
     access_key,
     consent,
+    feedback,
     job_status,
     message,
     subscriber,
@@ -23,6 +24,9 @@ from postroom.domain.texts import Text, _, ngettext, pgettext
 _TABLES: list[Mapping[Any, Text]] = [
     access_key.RIGHT_TEXTS,
     consent.EVENT_TEXTS,
+    feedback.CLASS_TEXTS,
+    feedback.KIND_TEXTS,
+    feedback.REASON_TEXTS,
     job_status.STATUS_TEXTS,
     message.STATUS_TEXTS,
     subscriber.INACTIVE_TEXTS,

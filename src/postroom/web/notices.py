@@ -56,6 +56,8 @@ NOTICES = {
     "unsuppressed": _("Removed. This address gets the next message to its lists."),
     "erased": _("Erased. Only a hash of the address is kept, so that nobody emails it."),
     "limit-set": _("Saved. The limit applies within a few seconds."),
+    "topic-confirmed": _("Confirmed. Amazon SNS posts the events of this topic from now on."),
+    "topic-dismissed": _("Dismissed. Nothing is subscribed."),
     "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
 

@@ -44,7 +44,9 @@ MENU = [
     MenuEntry("/admin/suppression", _("Suppression"), "mail-off"),
     MenuEntry("/admin/messages", _("Messages"), "mail"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
+    MenuEntry("/admin/sending", _("Sending"), "send"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
+    MenuEntry("/admin/webhooks", _("Webhooks"), "activity", "owner"),
     MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
     MenuEntry("/admin/users", _("Users"), "users", "owner"),
 ]
@@ -114,6 +116,15 @@ def share(part_: int, whole: int, width: float = 1000.0) -> str:
     return f"{part_ * width / whole:.2f}" if whole else "0"
 
 
+def percent(part_: int, whole: int) -> str:
+    """“3.4 %”, with a decimal only where it matters."""
+    if not whole:
+        return "–"
+    value = 100 * part_ / whole
+    is_round = part_ in (0, whole) or value >= 10
+    return f"{value:.0f}%" if is_round else f"{value:.1f}%"
+
+
 def polyline(values: Sequence[float], width: float, height: float) -> str:
     """The points of a small curve from the lower left, for an SVG."""
     top = max(values, default=0) or 1
@@ -127,6 +138,6 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 _pages.filters |= {"number": number, "moment": moment, "until": until, "word": word, "size": size}
 _pages.filters |= {"address": readable_address, "rate": rate_text, "source_text": source_text}
 _pages.filters |= {"suppression_source": suppression_source_text}
-_pages.globals |= {"share": share, "polyline": polyline, "new_token": new_token}
+_pages.globals |= {"share": share, "percent": percent, "polyline": polyline, "new_token": new_token}
 _pages.globals |= {"STATES": STATES, "states": states, "time_text": time_text}
 _pages.globals["subscription"] = subscription

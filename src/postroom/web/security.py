@@ -35,7 +35,12 @@ _MESSAGE_FORM = RequestLimits(body_bytes=32 * _MEGABYTE, answer_s=30.0)
 REQUEST_LIMITS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
     (re.compile(r"/admin/subscribers/export|/admin/imports/[\w-]+/report/export"), _STREAM),
-    (re.compile(r"/admin/messages/\d+/people/export|/admin/suppression/export"), _STREAM),
+    (
+        re.compile(r"/admin/messages/\d+/(people|feedback)/export|/admin/suppression/export"),
+        _STREAM,
+    ),
+    # Longer than the longest wait for an answer of a mail server.
+    (re.compile(r"/admin/sending/test"), RequestLimits(answer_s=60.0)),
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),

@@ -150,7 +150,7 @@ async def build_web(parts: Parts) -> WebServer:
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
     from postroom.web.server import WebServer
-    from postroom.web.webhook_keys import WebhookKeys
+    from postroom.web.webhooks.keys import WebhookKeys
 
     settings = parts.settings
     transport = transport_of(settings)
@@ -166,6 +166,8 @@ async def build_web(parts: Parts) -> WebServer:
         has_kept_mails=not await outbox.is_empty(parts.storage.tables),
         mail_server=transport.server,
         has_bounce_mailbox=mailbox_of(settings) is not None,
+        transport=transport.description,
+        examine_transport=transport.examine,
         webhook_keys=WebhookKeys(
             settings.sendgrid_webhook_key,
             settings.mailgun_webhook_key.get_secret_value(),

@@ -218,11 +218,15 @@ def _decode_signature(text: str) -> bytes:
         return b""
 
 
+def is_confirm_url(url: str) -> bool:
+    """Whether a URL leads to SNS, and nowhere else."""
+    return len(url) <= URL_CHARS_MAX and _CONFIRM_URL.fullmatch(url) is not None
+
+
 def _notice(message: SnsMessage) -> WebhookResult:
     url = message.subscribe_url or ""
     token = message.token or ""
-    is_sound = len(url) <= URL_CHARS_MAX and 0 < len(token) <= TOKEN_CHARS_MAX
-    if not is_sound or not _CONFIRM_URL.fullmatch(url):
+    if not 0 < len(token) <= TOKEN_CHARS_MAX or not is_confirm_url(url):
         return RefusedPost(RefusalReason.MALFORMED)
     notice = SubscriptionNotice(
         topic=message.topic_arn,

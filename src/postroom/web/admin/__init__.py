@@ -13,12 +13,14 @@ from postroom.web.admin import (
     lists,
     outbox,
     overview,
+    sending,
     subscriber,
     subscribers,
     suppression,
     users,
+    webhooks,
 )
-from postroom.web.admin.messages import autosave, control, pages, progress, writing
+from postroom.web.admin.messages import autosave, control, feedback, pages, progress, writing
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -35,8 +37,11 @@ MODULES = (
     pages,
     control,
     progress,
+    feedback,
     outbox,
+    sending,
     limits,
+    webhooks,
     keys,
     users,
 )

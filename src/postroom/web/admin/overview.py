@@ -24,7 +24,7 @@ from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.admin.messages.progress import with_current_books
 from postroom.web.context import WebContext, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
-from postroom.web.mail_server import SharedTrouble, shared_troubles, troubles_now
+from postroom.web.mail_server import SharedTrouble, shared_troubles
 from postroom.web.pages import part
 from postroom.web.server import stopping_of
 
@@ -60,6 +60,7 @@ class Overview(msgspec.Struct, frozen=True):
     troubles: Troubles = Troubles()  # recent problems of running roles with storage
     queue_history: tuple[QueueSample, ...] = ()
     set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
+    self_paused: list[Message] = []  # by refusals that are our fault
 
     def curve(self, name: str) -> str:
         """Times and values of this field of the samples, for a chart."""
@@ -97,14 +98,6 @@ async def live(request: Viewer) -> Response:
 
     poll = polls_of(request.http).of("overview", new_poll)
     return stream(request.http, request.signed_in, poll, "overview", render)
-
-
-@router.get("/sending")
-async def sending_page(request: Viewer) -> Response:
-    """The mail server in use, or how to set one up."""
-    troubles = await troubles_now(polls_of(request.http), request.context)
-    server = request.context.mail_server
-    return request.show("sending.html", server=server, mail_troubles=troubles)
 
 
 class QueueHistory:
@@ -172,6 +165,7 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
     )
     return Overview(
         going_out=[await with_current_books(tables, each) for each in going_out[:SHOWN_MAX]],
+        self_paused=[each for each in going_out if each.self_pause][:SHOWN_MAX],
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
         drafts=drafts,

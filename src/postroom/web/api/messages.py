@@ -291,7 +291,7 @@ async def show_outcomes(
 ) -> Response:
     """Show the outcome of every recipient."""
     requested = parse_page(caller, query)
-    message, _etag = await _require_message(caller, ref)
+    message, _etag = await require_message(caller, ref)
     start = AudiencePosition()
     if requested.after:
         batch, _dash, position = requested.after.partition("-")
@@ -308,12 +308,12 @@ async def show_outcomes(
 
 
 async def represent(caller: ApiCaller, ref: str) -> Representation:
-    message, etag = await _require_message(caller, ref)
+    message, etag = await require_message(caller, ref)
     return Representation(message_data(await report.books_of(caller.tables, message)), etag)
 
 
 async def _represent_whole(caller: ApiCaller, ref: str) -> Representation:
-    message, etag = await _require_message(caller, ref)
+    message, etag = await require_message(caller, ref)
     data = message_data(await report.books_of(caller.tables, message))
     data["html"], data["text"] = await _bodies(caller, message)
     data["mail_server_troubles"] = await _mail_server_troubles(caller, message)
@@ -354,7 +354,7 @@ async def _mail_server_troubles(caller: ApiCaller, message: Message) -> list[dic
     ]
 
 
-async def _require_message(caller: ApiCaller, ref: str) -> Stored[Message]:
+async def require_message(caller: ApiCaller, ref: str) -> Stored[Message]:
     """The message; refused if there is none, or if its list is not for this key."""
     with contextlib.suppress(NotFound):
         found = await messages.read_with_etag(caller.tables, ref)

@@ -105,12 +105,12 @@ class Problem(BaseModel):
 
 
 def documented(
-    model: Any, description: str, *, status: int = 200, headers: str = ""
+    model: Any, description: str, *, status: int = 200, headers: str | None = None
 ) -> dict[str, Any]:
     """The arguments of a route for its success; the route itself knows its refusals."""
     if status == HTTPStatus.CREATED:
         headers = "ETag Location"
-    elif status == HTTPStatus.OK and not headers:
+    elif status == HTTPStatus.OK and headers is None:
         headers = "Link" if issubclass(model, ResultPage) else "ETag"
     success = {"headers": {name: HEADERS[name] for name in headers.split()}} if headers else {}
     return {

@@ -15,7 +15,15 @@ from postroom.domain.message import EDITABLE, GOING_OUT, SUBJECT_CHARS_MAX, Mess
 from postroom.domain.texts import Text, _
 from postroom.flow import compose
 from postroom.flow.compose import Draft
-from postroom.records import bodies, leases, lists, messages, recipient_outcomes, trials
+from postroom.records import (
+    bodies,
+    feedback,
+    leases,
+    lists,
+    messages,
+    recipient_outcomes,
+    trials,
+)
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, RecipientOutcome
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer, csv_download
@@ -140,6 +148,7 @@ async def details(
         progress=progress,
         form=form,
         mailing_list=await lists.find(request.tables, message.list_name),
+        feedback=await feedback.find_summary(request.tables, message.ref),
         outcome=outcome,
         people=people,
         after=request.query("after"),

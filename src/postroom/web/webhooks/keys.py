@@ -13,6 +13,8 @@ from postroom.feedback.webhooks import sendgrid
 
 
 class Provider(StrEnum):
+    """Who posts to /webhooks/NAME."""
+
     SENDGRID = "sendgrid"
     SES = "ses"  # over Amazon SNS
     ACS = "acs"  # over Azure Event Grid
@@ -39,6 +41,16 @@ class WebhookKeys:
     @cached_property
     def topics(self) -> frozenset[str]:
         return frozenset(_listed(self.sns_topics))
+
+    def missing_setting(self, provider: Provider) -> str:
+        """The setting without which no post of the provider is accepted; empty if it is set."""
+        needed = {
+            Provider.SENDGRID: ("POSTROOM_SENDGRID_WEBHOOK_KEY", self.sendgrid),
+            Provider.MAILGUN: ("POSTROOM_MAILGUN_WEBHOOK_KEY", self.mailgun),
+            Provider.SES: ("POSTROOM_SNS_TOPICS", self.sns_topics),
+        }
+        name, value = needed.get(provider, ("", ""))
+        return "" if _listed(value) else name
 
 
 NO_WEBHOOK_KEYS = WebhookKeys()
