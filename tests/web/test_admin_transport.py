@@ -19,7 +19,8 @@ from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.domain.user import Role
 from postroom.records import leases, rate_limits
 from postroom.web.security import limits_for
-from postroom.wiring.transports import EXAMINE_S, TransportEntry, transport_of
+from postroom.wiring.transport_entry import TransportEntry
+from postroom.wiring.transports import EXAMINE_S, transport_of
 from tests.web.office import NOW, open_office
 from tests.web.signed_in import Worker, sign_in_as
 from tests.web.test_admin_sending import going_out
