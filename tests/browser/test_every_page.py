@@ -6,6 +6,7 @@ table to which no link leads, or that was forgotten here, fails the test.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,18 @@ from fastapi.routing import APIRoute
 from playwright.async_api import Page, ViewportSize, expect
 
 from postroom.actions import sign_in
+from postroom.domain.delivery_token import DeliveryId
+from postroom.domain.feedback import (
+    BounceClass,
+    BounceReason,
+    Classification,
+    FeedbackEvent,
+    FeedbackKind,
+)
 from postroom.domain.user import Role
-from postroom.records import keys, messages
+from postroom.feedback.webhooks.post import SubscriptionNotice
+from postroom.records import feedback, keys, messages, webhooks
+from postroom.records.feedback import LocatedEvent
 from postroom.web import admin
 from postroom.web.signed_in import ADMIN
 from postroom_bench.installation import until
@@ -25,6 +36,7 @@ from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
 from tests.browser.test_held import held_message, is_completed
+from tests.webhook_posts import SnsTopic
 
 LIST = "every_page"
 PHONE: ViewportSize = {"width": 360, "height": 740}
@@ -77,6 +89,7 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, now)
     await keys.create(tables, "Web site", (LIST,), now)
     await sign_in.add_user(tables, "colleague@contoso.edu", Role.EDITOR, uuid4().hex, now)
+    await _come_back(site, sent["ref"])
     drafts = [one async for one in messages.every_message(tables) if one.status == "draft"]
     return [
         "/admin",
@@ -85,6 +98,7 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
         columns,
         f"/admin/messages/{sent['ref']}",
         f"/admin/messages/{sent['ref']}/look",
+        f"/admin/messages/{sent['ref']}/feedback",
         f"/admin/messages/{later['ref']}",
         f"/admin/messages/{later['ref']}/cancel",
         f"/admin/messages/{held}/decide",
@@ -92,6 +106,30 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
         f"/admin/lists/{LIST}",
         f"/admin/subscribers?list={LIST}",
     ]
+
+
+async def _come_back(site: RunningSite, ref: str) -> None:
+    """A delivery, a bounce of each class and a complaint; a topic that wants to post."""
+    tables, now = site.parts.storage.tables, site.parts.clock.now()
+    words = "550 5.1.1 " + "a_server_that_has_much_to_say_" * 5
+    found: list[tuple[FeedbackKind, Classification | None]] = [(FeedbackKind.DELIVERED, None)]
+    for each in BounceClass:
+        why = Classification(each, BounceReason.UNKNOWN, "5.0.0", words)
+        found.append((FeedbackKind.BOUNCED, why))
+    found.append((FeedbackKind.COMPLAINED, None))
+    located = [
+        LocatedEvent(
+            FeedbackEvent(id=str(at), kind=kind, at=now, source="smtp", classification=why),
+            DeliveryId(ref, 0, at),
+            "ada@contoso.edu",
+            "ada@contoso.edu",
+        )
+        for at, (kind, why) in enumerate(found)
+    ]
+    await feedback.record(tables, ref, located)
+    topic = SnsTopic()
+    url = json.loads(topic.ask().body)["SubscribeURL"]
+    await webhooks.put_notice(tables, SubscriptionNotice(topic=topic.arn, url=url, token="t"))
 
 
 async def _upload(site: RunningSite, page: Page, folder: Path) -> str:
