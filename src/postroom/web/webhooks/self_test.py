@@ -96,7 +96,7 @@ async def _test_forgery(intake: WebhookIntake) -> SelfTestResult:
         is_good=True,
         text=_(
             "The verification key can be read, and a forged post is refused. Only SendGrid can "
-            "sign a right one: use “Test Your Integration” on its page."
+            "sign a right one: send a test event from its page."
         ),
     )
 
