@@ -96,8 +96,8 @@ async def confirm(request: Owner, name: str) -> Response:
     if not is_ours or await request.context.fetch(notice.url) is None:
         form = Form(
             mistake=_(
-                "Amazon did not accept the confirmation. Try again. If it has expired, request a new "
-                "one on the page of the topic."
+                "Amazon did not accept the confirmation. Try again. If it has expired, request a "
+                "new one on the page of the topic."
             )
         )
         status = HTTPStatus.BAD_GATEWAY
