@@ -143,6 +143,7 @@ class FeedbackHandler:
             for at, event in events
             if at in deliveries and at not in unsettled
         ]
+        await self._clear_strikes(located)
         for each in located:
             await self._act_on_person(message, deliveries[each.delivery.position], each.event)
         counts = [each for each in located if each.event.kind is not FeedbackKind.ACCEPTED]
@@ -235,7 +236,6 @@ class FeedbackHandler:
     async def _act_on_person(
         self, message: Message, delivery: Delivery, event: FeedbackEvent
     ) -> None:
-        tables = self.storage.tables
         match effect_of(event):
             case FeedbackEffect.SUPPRESS:
                 await self._suppress(delivery.key, delivery.address, event, SuppressionReason.DEAD)
@@ -252,10 +252,25 @@ class FeedbackHandler:
                     await self._suppress(delivery.key, delivery.address, event, reason)
                     await self._leave(message, delivery, event, InactiveReason.BOUNCED)
             case FeedbackEffect.CLEAR_STRIKES:
-                if await feedback.find_soft_bounces(tables, delivery.key):
-                    await feedback.clear_soft_bounces(tables, delivery.key)
+                pass  # done for all of them together
             case FeedbackEffect.BLAME_US | FeedbackEffect.NOTHING:
                 pass
+
+    async def _clear_strikes(self, located: Sequence[LocatedEvent]) -> None:
+        """End the rows of temporary bounces of people who were reached.
+
+        One range query for a batch, whose people are in key order; nearly always it finds nobody.
+        """
+        reached = {
+            each.key for each in located if effect_of(each.event) is FeedbackEffect.CLEAR_STRIKES
+        }
+        if not reached:
+            return
+        tables = self.storage.tables
+        between = feedback.soft_bounces_between(tables, min(reached), max(reached))
+        struck = [key async for key, _bounces in between if key in reached]
+        for key in struck:
+            await feedback.clear_soft_bounces(tables, key)
 
     async def _suppress(
         self, key: str, address: str, event: FeedbackEvent, reason: SuppressionReason
