@@ -7,46 +7,25 @@ alone in case somebody does not.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from postroom.bounce_mailbox import files
+from postroom.bounce_mailbox.file_mailbox import FileMailbox
 from postroom.bounce_mailbox.port import (
     PROCESSED_FOLDER,
     UNKNOWN_FOLDER,
     Filing,
-    ReturnedMail,
 )
 
 SETTLED_S = 2.0
 
 
-class DirectoryMailbox:
-    def __init__(self, folder: Path, *, deletes_recorded: bool = False) -> None:
-        self._folder = folder
-        self._deletes_recorded = deletes_recorded
-
+class DirectoryMailbox(FileMailbox):
     @property
     def description(self) -> str:
         return f"the folder {self._folder}"
-
-    async def waiting(self, *, limit: int, besides: Collection[str] = ()) -> list[str]:
-        return await asyncio.to_thread(self._waiting, limit, besides)
-
-    async def fetch(self, id_: str) -> ReturnedMail | None:
-        return await asyncio.to_thread(files.read_beginning, self._folder / id_)
-
-    async def put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
-        return await asyncio.to_thread(self._put_away, ids, filing)
-
-    async def count(self) -> int:
-        return len(await self.waiting(limit=1_000_000))
-
-    async def close(self) -> None:
-        pass
 
     def _waiting(self, limit: int, besides: Collection[str]) -> list[str]:
         before = time.time() - SETTLED_S
@@ -64,9 +43,7 @@ class DirectoryMailbox:
         except OSError as error:
             raise files.unavailable(self._folder, error) from error
 
-    def _put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
-        if filing is Filing.RECORDED and self._deletes_recorded:
-            return {id_ for id_ in ids if not files.delete(self._folder / id_)}
+    def _move(self, ids: Sequence[str], filing: Filing) -> set[str]:
         name = UNKNOWN_FOLDER if filing is Filing.UNKNOWN else PROCESSED_FOLDER
         folder = self._folder / name
         try:

@@ -6,45 +6,25 @@ the mail is gone under its old id, and is found again under the new one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from postroom.bounce_mailbox import files
+from postroom.bounce_mailbox.file_mailbox import FileMailbox
 from postroom.bounce_mailbox.port import (
     PROCESSED_FOLDER,
     UNKNOWN_FOLDER,
     Filing,
-    ReturnedMail,
 )
 
 NEW, CUR, TMP = "new", "cur", "tmp"
 SEEN = ":2,S"
 
 
-class MaildirMailbox:
-    def __init__(self, folder: Path, *, deletes_recorded: bool = False) -> None:
-        self._folder = folder
-        self._deletes_recorded = deletes_recorded
-
+class MaildirMailbox(FileMailbox):
     @property
     def description(self) -> str:
         return f"the Maildir {self._folder}"
-
-    async def waiting(self, *, limit: int, besides: Collection[str] = ()) -> list[str]:
-        return await asyncio.to_thread(self._waiting, limit, besides)
-
-    async def fetch(self, id_: str) -> ReturnedMail | None:
-        return await asyncio.to_thread(files.read_beginning, self._folder / id_)
-
-    async def put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
-        return await asyncio.to_thread(self._put_away, ids, filing)
-
-    async def count(self) -> int:
-        return len(await self.waiting(limit=1_000_000))
-
-    async def close(self) -> None:
-        pass
 
     def _waiting(self, limit: int, besides: Collection[str]) -> list[str]:
         found: list[str] = []
@@ -60,9 +40,7 @@ class MaildirMailbox:
             found += [f"{part}/{name}" for name in names]
         return found
 
-    def _put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
-        if filing is Filing.RECORDED and self._deletes_recorded:
-            return {id_ for id_ in ids if not files.delete(self._folder / id_)}
+    def _move(self, ids: Sequence[str], filing: Filing) -> set[str]:
         name = UNKNOWN_FOLDER if filing is Filing.UNKNOWN else PROCESSED_FOLDER
         target = self._subfolder(name)
         stay: set[str] = set()
