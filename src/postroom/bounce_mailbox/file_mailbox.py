@@ -31,7 +31,7 @@ class FileMailbox(ABC):
         return len(await self.waiting(limit=1_000_000))
 
     async def close(self) -> None:
-        pass
+        return
 
     def _put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
         if filing is Filing.RECORDED and self._deletes_recorded:
