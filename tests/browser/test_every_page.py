@@ -83,7 +83,7 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     held = await held_message(site, "Held page")
     await until(lambda: is_completed(site, held), within_s=30)
     await site.run("limit", "set", "--domain", "limited.contoso.edu", "--mails-per-second", "500")
-    await site.run("suppression", "add", "ada@contoso.edu", "--note", "They asked for it")
+    await site.run("suppression", "add", "dead@contoso.edu", "--note", "They asked for it")
     columns = await _upload(site, page, folder)
     tables, now = site.parts.storage.tables, site.parts.clock.now()
     invitation = await sign_in.invite(tables, "new@contoso.edu", Role.VIEWER, now)

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from postroom.actions import control_message, send_test_mail
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
+from postroom.domain.feedback import FeedbackEvent, FeedbackKind
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
 from postroom.domain.retry import RetryRules
+from postroom.domain.suppression import Suppression, SuppressionReason, SuppressionScope
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.render import Renderer, Site
@@ -23,7 +25,7 @@ from postroom.intervals import LOCAL
 from postroom.migration import migrate
 from postroom.migration.comparison import Comparison
 from postroom.migration.migrate import MigrationContext
-from postroom.records import keys, leases, lists, subscribers
+from postroom.records import feedback, keys, leases, lists, subscribers, suppressions
 from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
@@ -176,6 +178,16 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
     await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
     await storage.queues.put(IMPORT_QUEUE, "an import")
+    entry = Suppression(
+        key="dead@contoso.edu",
+        address="dead@contoso.edu",
+        scope=SuppressionScope.ALL,
+        reason=SuppressionReason.DEAD,
+        since=now,
+    )
+    await suppressions.put(tables, "secret", entry.key, entry, now)
+    event = FeedbackEvent(id="1", kind=FeedbackKind.OPENED, at=now, source="sendgrid")
+    await feedback.take_in(storage, [event])
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)

@@ -158,4 +158,5 @@ async def test_a_mail_takes_a_seventh_of_a_call(town: Town) -> None:
     await town.sender_alone()
     assert len(town.arrived()) == PEOPLE
     assert (fanning.calls.total - before) / PEOPLE <= 0.04
-    assert sending.calls.total / PEOPLE <= 0.115
+    # A dozen of them are for the suppression list, however many people there are.
+    assert sending.calls.total / PEOPLE <= 0.12

@@ -62,7 +62,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`migration` / `state`": Migration,
     "`trial` / `<ref>:<user key>`": Trial,
     "`address` / `email:<address key>`": Suppression,
-    "`in:<digit>` / `<hash of the event id>`": FeedbackEvent,
+    "`in:<shard>` / `<hash of the event id>`": FeedbackEvent,
     "`m-<ref>` / `summary`": FeedbackSummary,
     "`m-<ref>` / `batch:<batch>`": CountedRecipients,
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,

@@ -16,6 +16,7 @@
         NotFound               the thing named does not exist
             NoSuchKey          domain/access_key.py
             NoSuchList         domain/mailing_list.py
+            NotSuppressed      actions/manage_suppressions.py
         AlreadyThere           a thing of that name exists
             AlreadySubscribed  domain/subscriber.py
         WrongState             the thing exists, but this cannot be done with it now

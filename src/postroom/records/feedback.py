@@ -1,6 +1,6 @@
 """Feedback as rows.
 
-    feedback / in:<digit> / <hash of the event id>     an event that nobody has dealt with yet
+    feedback / in:<shard> / <hash of the event id>     an event that nobody has dealt with yet
     feedback / m-<ref> / summary                       what came back for a message, added up
     feedback / m-<ref> / batch:<batch>                 who of a batch is counted already, by kind
     feedback / m-<ref> / to:<batch>:<position>:<kind>  a bounce or complaint, with the evidence
@@ -58,7 +58,7 @@ from postroom.storage.port import (
 )
 
 TABLE = "feedback"
-SHARDS = "0123456789abcdef"
+SHARDS = "0123"  # few, because the sweep looks into each
 DOMAINS_MAX = 150  # that a summary names; the rest are counted together
 OTHER_DOMAINS = "…"
 RECORDED_TOGETHER = 45  # events: their rows, those of their batches and the summary are one write
