@@ -22,10 +22,11 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.subscriber import InactiveReason
 from postroom.domain.suppression import SuppressionReason, SuppressionScope
 from postroom.flow import subscribe
-from postroom.flow.feedback import put_forgotten_items
+from postroom.flow.feedback import FeedbackHandler, put_forgotten_items
 from postroom.records import feedback
 from postroom.records.names import FEEDBACK_QUEUE
 from postroom.records.suppression_filter import REFRESH_EVERY_S
+from postroom.storage.port import Unavailable
 from tests.acting import acting
 from tests.scenario.test_aftermath import die_at_write
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each, students
@@ -193,6 +194,30 @@ async def test_a_doubt_is_settled_by_what_the_provider_reports(
     assert (await town.read(ref)).books == Books(sent=2, doubts=1)
     assert (await town.read(ref)).status is Status.COMPLETED
     assert town.arrived() == once_each(["ada", "drop-after-dot"])
+
+
+async def test_a_doubt_settled_just_before_a_death_is_counted_all_the_same(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = await town.mailing("ada", "drop-after-dot", on_doubt=OnDoubt.HOLD)
+    await town.open_sender()
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=1, held=1, doubts=1)
+    await town.report(FeedbackKind.DELIVERED, ref, "drop-after-dot")
+
+    async def die(self: FeedbackHandler, ref: str) -> None:
+        raise Unavailable("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FeedbackHandler, "_count_again", die)
+        with pytest.raises(Unavailable):
+            await town.hear()
+    assert (await town.states(ref))["drop-after-dot"] is State.SENT
+    await town.live_through(120, 60)
+    await town.hear()
+    await town.quiet()
+    assert (await town.read(ref)).books == Books(sent=2, doubts=1)
+    assert await town.is_archived(ref)
 
 
 async def test_an_event_waits_for_the_sender_that_has_the_batch_in_hand(town: Town) -> None:

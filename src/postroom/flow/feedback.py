@@ -8,7 +8,7 @@ says.
 Steps: claim an item > read the events of its shard > find their deliveries > settle doubts > act on
 people > count > delete the events > complete the item.
 Dies half-way: the item comes back, and every step is done again. All of them may be repeated:
-    doubts settled             the ledger is no longer in doubt: nothing to do
+    doubts settled             the ledger is no longer in doubt; the books are counted again
     people acted on            an entry is widened, never duplicated; who has left stays away; a
                                delivery is one strike, however often it is reported
     counted                    the bit of the recipient is set: the event changes nothing any more
@@ -57,6 +57,7 @@ EVENTS_TOGETHER = 500  # of a shard: a few milliseconds each
 CLAIM_S = 60.0
 LATER_S = 5.0  # a sender has the batch in hand
 TRIES_MAX = 200  # claims of an item whose events cannot be dealt with; the sweep puts it again
+SETTLED_WORDS = "accepted, as the provider reports"
 _EVIDENCE_OF_HAND_OVER = frozenset(FeedbackKind) - {FeedbackKind.UNSUBSCRIBED}
 
 
@@ -131,7 +132,9 @@ class FeedbackHandler:
         events = [(at, event) for at, event in events if not counted.has(event.kind, at)]
         if not events:
             return set()
-        deliveries = await self._deliveries_of(message.ref, batch)
+        deliveries, settled = await self._deliveries_of(message.ref, batch)
+        if message.completed_at and settled & {at for at, _event in events}:
+            await self._count_again(message.ref)  # we may have died before we did
         unsettled = await self._settle_doubts(message, batch, deliveries, events)
         located = [
             LocatedEvent(
@@ -154,13 +157,16 @@ class FeedbackHandler:
                 await self._pause_if_we_are_to_blame(message.ref, summary)
         return {event.id for at, event in events if at in unsettled}
 
-    async def _deliveries_of(self, ref: str, batch: int) -> dict[int, Delivery]:
-        """Those that have an outcome and those that have none yet."""
+    async def _deliveries_of(self, ref: str, batch: int) -> tuple[dict[int, Delivery], set[int]]:
+        """All deliveries of a batch, and those that a report has settled."""
         tables = self.storage.tables
         known = await batches.load_deliveries(tables, ref, batch)
+        settled: set[int] = set()
         async for old in archive.load(tables, ref, batch):
             known[old.delivery.position] = old.delivery
-        return known
+            if old.ended.words == SETTLED_WORDS:
+                settled.add(old.delivery.position)
+        return known, settled
 
     # --- Doubts ---------------------------------------------------------------------------------
 
@@ -180,7 +186,7 @@ class FeedbackHandler:
             for at, event in events
             if event.source != SMTP_SOURCE and event.kind in _EVIDENCE_OF_HAND_OVER
         }
-        if message.books.total and not message.books.open and not message.books.held:
+        if message.completed_at and not message.books.held:
             return set()
         found = await batches.find_ledger(self.storage.tables, message.ref, batch)
         if found is None or not reported:
@@ -205,7 +211,7 @@ class FeedbackHandler:
         """Archive rows first, then the ledger, as a sender does it."""
         tables = self.storage.tables
         now = self.clock.now()
-        ended = DeliveryEnd(State.SENT, "accepted, as the provider reports", now)
+        ended = DeliveryEnd(State.SENT, SETTLED_WORDS, now)
         await archive.write(tables, ledger, deliveries, dict.fromkeys(doubted, ended))
         settled = msgspec.structs.replace(
             ledger,
