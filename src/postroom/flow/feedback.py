@@ -9,7 +9,7 @@ Steps: claim an item > read the events of its shard > find their deliveries > se
 people > count > delete the events > complete the item.
 Dies half-way: the item comes back, and every step is done again. All of them may be repeated:
     doubts settled             the ledger is no longer in doubt; the books are counted again
-    people acted on            an entry is widened, never duplicated; who has left stays away; a
+    people acted on            an entry is widened, never duplicated; people who left stay off; a
                                delivery is one strike, however often it is reported
     counted                    the bit of the recipient is set: the event changes nothing any more
     events deleted             nothing is left; the item is completed
