@@ -17,6 +17,7 @@ import structlog
 from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
+    SHORT_SCAN_ROWS,
     Delete,
     Keys,
     KeysWithin,
@@ -194,15 +195,18 @@ async def first_rows(
 async def all_rows(
     tables: Tables, table: str, keys: Keys, *, where: Properties | None = None
 ) -> AsyncIterator[Row]:
-    """All rows of a range, page by page; only for ranges that are bounded by design."""
-    after: str | None = None
+    """All rows of a range, page by page; only for ranges that are bounded by design.
+
+    The first page is short, because most ranges are (a batch, recent departures), and switching to
+    a thread costs as much as reading them.
+    """
+    page = await tables.scan(table, keys, where=where, limit=SHORT_SCAN_ROWS)
     while True:
-        page = await tables.scan(table, keys, where=where, after=after)
         for row in page.rows:
             yield row
         if page.next is None:
             return
-        after = page.next
+        page = await tables.scan(table, keys, where=where, after=page.next)
 
 
 def readable(rows: Iterable[Row], kind: type[StructT]) -> list[Stored[StructT]]:

@@ -68,6 +68,7 @@ class FileJournal:
         self._boot = boot
         self._lost = path.with_suffix(LOST)
         self._file: int | None = None
+        self._is_set_aside = False  # there may be a lost page of this lane
 
     def begin(self, ref: str, batch: int) -> None:
         """Start a page before the announcement: an announced batch without one is all in doubt."""
@@ -76,7 +77,9 @@ class FileJournal:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
             os.ftruncate(self._file, 0)
-            self._lost.unlink(missing_ok=True)  # what the lane did before is in storage
+            if self._is_set_aside:
+                self._lost.unlink(missing_ok=True)  # what the lane did before is in storage
+                self._is_set_aside = False
         except OSError:
             return self._give_up()
         return self._write(_Batch(ref, batch, self._boot))
@@ -118,6 +121,7 @@ class FileJournal:
     def _give_up(self) -> None:
         """Drop a page with a gap: it would mislead. An error here ends the sender at once."""
         self.close()
+        self._is_set_aside = True
         with contextlib.suppress(FileNotFoundError):
             self._path.rename(self._lost)
 

@@ -22,6 +22,7 @@ ROW_BYTES_MAX = 1024 * 1024
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 ITEM_BYTES_MAX = 48 * 1024  # 64 KiB on the wire, as base64
 SCAN_ROWS_MAX = 1000  # per page
+SHORT_SCAN_ROWS = 200  # an embedded engine reads a page of so many at once, without a thread
 ITEM_DELAY_S_MAX = 7 * 24 * 3600.0
 PROPERTIES_MAX = 252  # per row
 PROPERTY_INT_MAX = 2**63 - 1

@@ -16,6 +16,7 @@ import msgspec
 from postroom.storage import port
 
 _KEY = re.compile(r"""[ -"$-.0->@-\[\]-~]{0,512}""")  # printable ASCII without # / ? \
+_KEYS = re.compile(rf"(?:{_KEY.pattern}\n)*")  # of a batch, checked in one step
 _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _PROPERTY_NAMES_TAKEN = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _BLOB_NAME = re.compile(r"[ -\[\]-~]{0,1023}[ -\-0-\[\]-~]")  # ends in neither dot nor slash
@@ -35,9 +36,10 @@ def _check_table(tables: Container[str], table: str) -> None:
 
 def check_keys(*keys: str) -> None:
     """Keys are at most 512 characters of printable ASCII without / \\ # ?, as Azure requires."""
-    for key in keys:
-        if not _KEY.fullmatch(key):
-            raise ValueError(f"not a storage key: {key!r}")
+    joined = "\n".join((*keys, ""))
+    if joined.count("\n") != len(keys) or not _KEYS.fullmatch(joined):
+        wrong = next(key for key in keys if not _KEY.fullmatch(key))
+        raise ValueError(f"not a storage key: {wrong!r}")
 
 
 def encode_batch(
@@ -65,13 +67,12 @@ def encode_batch(
 
 def check_expected(change: port.Change, etag: str | None) -> None:
     """Conflict unless the row has the etag that the change expects; None: there is no row."""
-    match change:
-        case port.Upsert():
-            return
-        case port.Insert():
-            is_expected = etag is None
-        case port.Replace() | port.Delete():
-            is_expected = etag is not None and change.etag in (None, etag)
+    if isinstance(change, port.Upsert):
+        return
+    if isinstance(change, port.Insert):
+        is_expected = etag is None
+    else:
+        is_expected = etag is not None and change.etag in (None, etag)
     if not is_expected:
         raise port.Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
 

@@ -28,7 +28,6 @@ from postroom.storage.sqlite.rows import apply_changes, read_page, read_row
 from postroom.storage.sqlite.writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
-SCAN_ROWS_ON_LOOP = 200  # 0.3 ms; a longer scan would block the event loop
 
 _VISIBLE = "FROM item WHERE queue = ?1 AND visible_at <= ?2 ORDER BY visible_at, id LIMIT ?3"
 
@@ -174,7 +173,7 @@ class SqliteTables(port.Tables):
         validation.check_scan(self._names, table, keys, where, limit)
         behind = None if after is None else validation.place_of(after, keys)
         query = partial(read_page, table, keys, where or {}, limit, behind)
-        if where or limit > SCAN_ROWS_ON_LOOP:
+        if where or limit > port.SHORT_SCAN_ROWS:  # it would block the event loop for over 0.3 ms
             return await self._reader.in_thread(query)
         return await self._reader.on_loop(query)
 
