@@ -39,10 +39,8 @@ from postroom.domain.delivery import (
     after_doubt,
     announced,
     due_positions,
-    ends_of,
     held_for_people,
-    judge,
-    judged,
+    judge_slice,
     skipped,
 )
 from postroom.domain.errors import PostroomError
@@ -293,21 +291,16 @@ class BatchSender:
 
     async def _archive_ends(self, batch: ClaimedBatch, outcomes: Mapping[int, Outcome]) -> None:
         """Write the ends; the ledger follows with its next write."""
-        now = self.clock.now()
-        verdicts = {
-            at: judge(
-                outcome,
-                batch.ledger.deferred.get(at),
-                on_doubt=batch.message.on_doubt,
-                rules=self.rules,
-                now_s=now.timestamp(),
-            )
-            for at, outcome in outcomes.items()
-        }
-        ends = ends_of(verdicts, now)
+        ledger, ends = judge_slice(
+            batch.ledger,
+            outcomes,
+            on_doubt=batch.message.on_doubt,
+            rules=self.rules,
+            now=self.clock.now(),
+        )
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
         await batch.write_ends(ends)
-        batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
+        batch.ledger = ledger
         batch.fault = any(map(is_fault, outcomes.values()))
         batch.is_tried |= not all(map(is_fault, outcomes.values()))
 

@@ -3,7 +3,8 @@
     <folder>/<owner>/lock      held (flock) by the sender as long as it lives
     <folder>/<owner>/<lane>    one page: the batch in hand, a line for each hand-over and answer
 
-A line is one write(2) without fsync: it survives the death of the process, not of the machine. So
+What happens at one moment is one write(2) without fsync, of one line or, for the answers that came
+together, of several: it survives the death of the process, not of the machine. So
 "not in the journal" means "not handed over" only within the boot that wrote it. If a line cannot be
 written (full disk), the page is renamed to <lane>.lost until the lane begins its next batch; until
 then no page of this sender counts as complete, and the announcement decides.
@@ -15,7 +16,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from postroom.process_locks import is_unlocked
 
 UNBORN_S = 60.0  # far more than a sender needs to create its folder
 LOST = ".lost"
-_encode = msgspec.json.encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class _Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -90,8 +91,8 @@ class FileJournal:
     def returned(self, positions: Sequence[int]) -> None:
         self._write(_Returned(list(positions)))
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self._write(_Answered(position, outcome))
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self._write(*[_Answered(at, outcome) for at, outcome in outcomes.items()])
 
     def recorded(self) -> None:
         """Everything is in storage; the page only shows that the item is still ours."""
@@ -107,10 +108,10 @@ class FileJournal:
             os.close(self._file)
             self._file = None
 
-    def _write(self, line: msgspec.Struct) -> None:
+    def _write(self, *lines: msgspec.Struct) -> None:
         if self._file is None:
             return
-        content = _encode(line) + b"\n"
+        content = _encode_lines(lines)
         try:
             if os.write(self._file, content) == len(content):
                 return
