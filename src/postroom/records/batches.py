@@ -36,7 +36,7 @@ from postroom.storage.port import (
     Batch,
     Change,
     Conflict,
-    Delete,
+    DeleteRange,
     Insert,
     KeysWithin,
     Replace,
@@ -47,6 +47,7 @@ from postroom.storage.port import (
 LIVE = "message"
 ARCHIVE = "messagearchive"
 _HEADER, _LEDGER = "batch", "ledger"
+_AFTER_TO = "to;"  # the next key after all that begin with TO
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ async def write_batches(
     ]
     rows: list[Batch] = []
     for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True)):
-        inserts = [Insert(_HEADER, to_properties(header))]
+        inserts: list[Change] = [Insert(_HEADER, to_properties(header))]
         inserts += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
         rows.append((partition(message.ref, message.batches + number), inserts))
     await tables.batches(LIVE, rows)
@@ -146,7 +147,7 @@ async def restore_deliveries(
     """
     if deliveries:
         header = header_of(message, size=len(ledger.states), first=ledger.first, last=ledger.last)
-        rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        rows: list[Change] = [Upsert(TO + one.key, to_row(one)) for one in deliveries]
         rows.append(Upsert(_HEADER, to_properties(header)))
         await tables.batch(LIVE, partition(ledger.ref, ledger.batch), rows)
 
@@ -157,8 +158,11 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
     The header stays as long as the message, so that the number of a batch is never used again.
     """
     if rows.header and rows.deliveries:
-        changes: list[Change] = [Delete(TO + one.key) for one in rows.deliveries.values()]
-        changes.append(Replace(_HEADER, to_properties(rows.header), rows.etag))
+        keys = tuple(TO + one.key for one in rows.deliveries.values())
+        changes: list[Change] = [
+            DeleteRange(TO, _AFTER_TO, keys),  # all rows but the header, whose etag guards them
+            Replace(_HEADER, to_properties(rows.header), rows.etag),
+        ]
         with contextlib.suppress(Conflict):
             await tables.batch(LIVE, partition(ref, batch), changes)
 

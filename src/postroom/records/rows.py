@@ -18,6 +18,7 @@ from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
     SHORT_SCAN_ROWS,
+    Content,
     Delete,
     Keys,
     KeysWithin,
@@ -152,7 +153,7 @@ async def find_row(
 
 
 async def write_row(
-    tables: Tables, table: str, partition: str, key: str, properties: Properties, etag: str | None
+    tables: Tables, table: str, partition: str, key: str, properties: Content, etag: str | None
 ) -> str:
     """Insert the row if `etag` is None, else replace it; the new etag, or Conflict."""
     if etag is None:

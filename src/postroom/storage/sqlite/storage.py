@@ -140,7 +140,8 @@ class SqliteTables(port.Tables):
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         etag = _new_number()
         await self._writer.submit(self._writing(table, partition, changes, etag))
-        return ["" if isinstance(change, port.Delete) else str(etag) for change in changes]
+        deletions = validation.DELETIONS
+        return ["" if isinstance(change, deletions) else str(etag) for change in changes]
 
     async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
         """All in one transaction; the first refusal ends it, and keeps the batches before it."""
