@@ -22,11 +22,15 @@ import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.domain.message import Message
-from postroom.records.deliveries import TO, of_row, to_row
+from postroom.records.deliveries import TO, of_row, parse_attributes, property_name, to_row
 from postroom.records.rows import (
+    FORMAT,
+    Unreadable,
     all_rows,
+    all_typed_rows,
     delete_partition,
     from_properties,
+    property_names,
     readable_rows,
     stored,
     to_properties,
@@ -37,10 +41,12 @@ from postroom.storage.port import (
     Change,
     Conflict,
     DeleteRange,
+    FlatRow,
     Insert,
     KeysWithin,
     Replace,
     Tables,
+    TypedRow,
     Upsert,
 )
 
@@ -122,10 +128,67 @@ class BatchRows(msgspec.Struct, frozen=True):
     deliveries: dict[int, Delivery] = {}
 
 
+_header_names = property_names(Header)
+
+
+class _BatchRow(
+    FlatRow,
+    frozen=True,
+    omit_defaults=True,
+    rename=lambda field: _header_names.get(field) or property_name(field),
+):
+    """A row of either kind, as it is read."""
+
+    format: int = FORMAT
+    position: int | None = None  # and the next two: of every delivery
+    address: str | None = None
+    guid: str | None = None
+    attributes: str = ""
+    size: int | None = None  # and the rest: of the header
+    first: str | None = None
+    last: str | None = None
+    ref: str | None = None
+    subject: str | None = None
+    list_name: str | None = None
+    sender: str | None = None
+    due_at: str | None = None
+
+
 async def load_batch(tables: Tables, ref: str, batch: int) -> BatchRows:
     """Header and deliveries by position."""
+    keys = KeysWithin(partition(ref, batch))
+    try:
+        return _of_typed_rows(await all_typed_rows(tables, LIVE, keys, _BatchRow))
+    except Unreadable:
+        # Read row by row, which forgives more, such as a number written as text, and else says
+        # what is wrong.
+        return await _load_row_by_row(tables, keys)
+
+
+def _of_typed_rows(rows: Iterable[TypedRow[_BatchRow]]) -> BatchRows:
     header, etag, deliveries = None, "", {}
-    async for row in all_rows(tables, LIVE, KeysWithin(partition(ref, batch))):
+    for row in rows:
+        found = row.properties
+        if found.format != FORMAT:
+            raise Unreadable("a row of another format")
+        if row.key == _HEADER:
+            header, etag = from_properties(msgspec.to_builtins(found), Header), row.etag
+        elif found.position is None or found.address is None or found.guid is None:
+            raise Unreadable("not a delivery")
+        else:
+            deliveries[found.position] = Delivery(
+                found.position,
+                row.key[len(TO) :],
+                found.address,
+                found.guid,
+                parse_attributes(found.attributes) if found.attributes else {},
+            )
+    return BatchRows(header, etag, deliveries)
+
+
+async def _load_row_by_row(tables: Tables, keys: KeysWithin) -> BatchRows:
+    header, etag, deliveries = None, "", {}
+    async for row in all_rows(tables, LIVE, keys):
         if row.key == _HEADER:
             header, etag = from_properties(row.properties, Header), row.etag
         else:

@@ -38,6 +38,13 @@ def to_row(delivery: Delivery) -> DeliveryRow:
     )
 
 
+def parse_attributes(text: str) -> dict[str, str]:
+    try:
+        return _attributes(text)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"Attributes cannot be read: {error}.") from error
+
+
 def of_row(row: Row) -> Delivery:
     properties = row.properties
     check_format(properties)

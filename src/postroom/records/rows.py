@@ -22,12 +22,16 @@ from postroom.storage.port import (
     Delete,
     Keys,
     KeysWithin,
+    KindT,
     Properties,
     Row,
-    StorageError,
     Tables,
+    TypedRow,
+    Unreadable,
     Value,
 )
+
+__all__ = ["Unreadable"]
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers accept this format and the one before it
@@ -66,10 +70,6 @@ _OF_ONE_KIND = {
 }
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-
-
-class Unreadable(StorageError):
-    """A row was written by a newer version of the program, or was damaged."""
 
 
 class OtherFormat(Unreadable):
@@ -208,6 +208,18 @@ async def all_rows(
         if page.next is None:
             return
         page = await tables.scan(table, keys, where=where, after=page.next)
+
+
+async def all_typed_rows(
+    tables: Tables, table: str, keys: Keys, kind: type[KindT]
+) -> list[TypedRow[KindT]]:
+    """The rows of a short range as structs; Unreadable if one of them does not fit."""
+    page = await tables.scan_as(kind, table, keys, limit=SHORT_SCAN_ROWS)
+    rows = page.rows
+    while page.next is not None:
+        page = await tables.scan_as(kind, table, keys, after=page.next)
+        rows += page.rows
+    return rows
 
 
 def readable(rows: Iterable[Row], kind: type[StructT]) -> list[Stored[StructT]]:

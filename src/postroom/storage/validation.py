@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Container, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -243,7 +244,7 @@ def check_blob(name: str, content: bytes = b"") -> None:
         raise ValueError(f"a blob has at most {port.BLOB_BYTES_MAX} bytes, not {len(content)}")
 
 
-def continuation(row: port.Row) -> str:
+def continuation(row: port.Row | port.TypedRow[Any]) -> str:
     """Return the continuation of a scan after this row, for engines without one of their own."""
     return f"{row.partition}/{row.key}"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -12,11 +13,12 @@ import msgspec
 from postroom.storage import port
 from postroom.storage.validation import DELETIONS, check_expected, continuation
 
+RowT = TypeVar("RowT", bound=port.Row | port.TypedRow[Any])
 SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
 
 _encode = msgspec.json.Encoder().encode
 _decode_properties = msgspec.json.Decoder(dict[str, port.Value]).decode
-_decode_rows = msgspec.json.Decoder(list[port.Row]).decode
+decode_rows = msgspec.json.Decoder(list[port.Row]).decode
 _decode_etags = msgspec.json.Decoder(dict[str, int]).decode
 
 # A whole page as one JSON text: SQLite returns it in one step, and it is decoded at once.
@@ -121,30 +123,43 @@ def _write_statement(verb: str, table: str, rows: int) -> str:
     return f"{verb} INTO {table} (partition, key, etag, properties) VALUES {values}"
 
 
+class RowsRead(NamedTuple, Generic[RowT]):
+    """A page, of rows of any type."""
+
+    rows: list[RowT]
+    next: str | None
+
+
+@lru_cache(maxsize=64)
+def decoder_of(kind: type[port.KindT]) -> Callable[[str], list[port.TypedRow[port.KindT]]]:
+    return msgspec.json.Decoder(list[port.TypedRow[kind]]).decode  # type: ignore[valid-type]
+
+
 def read_page(
     table: str,
     keys: port.Keys,
     where: port.Properties,
     limit: int,
     behind: tuple[str, str] | None,
+    decode: Callable[[str], list[RowT]],
     connection: apsw.Connection,
-) -> port.Page:
+) -> RowsRead[RowT]:
     """Read a page, shorter than `limit` if its rows are too large for one result."""
     span, values = _span(keys, behind)
     in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
     try:
         if where:
-            return _read_matching(in_order, values, where, limit, connection)
+            return _read_matching(in_order, values, where, limit, decode, connection)
         found = connection.execute(
             f"SELECT {_AS_JSON} FROM (SELECT * {in_order} LIMIT :rows)",
             values | {"rows": limit + 1},
         ).get
     except apsw.TooBigError:
-        return read_page(table, keys, where, limit // 2, behind, connection)
-    rows = _decode_rows(found or "[]")
+        return read_page(table, keys, where, limit // 2, behind, decode, connection)
+    rows = decode(found or "[]")
     if len(rows) <= limit:
-        return port.Page(rows, None)
-    return port.Page(rows[:limit], continuation(rows[limit - 1]))
+        return RowsRead(rows, None)
+    return RowsRead(rows[:limit], continuation(rows[limit - 1]))
 
 
 def _read_matching(
@@ -152,8 +167,9 @@ def _read_matching(
     values: dict[str, str | int],
     where: port.Properties,
     limit: int,
+    decode: Callable[[str], list[RowT]],
     connection: apsw.Connection,
-) -> port.Page:
+) -> RowsRead[RowT]:
     """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
     tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
     conditions = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
@@ -163,13 +179,13 @@ def _read_matching(
             f"(SELECT * {in_order} LIMIT {SCAN_EXAMINED_MAX}) WHERE {tests} LIMIT :rows)",
             values | conditions | {"rows": limit},
         ).get
-        rows = _decode_rows(found or "[]")
+        rows = decode(found or "[]")
         if len(rows) == limit:
-            return port.Page(rows, continuation(rows[-1]))
+            return RowsRead(rows, continuation(rows[-1]))
         last = connection.execute(
             f"SELECT partition, key {in_order} LIMIT 1 OFFSET {SCAN_EXAMINED_MAX - 1}", values
         ).get
-    return port.Page(rows, last and "/".join(last))
+    return RowsRead(rows, last and "/".join(last))
 
 
 def _span(keys: port.Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:

@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from postroom.clock import Clock, boot_id
 from postroom.storage import port, validation
 from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
 from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
-from postroom.storage.sqlite.rows import apply_changes, read_page, read_row
+from postroom.storage.sqlite.rows import (
+    RowsRead,
+    RowT,
+    apply_changes,
+    decode_rows,
+    decoder_of,
+    read_page,
+    read_row,
+)
 from postroom.storage.sqlite.writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
@@ -171,9 +180,40 @@ class SqliteTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
+        page = await self._read(decode_rows, table, keys, where, limit, after)
+        return port.Page(page.rows, page.next)
+
+    async def scan_as(
+        self,
+        kind: type[port.KindT],
+        table: str,
+        keys: port.Keys,
+        *,
+        where: port.Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> port.TypedPage[port.KindT]:
+        try:
+            page = await self._read(decoder_of(kind), table, keys, where, limit, after)
+        except msgspec.DecodeError as error:
+            raise port.Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
+        return port.TypedPage(page.rows, page.next)
+
+    async def _read(
+        self,
+        decode: Callable[[str], list[RowT]],
+        table: str,
+        keys: port.Keys,
+        where: port.Properties | None,
+        limit: int,
+        after: str | None,
+    ) -> RowsRead[RowT]:
         validation.check_scan(self._names, table, keys, where, limit)
         behind = None if after is None else validation.place_of(after, keys)
-        query = partial(read_page, table, keys, where or {}, limit, behind)
+
+        def query(connection: apsw.Connection) -> RowsRead[RowT]:
+            return read_page(table, keys, where or {}, limit, behind, decode, connection)
+
         if where or limit > port.SHORT_SCAN_ROWS:  # it would block the event loop for over 0.3 ms
             return await self._reader.in_thread(query)
         return await self._reader.on_loop(query)
