@@ -17,12 +17,20 @@ import contextlib
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.domain.message import Message
-from postroom.records.deliveries import TO, of_row, parse_attributes, property_name, to_row
+from postroom.records.deliveries import (
+    TO,
+    DeliveryRow,
+    of_row,
+    parse_attributes,
+    property_name,
+    to_row,
+)
 from postroom.records.rows import (
     FORMAT,
     Unreadable,
@@ -74,8 +82,22 @@ def header_of(message: Message, *, size: int, first: str, last: str) -> Header:
     return Header(size, first, last, *shared)
 
 
+class QueuedRecipient(Protocol):
+    """Somebody who is given a delivery; the position is that in the batch."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def guid(self) -> str: ...
+    @property
+    def attributes(self) -> str:
+        """As JSON."""
+
+
 async def write_batches(
-    tables: Tables, message: Message, batches: Sequence[Sequence[Delivery]]
+    tables: Tables, message: Message, batches: Sequence[Sequence[QueuedRecipient]]
 ) -> list[Header]:
     """Write the next batches of a message in order, all rows of each or none.
 
@@ -85,9 +107,12 @@ async def write_batches(
         header_of(message, size=len(each), first=each[0].key, last=each[-1].key) for each in batches
     ]
     rows: list[Batch] = []
-    for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True)):
+    for number, (header, people) in enumerate(zip(headers, batches, strict=True)):
         inserts: list[Change] = [Insert(_HEADER, to_properties(header))]
-        inserts += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        inserts += [
+            Insert(TO + one.key, DeliveryRow(at, one.address, one.guid, one.attributes))
+            for at, one in enumerate(people)
+        ]
         rows.append((partition(message.ref, message.batches + number), inserts))
     await tables.batches(LIVE, rows)
     return headers

@@ -321,7 +321,7 @@ class Recipient(NamedTuple):
     key: str
     address: str
     guid: str
-    attributes: dict[str, str]
+    attributes: str  # JSON as it is stored, checked; "" if there are none
 
 
 async def verified_after(
@@ -364,8 +364,9 @@ async def _typed_recipients(
             one = row.properties
             if one.format != FORMAT:
                 raise Unreadable("a row of another format")
-            attributes = parse_attributes(one.attributes) if one.attributes else {}
-            found.append(Recipient(one.key, one.address, one.guid, attributes))
+            if one.attributes:
+                parse_attributes(one.attributes)  # only a check: delivery rows have the same text
+            found.append(Recipient(one.key, one.address, one.guid, one.attributes))
         after = page.next
         if after is None:
             break
@@ -428,14 +429,16 @@ def _recipient_of(row: Row) -> Recipient:
     properties = row.properties
     check_format(properties)
     try:
-        attributes = properties.get("Attributes")
+        attributes = str(properties.get("Attributes") or "")
+        if attributes:
+            parse_attributes(attributes)
         return Recipient(
             str(properties["AddressKey"]),
             str(properties["EmailAddress"]),
             str(properties["SubscriberGUID"]),
-            _attributes(str(attributes)) if attributes else {},
+            attributes,
         )
-    except (KeyError, msgspec.DecodeError) as error:
+    except KeyError as error:
         raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
 
 
