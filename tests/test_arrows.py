@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
-    {"task_pool"},
+    {"task_pool", "nursery"},
     {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"mail"},
     {"domain"},

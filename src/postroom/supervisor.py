@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom import heartbeat
+from postroom.nursery import Nursery, RoleProcess, environ_with
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.settings import PREFIX, Settings
 from postroom.storage.port import Queues, StorageError
@@ -62,7 +62,8 @@ class Child:
     environ: dict[str, str] = field(default_factory=dict)
     silent_s_max: float = 30.0
     stopping: bool = False
-    process: asyncio.subprocess.Process | None = None
+    nursery: Nursery | None = None
+    process: RoleProcess | None = None
     task: asyncio.Task[None] | None = None
     _again: asyncio.Event = field(default_factory=asyncio.Event)
     _silent_until: float = math.inf  # after that it is considered hung
@@ -90,12 +91,7 @@ class Child:
         with ours:
             try:
                 with theirs:
-                    self.process = await asyncio.create_subprocess_exec(
-                        *(sys.executable, "-m", "postroom.cli", self.role, "--supervised"),
-                        stdin=theirs.fileno(),
-                        env=self._inherited_environ() | self.environ,
-                        start_new_session=True,  # Ctrl-C reaches only us; we stop the children
-                    )
+                    self.process = await self._start_process(theirs.fileno())
             except OSError as error:
                 log.error("role_not_started", role=self.role, words=str(error))
                 return -1
@@ -103,7 +99,17 @@ class Child:
                 self._signal(signal.SIGTERM)
             return await self._watch(self.process, ours)
 
-    async def _watch(self, process: asyncio.subprocess.Process, pipe: socket.socket) -> int:
+    async def _start_process(self, stdin: int) -> RoleProcess:
+        if self.nursery and self.nursery.is_alive:
+            return await self.nursery.start(self.role, self.environ, stdin)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "postroom.cli", self.role, "--supervised"),
+            stdin=stdin,
+            env=environ_with(self.environ),
+            start_new_session=True,  # Ctrl-C reaches only us; we stop the children
+        )
+
+    async def _watch(self, process: RoleProcess, pipe: socket.socket) -> int:
         loop = asyncio.get_running_loop()
         self._silent_until = loop.time() + STARTS_WITHIN_S
         pipe.setblocking(False)
@@ -127,14 +133,6 @@ class Child:
             loop.remove_reader(pipe)
             self._silent_until = math.inf
 
-    def _inherited_environ(self) -> dict[str, str]:
-        """Leave out NAME_FILE of the child's own settings, because a file wins over a value."""
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if name.removesuffix("_FILE") not in self.environ
-        }
-
     def kill_if_hung(self, stalled_s: float) -> None:
         """`stalled_s` is how long the supervisor itself was blocked, and read no heartbeats."""
         self._silent_until += stalled_s
@@ -157,8 +155,9 @@ class Child:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, nursery: Nursery | None = None) -> None:
         self._settings = settings
+        self._nursery = nursery
         self._fixed = [self._child("web", 0), self._child("scheduler", 1)]
         self._senders: list[Child] = []
         self._stopping: list[Child] = []
@@ -170,7 +169,8 @@ class Supervisor:
         if bind := self._settings.metrics_bind:
             host, _, port = bind.rpartition(":")
             environ[f"{PREFIX}METRICS_BIND"] = f"{host}:{int(port) + number}"
-        return Child(role, environ, silent_s_max=intervals_of(self._settings).lease_s)
+        lease_s = intervals_of(self._settings).lease_s
+        return Child(role, environ, silent_s_max=lease_s, nursery=self._nursery)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,6 +185,8 @@ class Supervisor:
                 await self._work_until_stopped(parts, wakeup)
             finally:
                 await self._stop_all()
+                if self._nursery:
+                    self._nursery.close()
                 if beating:
                     beating.cancel()
                 wakeup.close()

@@ -10,6 +10,7 @@ import pytest
 from postroom import settings
 from postroom.clock import WallClock
 from postroom.intervals import LOCAL
+from postroom.nursery import environ_with
 from postroom.records.names import SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
@@ -98,5 +99,7 @@ def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first
     measured = FEW.model_copy(update={"metrics_bind": "127.0.0.1:9464"})
     child = Supervisor(measured)._child("scheduler", 1)
     assert child.environ == {"POSTROOM_METRICS_BIND": "127.0.0.1:9465"}
-    assert "POSTROOM_METRICS_BIND_FILE" not in child._inherited_environ()
-    assert child._inherited_environ()["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
+    environ = environ_with(child.environ)
+    assert "POSTROOM_METRICS_BIND_FILE" not in environ
+    assert environ["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
+    assert environ["POSTROOM_METRICS_BIND"] == "127.0.0.1:9465"
