@@ -21,7 +21,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +33,7 @@ CODE_UNKNOWN = -1  # of a role whose nursery died first
 Run = Callable[[str], int]  # runs a role until it ends; its exit code
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _StartRequest(msgspec.Struct, frozen=True):
     role: str
     environ: dict[str, str]
 
@@ -47,7 +47,7 @@ class _Ended(msgspec.Struct, frozen=True, tag="ended"):
     code: int
 
 
-_request = msgspec.json.Decoder(_Request).decode
+_request = msgspec.json.Decoder(_StartRequest).decode
 _report: msgspec.json.Decoder[_Started | _Ended] = msgspec.json.Decoder(_Started | _Ended)
 
 
@@ -106,19 +106,24 @@ def _fork_on_request(supervisor: socket.socket, run: Run) -> None:
             os.read(ended, 4096)
             _report_ended(supervisor)
         if supervisor.fileno() in readable:
-            content, files, _flags, _address = socket.recv_fds(supervisor, MESSAGE_BYTES_MAX, 1)
-            if not content:
-                os._exit(0)
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                for file in (supervisor.fileno(), ended, woken):
-                    os.close(file)
-                _become_role(_request(content), files[0], run)
-            os.close(files[0])
-            pidfd = os.pidfd_open(pid)  # it is ours to reap, so the number is still its own
-            _send(supervisor, _Started(pid), [pidfd])
-            os.close(pidfd)
+            _fork_one(supervisor, (supervisor.fileno(), ended, woken), run)
+
+
+def _fork_one(supervisor: socket.socket, ours: Sequence[int], run: Run) -> None:
+    """Fork the role that is asked for; it must not keep the files that are `ours`."""
+    content, files, _flags, _address = socket.recv_fds(supervisor, MESSAGE_BYTES_MAX, 1)
+    if not content:
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        for file in ours:
+            os.close(file)
+        _become_role(_request(content), files[0], run)
+    os.close(files[0])
+    pidfd = os.pidfd_open(pid)  # it is ours to reap, so the number is still its own
+    _send(supervisor, _Started(pid), [pidfd])
+    os.close(pidfd)
 
 
 def _report_ended(supervisor: socket.socket) -> None:
@@ -135,7 +140,7 @@ def _send(supervisor: socket.socket, report: msgspec.Struct, files: list[int]) -
         socket.send_fds(supervisor, [msgspec.json.encode(report)], files)
 
 
-def _become_role(request: _Request, stdin: int, run: Run) -> None:
+def _become_role(request: _StartRequest, stdin: int, run: Run) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()  # Ctrl-C reaches only the supervisor
@@ -180,7 +185,7 @@ class Nursery:
             self._is_watched = True
             self._pipe.setblocking(False)
             loop.add_reader(self._pipe, self._read)
-        request = msgspec.json.encode(_Request(role, dict(environ)))
+        request = msgspec.json.encode(_StartRequest(role, dict(environ)))
         socket.send_fds(self._pipe, [request], [stdin])
         started: asyncio.Future[ForkedRole] = loop.create_future()
         self._asked.append(started)
