@@ -5,8 +5,8 @@
 A and B are each a folder with a checkout, or a Git revision of this one. Both get the same work,
 because the bench of this checkout measures the product of either; an A so old that this bench does
 not fit it needs --own-bench. Only neighbours are compared: the machine's speed changes from minute
-to minute, for both alike. With --keep, runs are added to a file and those already in it count, so
-that a comparison may be made in several short sittings.
+to minute, for both alike. On a busy machine --at-once is fairer still. With --keep, runs are added
+to a file and those already in it count, so that a comparison may be made in several short sittings.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def main() -> int:
     parser.add_argument("b", help="the version after")
     parser.add_argument("--pairs", type=int, default=3, help="how often each runs")
     parser.add_argument("--keep", type=Path, help="a file for the figures of every run")
+    parser.add_argument(
+        "--at-once",
+        action="store_true",
+        help="run both at the same time, on a machine that others use: then rates mean nothing, "
+        "but both meet the same conditions",
+    )
     parser.add_argument("--own-bench", action="store_true", help="measure each with its own bench")
     parser.epilog = f"Options of the bench follow a lone --. Usually they are {USUAL}"
     own, _, options = " ".join(sys.argv[1:]).partition(" -- ")
@@ -49,10 +56,14 @@ def main() -> int:
         for _ in range(asked.pairs):
             # Whoever comes second finds warm disks: each does so in every other pair.
             order = (0, 1) if len(pairs) % 2 == 0 else (1, 0)
-            found = {
-                at: run(trees[at], options.split() or USUAL.split(), asked.own_bench)
-                for at in order
-            }
+            with ThreadPoolExecutor(2 if asked.at_once else 1) as runs:
+                started = {
+                    at: runs.submit(
+                        run, trees[at], options.split() or USUAL.split(), asked.own_bench
+                    )
+                    for at in order
+                }
+                found = {at: figures.result() for at, figures in started.items()}
             pairs.append((found[0], found[1]))
             sys.stderr.write(line_of(pairs[-1]) + "\n")
             if asked.keep:
