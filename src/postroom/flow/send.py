@@ -45,7 +45,7 @@ from postroom.domain.delivery import (
 )
 from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
-from postroom.domain.outcome import Outcome, clip, is_fault
+from postroom.domain.outcome import Outcome, Sent, clip, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.suppression import REASON_TEXTS
 from postroom.domain.work_item import BadItem, BatchItem, RecipientItem, parse_mail_item
@@ -214,9 +214,8 @@ class BatchSender:
                 break  # record first
             if slice_:
                 await self._announce(batch, slice_)
-                mails = compiled.mails_for(
-                    batch.ledger.batch, [batch.deliveries[at] for at in slice_]
-                )
+                deliveries = batch.deliveries
+                mails = compiled.mails_for(batch.ledger.batch, [deliveries[at] for at in slice_])
                 outcomes = await lane.send(mails, watch)
                 await self._archive_ends(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
@@ -237,7 +236,8 @@ class BatchSender:
     async def _skip_departed(self, batch: ClaimedBatch, positions: Sequence[int]) -> list[int]:
         """Skip people who unsubscribed or were suppressed since; return the others."""
         reason, is_skipped = await self._skip_rule(batch)
-        reasons = {at: reason for at in positions if is_skipped(batch.deliveries[at])}
+        deliveries = batch.deliveries
+        reasons = {at: reason for at in positions if is_skipped(deliveries[at])}
         reasons |= await self._suppressed(batch, [at for at in positions if at not in reasons])
         if not reasons:
             return list(positions)
@@ -253,7 +253,8 @@ class BatchSender:
         suppressions = self.suppressions
         if suppressions is None:
             return {}
-        keys = {batch.deliveries[at].key: at for at in positions}
+        deliveries = batch.deliveries
+        keys = {deliveries[at].key: at for at in positions}
         found = await batch.retry_until_stored(
             lambda: suppressions.suppressed(list(keys), batch.message.list_name)
         )
@@ -301,8 +302,10 @@ class BatchSender:
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
         await batch.write_ends(ends)
         batch.ledger = ledger
-        batch.fault = any(map(is_fault, outcomes.values()))
-        batch.is_tried |= not all(map(is_fault, outcomes.values()))
+        others = [outcome for outcome in outcomes.values() if type(outcome) is not Sent]
+        faults = sum(map(is_fault, others))
+        batch.fault = faults > 0
+        batch.is_tried |= faults < len(outcomes)
 
     async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> Handled:
         """Delete the rows of a final batch; complete the item, or give it back until it is due."""

@@ -78,8 +78,10 @@ def _encode_contents(contents: Sequence[port.Content]) -> list[bytes]:
     """Encode rows as JSON, all of them by one call."""
     for content in contents:
         if isinstance(content, port.FlatRow):
-            for number in _numbers_of(type(content)):
-                _check_value(getattr(content, number))
+            for name in _numbers_of(type(content)):
+                number = getattr(content, name)
+                if type(number) is not int or not 0 <= number <= port.PROPERTY_INT_MAX:
+                    _check_value(number)
         else:
             _check_properties(content)
     try:

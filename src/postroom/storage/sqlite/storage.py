@@ -149,8 +149,8 @@ class SqliteTables(port.Tables):
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         etag = _new_number()
         await self._writer.submit(self._writing(table, partition, changes, etag))
-        deletions = validation.DELETIONS
-        return ["" if isinstance(change, deletions) else str(etag) for change in changes]
+        new = str(etag)
+        return ["" if isinstance(change, validation.DELETIONS) else new for change in changes]
 
     async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
         """All in one transaction; the first refusal ends it, and keeps the batches before it."""
