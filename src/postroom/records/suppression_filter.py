@@ -26,7 +26,7 @@ from postroom.storage.port import Storage
 SNAPSHOT = "suppression/marks.bin"
 REFRESH_EVERY_S = 2.0
 SKEW = timedelta(minutes=10)  # log rows may be this much older than others that were read before
-NEAR_SKEW = timedelta(seconds=30)  # nearly all are newer than this, unless a process stalled
+NEAR_SKEW = timedelta(seconds=5)  # but hardly ever more than this, unless a process stalled
 LOOK_BACK_EVERY_S = 30.0  # over all of SKEW, which holds a million marks after a large import
 RECENT_MAX = 20_000  # marks in a set, at 60 bytes each; more are merged into the array
 SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one
@@ -119,11 +119,9 @@ class SuppressionFilter:
 
     async def _load(self) -> datetime:
         """Load the snapshot, or else all rows; return from when to follow the log."""
-        content = await self._storage.blobs.get(SNAPSHOT)
-        snapshot = _decoded(content) if content else None
         self._recent = set()
         self._imports_read = set()
-        if snapshot is not None:
+        if snapshot := _decoded(await self._storage.blobs.get(SNAPSHOT)):
             self._set_marks(snapshot[0])
             return snapshot[1]
         read_from = self._clock.now() - SKEW
@@ -193,13 +191,15 @@ def _encoded(marks: array[int], read_from: datetime) -> bytes:
     return _HEAD.pack(_MAGIC, int(read_from.timestamp() * 1000)) + marks.tobytes()
 
 
-def _decoded(content: bytes) -> tuple[array[int], datetime] | None:
+def _decoded(content: bytes | None) -> tuple[array[int], datetime] | None:
     """None if it is no snapshot of ours."""
-    if len(content) < _HEAD.size or len(content) % 4 or not content.startswith(_MAGIC):
+    if not content or len(content) < _HEAD.size or len(content) % 4:
         return None
-    _magic, milliseconds = _HEAD.unpack_from(content)
+    magic, milliseconds = _HEAD.unpack_from(content)
+    if magic != _MAGIC:
+        return None
     marks = array("I")
-    marks.frombytes(content[_HEAD.size :])
+    marks.frombytes(memoryview(content)[_HEAD.size :])
     if sys.byteorder == "big":
         marks.byteswap()
     return marks, datetime.fromtimestamp(milliseconds / 1000, UTC)
