@@ -48,15 +48,27 @@ async def run(folder: Path, people: int, kills: int, on_doubt: OnDoubt) -> dict[
                 "POSTROOM_RETRY_FIRST_S": "1",
                 "POSTROOM_DOUBT_WAIT_S": "30",
             }
-            async with installation.parts() as parts:
-                await installation.people(parts, people)
-                await installation.start("web")
-                await installation.start("scheduler")
-                ref = await installation.message(parts, on_doubt)
-                async with reports(stub, account, port):
-                    await kill_senders(installation, stub, kills)
-                    await until(lambda: is_over(parts, ref, stub, on_doubt), within_s=WITHIN_S)
-                return await checked(parts, ref, stub, on_doubt)
+            return await run_in(installation, stub, account, port, people, kills, on_doubt)
+
+
+async def run_in(
+    installation: Installation,
+    stub: SendGridStub,
+    account: SendGrid,
+    port: int,
+    people: int,
+    kills: int,
+    on_doubt: OnDoubt,
+) -> dict[str, int]:
+    async with installation.parts() as parts:
+        await installation.people(parts, people)
+        await installation.start("web")
+        await installation.start("scheduler")
+        ref = await installation.message(parts, on_doubt)
+        async with reports(stub, account, port):
+            await kill_senders(installation, stub, kills)
+            await until(lambda: is_over(parts, ref, stub, on_doubt), within_s=WITHIN_S)
+        return await checked(parts, ref, stub, on_doubt)
 
 
 @asynccontextmanager
@@ -72,15 +84,19 @@ async def reports(stub: SendGridStub, account: SendGrid, port: int) -> AsyncIter
 
 async def report_forever(stub: SendGridStub, account: SendGrid, port: int) -> None:
     reported = 0
+
+    async def is_more() -> bool:
+        return len(stub.accepted) > reported
+
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
         while True:
+            await until(is_more, within_s=WITHIN_S)
             stub.now_s = datetime.now(UTC).timestamp()
-            events = stub.events("processed")[max(0, reported - 1) :][:POST_EVENTS]
-            if reported < len(stub.accepted):
-                request = account.post(events, datetime.now(UTC))
-                await post(client, request.body, dict(request.headers))
-                reported = min(len(stub.accepted), max(0, reported - 1) + len(events))
-            await asyncio.sleep(0.02)
+            first = max(0, reported - 1)  # the last one again
+            events = stub.events("processed")[first:][:POST_EVENTS]
+            request = account.post(events, datetime.now(UTC))
+            await post(client, request.body, dict(request.headers))
+            reported = first + len(events)
 
 
 async def kill_senders(installation: Installation, stub: SendGridStub, kills: int) -> None:
