@@ -2,10 +2,11 @@
 
     python tools/with_azurite.py NODE AZURITE COMMAND...
 
-This process becomes COMMAND, so signals and the exit code are those of the service. A second process,
-the keeper, starts Azurite in a session of its own: Ctrl-C in the terminal does not reach it, because
-the service needs its storage until it has stopped. The keeper holds one end of a pipe whose other end
-the service has inherited, so it notices the end of the service however it ends, and then stops Azurite.
+This process becomes COMMAND, so signals and the exit code are those of the service. A second
+process, the keeper, starts Azurite in a session of its own: Ctrl-C in the terminal does not reach
+it, because the service needs its storage until it has stopped. The keeper holds one end of a pipe
+whose other end the service has inherited, so it notices the end of the service however it ends,
+and then stops Azurite.
 
 Azurite writes its data every few seconds and when it stops, into `azurite` in POSTROOM_DATA. Killed
 with `kill -9`, it loses the last seconds, unlike Azure.
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 from urllib.parse import urlsplit
 
 from postroom import settings
@@ -37,9 +38,9 @@ OPTIONS = ("--silent", "--disableTelemetry", "--skipApiVersionCheck")
 LOG = "azurite.log"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> NoReturn:
     if arguments[0] == KEEP:
-        return keep(Path(arguments[1]), ports_of(arguments[2]), arguments[3:])
+        sys.exit(keep(Path(arguments[1]), ports_of(arguments[2]), arguments[3:]))
     node, program, *command = arguments
     try:
         loaded = settings.load()
@@ -88,10 +89,9 @@ def keep(folder: Path, ports: dict[str, int], azurite: list[str]) -> int:
         is_ours = is_locked(lock, EARLIER_ENDS_WITHIN_S)
         if all(answers(port) for port in ports.values()):
             say(f"using the Azure Storage emulator that already runs on port {ports['table']}")
-            return report_ready()
+            return report(READY)
         if not is_ours:
-            print(f"another service uses {folder}: stop it first", flush=True)
-            return 1
+            return report(f"another service uses {folder}: stop it first")
         return run_azurite(folder, ports, azurite)
 
 
@@ -107,10 +107,9 @@ def run_azurite(folder: Path, ports: dict[str, int], azurite: list[str]) -> int:
         )
     try:
         if not starts(process, ports):
-            print(f"Azurite did not start; see {folder / LOG}", flush=True)
-            return 1
+            return report(f"Azurite did not start; see {folder / LOG}")
         say(f"started the Azure Storage emulator; its data is in {folder}")
-        report_ready()
+        report(READY)
         sys.stdin.read()
     finally:
         process.terminate()
@@ -151,14 +150,16 @@ def is_locked(lock: IO[str], within_s: float = 0.0) -> bool:
         time.sleep(LOOK_EVERY_S)
 
 
-def report_ready() -> int:
-    print(READY, flush=True)
-    return 0
+def report(answer: str) -> int:
+    """Tell the process that becomes the service, and return the exit code."""
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()
+    return 0 if answer == READY else 1
 
 
 def say(text: str) -> None:
-    print(f"==> {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"==> {text}\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
