@@ -19,9 +19,13 @@ param candidate string
 @description('Image tag in production: the web revision that gets all traffic, the scheduler and the senders.')
 param production string = candidate
 
-@description('How emails are sent: smtp://user:password@host:587, or outbox: to keep them. Stored in the key vault.')
+@description('How emails are sent: smtp://user:password@host:587, sendgrid:, or outbox: to keep them. Stored in the key vault.')
 @secure()
 param transport string
+
+@description('Key of SendGrid, for transport sendgrid:. Stored in the key vault.')
+@secure()
+param sendgridKey string = ''
 
 @description('How the copy in staging sends emails: it keeps them, so that nobody gets a test by mistake.')
 @secure()
@@ -133,7 +137,7 @@ resource dataAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for 
   }
 }]
 
-// --- The key vault, with the only secret ---------------------------------------------------------------
+// --- The key vault, with the secrets -------------------------------------------------------------------
 
 resource vault 'Microsoft.KeyVault/vaults@2024-11-01' = {
   name: unique
@@ -156,6 +160,14 @@ resource transportSecret 'Microsoft.KeyVault/vaults/secrets@2024-11-01' = {
   name: 'transport'
   properties: {
     value: transport
+  }
+}
+
+resource sendgridSecret 'Microsoft.KeyVault/vaults/secrets@2024-11-01' = if (!empty(sendgridKey)) {
+  parent: vault
+  name: 'sendgrid-key'
+  properties: {
+    value: sendgridKey
   }
 }
 
@@ -288,6 +300,7 @@ module roles 'roles.bicep' = {
     storageName: storage.name
     tableEndpoint: storage.properties.primaryEndpoints.table
     transportSecretUrl: transportSecret.properties.secretUri
+    sendgridSecretUrl: empty(sendgridKey) ? '' : sendgridSecret.properties.secretUri
     candidate: candidate
     production: production
     url: publicUrl
@@ -322,6 +335,7 @@ module staging 'roles.bicep' = if (candidate != production) {
     storageName: storage.name
     tableEndpoint: storage.properties.primaryEndpoints.table
     transportSecretUrl: stagingTransportSecret.properties.secretUri
+    sendgridSecretUrl: ''
     candidate: candidate
     production: candidate
     url: 'https://${stagingName}-web.${containerApps.properties.defaultDomain}'
@@ -353,6 +367,7 @@ module site 'site.bicep' = if (hasSite) {
     registryServer: registry.properties.loginServer
     tableEndpoint: storage.properties.primaryEndpoints.table
     transportSecretUrl: transportSecret.properties.secretUri
+    sendgridSecretUrl: empty(sendgridKey) ? '' : sendgridSecret.properties.secretUri
     stagingTransportSecretUrl: stagingTransportSecret.properties.secretUri
     subnetId: network.outputs.siteSubnetId
     url: publicUrl

@@ -11,6 +11,7 @@ param registryServer string
 param storageName string
 param tableEndpoint string
 param transportSecretUrl string
+param sendgridSecretUrl string
 param candidate string
 param production string
 param url string
@@ -76,8 +77,16 @@ var withAdminNetworks = [
   }
 ]
 
+var withSendgrid = [
+  {
+    name: 'POSTROOM_SENDGRID_KEY'
+    secretRef: 'sendgrid-key'
+  }
+]
+
 var settings = concat(
   always,
+  empty(sendgridSecretUrl) ? [] : withSendgrid,
   empty(prefix) ? [] : withPrefix,
   empty(adminNetworks) ? [] : withAdminNetworks
 )
@@ -104,13 +113,23 @@ var registries = [
   }
 ]
 
-var secrets = [
+var transportSecret = [
   {
     name: 'transport'
     keyVaultUrl: transportSecretUrl
     identity: identityId
   }
 ]
+
+var sendgridSecret = [
+  {
+    name: 'sendgrid-key'
+    keyVaultUrl: sendgridSecretUrl
+    identity: identityId
+  }
+]
+
+var secrets = concat(transportSecret, empty(sendgridSecretUrl) ? [] : sendgridSecret)
 
 // For the ack journal. It survives a crash of the container, which starts again in the same replica and
 // knows at once which emails were sent. It does not survive the replica: when that is lost with its machine,

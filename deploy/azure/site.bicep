@@ -9,6 +9,7 @@ param registryServer string
 param tableEndpoint string
 param transportSecretUrl string
 param stagingTransportSecretUrl string
+param sendgridSecretUrl string
 param subnetId string
 param url string
 param prefix string
@@ -82,6 +83,13 @@ var productionSettings = [
   }
 ]
 
+var sendgridSettings = [
+  {
+    name: 'POSTROOM_SENDGRID_KEY'
+    value: '@Microsoft.KeyVault(SecretUri=${sendgridSecretUrl})'
+  }
+]
+
 var stagingSettings = [
   {
     name: 'POSTROOM_URL'
@@ -142,7 +150,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
     keyVaultReferenceIdentity: identityId
     siteConfig: union(container, {
       linuxFxVersion: 'DOCKER|${registryServer}/postroom:${production}'
-      appSettings: concat(settings, productionSettings)
+      appSettings: concat(settings, productionSettings, empty(sendgridSecretUrl) ? [] : sendgridSettings)
     })
   }
 
@@ -150,7 +158,7 @@ resource site 'Microsoft.Web/sites@2024-11-01' = {
   resource slotSettings 'config' = {
     name: 'slotConfigNames'
     properties: {
-      appSettingNames: ['POSTROOM_URL', 'POSTROOM_AZURE_PREFIX', 'POSTROOM_TRANSPORT']
+      appSettingNames: ['POSTROOM_URL', 'POSTROOM_AZURE_PREFIX', 'POSTROOM_TRANSPORT', 'POSTROOM_SENDGRID_KEY']
     }
   }
 }

@@ -256,12 +256,8 @@ class Template:
                 return self._object(inner, local)
             case "identifier":
                 return self._named(words(node), local)
-            case "member_expression" if inner[0].type == "ternary_expression":
-                # The parser takes `a ? b : c.d` for `(a ? b : c).d`.
-                first, last = self.value(inner[0], local).values
-                return Either((first, self._member(last, words(inner[1]))))
             case "member_expression":
-                return self._member(self.value(inner[0], local), words(inner[1]))
+                return self._members(node, local)
             case "subscript_expression":
                 return element(self.value(inner[0], local))
             case "resource_expression":
@@ -281,6 +277,18 @@ class Template:
                 return Unknown("bool")
         self._complain(words(node), f"is a {node.type}, which this checker does not know")
         return Unknown("any")
+
+    def _members(self, node: tree_sitter.Node, local: Mapping[str, Value]) -> Value:
+        names: list[str] = []
+        while node.type == "member_expression":
+            names.insert(0, words(node.named_children[1]))
+            node = node.named_children[0]
+        value, before = self.value(node, local), None
+        if is_choice := node.type == "ternary_expression":
+            before, value = value.values  # the parser takes `a ? b : c.d` for `(a ? b : c).d`
+        for name in names:
+            value = self._member(value, name)
+        return Either((before, value)) if is_choice else value
 
     def _text(self, node: tree_sitter.Node, local: Mapping[str, Value]) -> Value:
         parts: list[Value] = []

@@ -189,12 +189,13 @@ def test_staging_has_its_own_storage_and_mails_nobody() -> None:
 
 def test_what_belongs_to_a_slot_stays_when_slots_are_swapped() -> None:
     variables = declared(bicep_tree(read(SITE)), "variable")
-    names = [
-        re.findall(r"name: '(\w+)'", words(variables[each]))
-        for each in ("productionSettings", "stagingSettings")
+    production, staging, secret = [
+        re.findall(r"name: '(\w+)'", words(variables[f"{each}Settings"]))
+        for each in ("production", "staging", "sendgrid")
     ]
     (sticky,) = re.findall(r"appSettingNames: \[(.+)\]", read(SITE))
-    assert names[0] == names[1] == re.findall(r"'(\w+)'", sticky)
+    assert production == staging
+    assert [*production, *secret] == re.findall(r"'(\w+)'", sticky)
 
 
 def test_storage_and_vault_have_no_public_address_unless_asked_for() -> None:
