@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import tree_sitter
 
+from postroom import settings
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
-from postroom.settings import Settings
 from postroom.supervisor import ITEMS_PER_SENDER, KILL_AFTER_S
 from tests.deploy.bicep import Template
 from tests.deploy.reading import BICEP, DEPLOY, bicep_tree, nodes, schema, words
@@ -177,7 +177,7 @@ def test_staging_has_its_own_storage_and_mails_nobody() -> None:
     staging = words(declared(bicep_tree(read(MAIN)), "module")["staging"])
     assert "= if (candidate != production) {" in staging
     assert "var stagingPrefix = 'staging'" in read(MAIN)
-    assert Settings(azure_prefix="staging").azure_prefix
+    assert settings.load({"POSTROOM_AZURE_PREFIX": "staging"}, DEPLOY / "none.toml").azure_prefix
     for line in (
         "prefix: stagingPrefix",
         "transportSecretUrl: stagingTransportSecret.",
