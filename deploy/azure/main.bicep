@@ -267,7 +267,9 @@ resource containerApps 'Microsoft.App/managedEnvironments@2025-01-01' = {
 }
 
 var hasSite = webOn == 'appService'
-var siteUrl = 'https://${name}-web.azurewebsites.net'
+// Names of sites are globally unique, too.
+var siteName = '${name}-web-${take(uniqueString(resourceGroup().id), 6)}'
+var siteUrl = 'https://${siteName}.azurewebsites.net'
 var appUrl = 'https://${name}-web.${containerApps.properties.defaultDomain}'
 var assignedUrl = hasSite ? siteUrl : appUrl
 var publicUrl = !empty(url) ? url : (!empty(domain) ? 'https://${domain}' : assignedUrl)
@@ -275,6 +277,10 @@ var publicUrl = !empty(url) ? url : (!empty(domain) ? 'https://${domain}' : assi
 // Tried out with tables, queues and a container of its own in the same account.
 var stagingName = '${name}-stage'
 var stagingPrefix = 'staging'
+var stagingSlot = 'staging'
+var stagingSiteUrl = 'https://${siteName}-${stagingSlot}.azurewebsites.net'
+var stagingAppUrl = 'https://${stagingName}-web.${containerApps.properties.defaultDomain}'
+var stagingUrl = hasSite ? stagingSiteUrl : stagingAppUrl
 
 module ownDomain 'domain.bicep' = if (certificate) {
   name: '${name}-domain'
@@ -338,7 +344,7 @@ module staging 'roles.bicep' = if (candidate != production) {
     sendgridSecretUrl: ''
     candidate: candidate
     production: candidate
-    url: 'https://${stagingName}-web.${containerApps.properties.defaultDomain}'
+    url: stagingUrl
     prefix: stagingPrefix
     domain: ''
     certificateId: ''
@@ -361,6 +367,7 @@ module site 'site.bicep' = if (hasSite) {
   name: '${name}-site'
   params: {
     name: name
+    siteName: siteName
     location: location
     identityId: identity.id
     identityClientId: identity.properties.clientId
@@ -371,8 +378,10 @@ module site 'site.bicep' = if (hasSite) {
     stagingTransportSecretUrl: stagingTransportSecret.properties.secretUri
     subnetId: network.outputs.siteSubnetId
     url: publicUrl
+    stagingUrl: stagingUrl
     prefix: prefix
     stagingPrefix: stagingPrefix
+    stagingSlot: stagingSlot
     adminNetworks: adminNetworks
     candidate: candidate
     production: production
@@ -384,7 +393,8 @@ module site 'site.bicep' = if (hasSite) {
 
 output url string = publicUrl
 output assignedUrl string = assignedUrl
-output stagingUrl string = hasSite ? 'https://${name}-web-staging.azurewebsites.net' : 'https://${stagingName}-web.${containerApps.properties.defaultDomain}'
+output stagingUrl string = stagingUrl
 output candidateUrl string = 'https://${name}-web---staging.${containerApps.properties.defaultDomain}'
 output domainVerification string = roles.outputs.domainVerification
+output siteName string = siteName
 output storageAccount string = storage.name

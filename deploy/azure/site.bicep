@@ -2,6 +2,7 @@
 // tables and queues of its own and then swapped: the image moves, the settings that belong to a slot do not.
 
 param name string
+param siteName string
 param location string
 param identityId string
 param identityClientId string
@@ -12,8 +13,10 @@ param stagingTransportSecretUrl string
 param sendgridSecretUrl string
 param subnetId string
 param url string
+param stagingUrl string
 param prefix string
 param stagingPrefix string
+param stagingSlot string
 param adminNetworks string
 param candidate string
 param production string
@@ -23,8 +26,6 @@ param sku string
 
 @minValue(2) // one may be restarting
 param instances int
-
-var stagingSlot = 'staging'
 
 // The front ends of App Service reach the container from link-local addresses.
 var trustedProxies = '169.254.0.0/16'
@@ -93,7 +94,7 @@ var sendgridSettings = [
 var stagingSettings = [
   {
     name: 'POSTROOM_URL'
-    value: 'https://${name}-web-${stagingSlot}.azurewebsites.net'
+    value: stagingUrl
   }
   {
     name: 'POSTROOM_AZURE_PREFIX'
@@ -138,7 +139,7 @@ resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
 }
 
 resource site 'Microsoft.Web/sites@2024-11-01' = {
-  name: '${name}-web'
+  name: siteName
   location: location
   kind: 'app,linux,container'
   identity: identities
@@ -181,5 +182,3 @@ resource staging 'Microsoft.Web/sites/slots@2024-11-01' = if (candidate != produ
     })
   }
 }
-
-output url string = 'https://${site.properties.defaultHostName}'
