@@ -31,7 +31,7 @@ param sendgridKey string = ''
 @secure()
 param stagingTransport string = 'outbox:'
 
-@description('Public base URL. If empty, the domain, or the address that Azure assigns.')
+@description('Public base URL. If empty, the domain with its certificate, or the address that Azure assigns.')
 param url string = ''
 
 @description('Your own domain for the web role, such as post.contoso.edu. Point it to the service first.')
@@ -272,7 +272,8 @@ var siteName = '${name}-web-${take(uniqueString(resourceGroup().id), 6)}'
 var siteUrl = 'https://${siteName}.azurewebsites.net'
 var appUrl = 'https://${name}-web.${containerApps.properties.defaultDomain}'
 var assignedUrl = hasSite ? siteUrl : appUrl
-var publicUrl = !empty(url) ? url : (!empty(domain) ? 'https://${domain}' : assignedUrl)
+// Links in emails have the domain once it has a certificate.
+var publicUrl = !empty(url) ? url : (certificate ? 'https://${domain}' : assignedUrl)
 
 // Tried out with tables, queues and a container of its own in the same account.
 var stagingName = '${name}-stage'
