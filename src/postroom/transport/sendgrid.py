@@ -53,7 +53,6 @@ CALL_BYTES_MAX = 15 * 1024 * 1024  # of a call; SendGrid takes mails of 20 MB
 SUBSTITUTIONS_BYTES_MAX = 10_000  # of one personalization, keys and values
 DELIVERY = "postroom_delivery"  # the custom argument with the delivery token
 RATE_LIMIT_RESET = "x-ratelimit-reset"  # seconds since 1970
-NOT_ASCII = Rejected("the address is not ASCII, which SendGrid does not support", False)
 _PLACE = re.compile(r"personalizations[.\[](\d+)\b")
 _ADDRESS_FIELD = re.compile(r"personalizations[.\[]\d+\]?\.to\b")
 
@@ -110,9 +109,6 @@ class SendGrid:
     @property
     def server(self) -> str:
         return self.config.url.partition("//")[2]
-
-    def refusal(self, mail: OutgoingMail) -> Rejected | None:
-        return NOT_ASCII if mail.needs_utf8 or not mail.recipient.isascii() else None
 
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         """One message a call, no address twice, and mails with much of their own alone."""
