@@ -26,6 +26,7 @@ from postroom.storage.port import Queues, StorageError
 from postroom.wakeup import SENDER, WakeUpListener
 from postroom.wiring import Parts, open_parts
 from postroom.wiring.engines import intervals_of
+from postroom.wiring.roles import traced_role
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
@@ -176,7 +177,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        async with open_parts(self._settings) as parts:
+        async with open_parts(self._settings) as parts, traced_role("supervisor", parts):
             wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:
                 child.start()

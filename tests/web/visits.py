@@ -29,7 +29,13 @@ from postroom.web.admin.overview import QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.acting import acting
-from tests.web import feedback_visits, importing, test_admin_outbox, test_admin_suppression
+from tests.web import (
+    feedback_visits,
+    importing,
+    test_admin_outbox,
+    test_admin_suppression,
+    trace_visits,
+)
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
@@ -440,6 +446,7 @@ VISITS = [
     at_the_outbox,
     at_keys_and_users,
     at_limits,
+    trace_visits.at_traces,
     at_public_pages,
     at_failures,
     at_live_parts,

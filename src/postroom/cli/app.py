@@ -26,6 +26,7 @@ from postroom.cli import (
     storage,
     subscribers,
     suppressions,
+    trace,
     users,
 )
 from postroom.domain.errors import BadInput
@@ -78,6 +79,7 @@ app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
+app.command()(trace.trace)
 app.command()(doctor.doctor)
 
 

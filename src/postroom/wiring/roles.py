@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
-from postroom import metrics, worker
+from postroom import metrics, spans, tracing, worker
 from postroom import sender as sender_role
 from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
@@ -33,7 +34,7 @@ from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import MAILBOX_READER, METRICS, SCHEDULER, SENDER, WEB, WakeUpListener
 from postroom.wiring.engines import WORK_S
 from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.parts import Parts, open_parts
@@ -43,11 +44,13 @@ from postroom.worker import StopRequest
 if TYPE_CHECKING:
     from postroom.web.server import WebServer
 
+log = structlog.get_logger("roles")
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
 DOUBT_S = 600.0  # longest wait for a provider's event about a mail whose reply was lost
 DRAIN_PAUSE_S = 0.05
+MAILS_LOGGED_EVERY_S = 60.0
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
 
 
@@ -62,6 +65,7 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         intervals=parts.intervals,
         items_ahead=settings.items_ahead,
         keep_archive_days=settings.archive_days,
+        keep_traces=(settings.trace_days, settings.trace_rows_max),
         unconfirmed_days=settings.unconfirmed_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
@@ -149,6 +153,7 @@ async def build_web(parts: Parts) -> WebServer:
     # Imported here: other roles and most commands do without it and start twice as fast.
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
+    from postroom.web.measured import MeasuredApp
     from postroom.web.server import WebServer
     from postroom.web.webhooks.keys import WebhookKeys
 
@@ -175,7 +180,7 @@ async def build_web(parts: Parts) -> WebServer:
         ),
     )
     return WebServer(
-        create_app(context),
+        MeasuredApp(create_app(context), metrics.request_times(parts.registry)),
         settings.stop_grace_s,
         settings.stop_notice_s,
         trusted_proxies=networks(settings.trusted_proxies),
@@ -217,6 +222,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
                 worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
                 *([_read_mailbox(reader, parts, stop)] if reader else []),
+                *([_sample_service(parts, stop)] if settings.metrics_bind else []),
             )
         finally:
             await scheduler.stop()
@@ -224,6 +230,26 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             feedback_wakeup.close()
             import_wakeup.close()
             wakeup.close()
+
+
+async def _sample_service(parts: Parts, stop: StopRequest) -> None:
+    """Read now and then what metrics show about the whole service."""
+    service = metrics.ServiceCollector(parts.storage, parts.clock)
+    parts.registry.register(service)
+    wakeup = parts.wakeups.listen(METRICS)
+    stop.then(wakeup.ring)
+
+    async def step() -> bool:
+        await service.sample()
+        return False
+
+    async def rest_s() -> float:
+        return parts.intervals.metrics_s
+
+    try:
+        await worker.run(step, rest_s, wakeup, stop, parts.clock)
+    finally:
+        wakeup.close()
 
 
 async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:
@@ -246,7 +272,23 @@ async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
         _open_sender(parts, supervised=supervised) as (sender, wakeup, stop),
     ):
         _tune_garbage_collection()
-        await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        summing_up = asyncio.create_task(_log_mails(parts))
+        try:
+            await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        finally:
+            summing_up.cancel()
+
+
+async def _log_mails(parts: Parts) -> None:
+    """Log once a minute what became of the emails, if there were any."""
+    before = dict(parts.health.mails)
+    while True:
+        await parts.clock.sleep(MAILS_LOGGED_EVERY_S)
+        mails = dict(parts.health.mails)
+        counts = {kind: count - before.get(kind, 0) for kind, count in mails.items()}
+        if any(counts.values()):
+            log.info("emails_handed_over", seconds=round(MAILS_LOGGED_EVERY_S), **counts)
+        before = mails
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
@@ -265,7 +307,11 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
 
 async def drain(settings: Settings) -> None:
     """Run scheduler and sender in this process until nothing is due."""
-    async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
+    async with (
+        open_parts(settings) as parts,
+        traced_role("drain", parts),
+        _open_sender(parts) as (sender, wakeup, stop),
+    ):
         scheduler = await build_scheduler(parts)
         handler = await build_feedback_handler(parts)
         try:
@@ -331,8 +377,29 @@ async def _role_parts(
             },
             health=parts.health if role == "sender" else None,
         )
-        with metrics.shown(settings.metrics_bind, collector):
-            yield parts
+        async with traced_role(role, parts) as counts, spans.sent(role, tracing.instance_name()):
+            collector.traces = counts
+            with metrics.shown(settings.metrics_bind, collector, parts.registry):
+                yield parts
+
+
+@contextlib.asynccontextmanager
+async def traced_role(role: str, parts: Parts) -> AsyncIterator[metrics.Counts]:
+    """Within the block, the log of this process is also written to storage as traces.
+
+    Yields what counts them.
+    """
+    if parts.settings.trace_level == "off":
+        yield dict
+        return
+    async with tracing.traced(
+        parts.storage.tables,
+        parts.clock,
+        role,
+        every_s=parts.intervals.trace_s,
+        rows_max=parts.settings.trace_rows_max,
+    ) as writer:
+        yield lambda: {"written": writer.written, "dropped": writer.dropped}
 
 
 @contextlib.asynccontextmanager

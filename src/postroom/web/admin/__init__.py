@@ -17,10 +17,11 @@ from postroom.web.admin import (
     subscriber,
     subscribers,
     suppression,
+    traces,
     users,
     webhooks,
 )
-from postroom.web.admin.messages import autosave, control, feedback, pages, progress, writing
+from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -38,10 +39,12 @@ MODULES = (
     control,
     progress,
     feedback,
+    story,
     outbox,
     sending,
     limits,
     webhooks,
+    traces,
     keys,
     users,
 )
