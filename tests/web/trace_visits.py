@@ -92,7 +92,7 @@ async def _at_stories(visit: Visit, tables: Tables) -> None:
         key="key0",
         address="student0@contoso.edu",
         bounce_class=BounceClass.DEAD,
-        reason=BounceReason.NO_MAILBOX,
+        reason=next(iter(BounceReason)),
         words=REPLY,
     )
     where = f"m-{ref}"

@@ -252,22 +252,23 @@ async def expire(tables: Tables, now: datetime, *, keep_days: float, rows_max: i
     A bounded number of rows at a time: the next sweep goes on.
     """
     oldest = _hour(now - timedelta(days=keep_days))
-    hours: dict[str, list[str]] = defaultdict(list)
-    kept = 0
+    counts: dict[str, list[str]] = defaultdict(list)  # keys by hour
     expired: list[str] = []
-    async for row in all_rows(tables, TABLE, KeysWithin(_COUNTS)):
-        hour = row.key[:6]
-        kept += int(row.properties.get("Rows", 0))
-        hours[hour].append(row.key)
-        if (hour > oldest or kept > rows_max) and hour > _hour(now):  # never the current hour
-            expired = [*expired, hour] if hour not in expired else expired
+    rows = 0
+    async for row in all_rows(tables, TABLE, KeysWithin(_COUNTS)):  # the newest first
+        hour = row.key[: len(oldest)]
+        rows += int(row.properties.get("Rows", 0))
+        is_over = hour > oldest or rows > rows_max
+        if is_over and hour > _hour(now) and hour not in counts:  # never the current hour
+            expired.append(hour)
+        counts[hour].append(row.key)
+    room = EXPIRED_BATCHES_A_SWEEP * BATCH_CHANGES_MAX
     deleted = 0
     for hour in reversed(expired):
-        deleted += await _delete_hour(tables, hour, EXPIRED_BATCHES_A_SWEEP * 100 - deleted)
-        if deleted >= EXPIRED_BATCHES_A_SWEEP * BATCH_CHANGES_MAX:
+        deleted += await _delete_hour(tables, hour, room - deleted)
+        if deleted >= room:
             break
-        for key in hours[hour]:
-            await tables.delete(TABLE, _COUNTS, key)
+        await _delete_keys(tables, _COUNTS, counts[hour])
     return deleted
 
 
