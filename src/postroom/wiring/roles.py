@@ -48,7 +48,6 @@ log = structlog.get_logger("roles")
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
-DOUBT_S = 600.0  # longest wait for a provider's event about a mail whose reply was lost
 DRAIN_PAUSE_S = 0.05
 MAILS_LOGGED_EVERY_S = 60.0
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
@@ -128,7 +127,7 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     site = Site(settings.url, secret, settings.bounce_domain)
     entry = transport_of(settings)
     transport = entry.open(storage, clock)
-    doubt_s = DOUBT_S if entry.settles_doubts else 0.0
+    doubt_s = settings.doubt_wait_s if entry.settles_doubts else 0.0
     return sender_role.build_sender(
         storage,
         clock,
