@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -22,7 +23,7 @@ _PLACE = re.compile(r"([0-9]{1,9})\.([0-9]{1,3})")
 async def story_page(request: Viewer, ref: str) -> Response:
     """A delivery is named by its batch and position, so that no URL contains an address."""
     message = await messages.read(request.tables, ref)
-    values: dict[str, object] = {"message": message, "delivery": None, "roles": ROLE_TEXTS}
+    values: dict[str, Any] = {"message": message, "delivery": None, "roles": ROLE_TEXTS}
     if not request.query("delivery"):
         events = await stories.of_message(request.tables, message)
         return request.show("messages/story.html", events=events, **values)
