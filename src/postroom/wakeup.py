@@ -16,7 +16,6 @@ from pathlib import Path
 
 SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
 MAILBOX_READER = "mailbox-reader"  # a part of the scheduler that other roles do not wake
-METRICS = "metrics"  # the same
 
 
 class WakeUpListener:

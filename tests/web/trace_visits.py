@@ -69,7 +69,7 @@ async def at_traces(visit: Visit) -> None:
 
 
 async def _at_an_unfinished_search(visit: Visit, tables: Tables) -> None:
-    many = [a_trace(number, about={"level": TraceLevel.DEBUG}) for number in range(100, 14_100)]
+    many = [a_trace(number, about={"level": TraceLevel.DEBUG}) for number in range(100, 9_100)]
     await traces.write(tables, many)
     page = await visit.get("/admin/traces", level="debug", role="web")
     assert "before=" in page

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FOLLOW_EVERY_S = 1.0
 LIMIT_MAX = 10_000
-PAGES_MAX = 200  # of 12,000 traces each that are examined for a rare filter
+PAGES_MAX = 300  # of 8,000 traces each that are examined for a rare filter
 _SPAN = re.compile(r"([0-9]{1,5})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -40,7 +40,7 @@ from postroom.storage.port import (
 )
 
 TABLE = "trace"
-SCANS_A_PAGE = 12  # of up to 1000 rows: a tenth of a second, also when nothing matches
+SCANS_A_PAGE = 8  # of up to 1000 rows: a tenth of a second, also when nothing matches
 EXPIRED_BATCHES_A_SWEEP = 300
 _COUNTS = "counts"
 _HOURS_MAX = 999_999

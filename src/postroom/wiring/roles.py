@@ -34,7 +34,7 @@ from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import MAILBOX_READER, METRICS, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
 from postroom.wiring.engines import WORK_S
 from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.parts import Parts, open_parts
@@ -192,7 +192,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
     One of all schedulers reads the bounce mailbox.
     """
     os.nice(BULK_NICE)
-    async with _role_parts("scheduler", settings) as parts:
+    async with _role_parts("scheduler", settings) as parts, _sampled_service(parts):
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = await build_scheduler(parts)
@@ -221,7 +221,6 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
                 worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
                 *([_read_mailbox(reader, parts, stop)] if reader else []),
-                *([_sample_service(parts, stop)] if settings.metrics_bind else []),
             )
         finally:
             await scheduler.stop()
@@ -231,24 +230,26 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             wakeup.close()
 
 
-async def _sample_service(parts: Parts, stop: StopRequest) -> None:
-    """Read now and then what metrics show about the whole service."""
+@contextlib.asynccontextmanager
+async def _sampled_service(parts: Parts) -> AsyncIterator[None]:
+    """Within the block, if metrics are served, sample now and then what waits in the service."""
     service = metrics.ServiceCollector(parts.storage, parts.clock)
+
+    async def keep_sampling() -> None:
+        while True:
+            with contextlib.suppress(StorageError):  # the roles notice, and say so
+                await service.sample()
+            await parts.clock.sleep(parts.intervals.metrics_s)
+
+    if not parts.settings.metrics_bind:
+        yield
+        return
     parts.registry.register(service)
-    wakeup = parts.wakeups.listen(METRICS)
-    stop.then(wakeup.ring)
-
-    async def step() -> bool:
-        await service.sample()
-        return False
-
-    async def rest_s() -> float:
-        return parts.intervals.metrics_s
-
+    sampling = asyncio.create_task(keep_sampling())
     try:
-        await worker.run(step, rest_s, wakeup, stop, parts.clock)
+        yield
     finally:
-        wakeup.close()
+        sampling.cancel()
 
 
 async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:
