@@ -29,7 +29,7 @@ from postroom.domain.trace_sentences import trace_sentence
 from postroom.domain.trouble import one_line
 from postroom.records import traces
 from postroom.records.traces import KeyedTrace
-from postroom.storage.port import StorageError, Tables
+from postroom.storage.port import Tables
 
 log = structlog.get_logger("tracing")
 BUFFERED_MAX = 2_000  # events, about a megabyte
@@ -89,10 +89,10 @@ class TraceWriter:
     async def write(self) -> bool:
         """Write what waits; False if storage failed, and it waits for another try."""
         while self.buffer.events or self._waiting:
-            self._take()
             try:
+                self._take()
                 await self._store()
-            except StorageError:  # not logged: the log would come back here
+            except Exception:  # noqa: BLE001 - nothing about traces may end a role, or be logged
                 return False
             self.written += len(self._waiting)
             self._waiting = []
