@@ -22,7 +22,13 @@ from typing import NamedTuple
 import msgspec
 
 from postroom.domain.trace_entry import TraceEntry, TraceLevel
-from postroom.records.rows import Unreadable, all_rows, from_properties, to_properties
+from postroom.records.rows import (
+    Unreadable,
+    all_rows,
+    first_rows,
+    from_properties,
+    to_properties,
+)
 from postroom.records.sortable_time import parse_newest_first, sortable_newest_first
 from postroom.storage.port import (
     BATCH_CHANGES_MAX,
@@ -296,12 +302,14 @@ def _copies_of(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 async def _batches(tables: Tables, partition: str) -> AsyncIterator[list[Row]]:
+    """The first rows, again and again, because the caller deletes them."""
     while True:
-        page = await tables.scan(TABLE, KeysWithin(partition), limit=BATCH_CHANGES_MAX)
-        if page.rows:
-            yield page.rows
-        if page.next is None:
+        rows, _more = await first_rows(
+            tables, TABLE, KeysWithin(partition), limit=BATCH_CHANGES_MAX
+        )
+        if not rows:
             return
+        yield rows
 
 
 async def _delete_keys(tables: Tables, partition: str, keys: Sequence[str]) -> None:
