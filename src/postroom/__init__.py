@@ -37,6 +37,7 @@ Around them, each using only what is below it:
     logs.py                    one line an event on standard error
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
+    tracing.py, metrics.py     what a role did, as traces in storage; what Prometheus reads
     bounce_mailbox/            reads the mails that come back: a port, IMAP, Maildir, a folder
     importing/                 people from CSV files: upload, job, reading, and the worker
     migration/                 copies everything from one storage into another

@@ -20,6 +20,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
+from postroom.domain.trace_entry import TraceEntry
 from postroom.domain.trial import Trial
 from postroom.domain.user import Invitation, Session, User
 from postroom.importing.job import ImportJob
@@ -71,6 +72,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`m-<ref>` / `batch:<batch>`": CountedRecipients,
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
     "`soft` / `<address key>`": SoftBounces,
+    "`<level>-<falling hour>` / `<falling time>-<number>-<instance>`": TraceEntry,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

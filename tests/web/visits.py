@@ -35,6 +35,7 @@ from tests.web import (
     operating_visits,
     test_admin_outbox,
     test_admin_suppression,
+    trace_visits,
 )
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -453,6 +454,7 @@ VISITS = [
     at_limits,
     operating_visits.at_instances,
     operating_visits.at_settings,
+    trace_visits.at_traces,
     at_public_pages,
     at_failures,
     at_live_parts,

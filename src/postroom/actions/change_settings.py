@@ -46,6 +46,7 @@ LIVE = (  # they are numbers and words that a role looks up each time it needs t
     "archive_days",
     "unconfirmed_days",
     "log_level",
+    "trace_level",
 )
 _RESTART = {  # the roles that read a setting at their start; all of them if it is not listed
     "web": (

@@ -28,6 +28,7 @@ from postroom.cli import (
     storage,
     subscribers,
     suppressions,
+    trace,
     users,
 )
 from postroom.domain.errors import BadInput
@@ -82,6 +83,7 @@ app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
+app.command()(trace.trace)
 app.command()(doctor.doctor)
 
 

@@ -14,7 +14,6 @@ import typer
 
 from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
-from postroom.cli.running import waits_for_scheduler
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.address import parse_domain
 from postroom.domain.dead_letter import grouped
@@ -22,6 +21,7 @@ from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.records import dead_letters, leases, probes
 from postroom.records.names import MAIL_QUEUE
 from postroom.storage.port import StorageError

@@ -42,7 +42,7 @@ def load_settings() -> Settings:
     loaded = settings.load()
     if mistakes := check(loaded):
         raise settings.BadSettings(mistakes)
-    logs.configure(loaded.log_level)
+    logs.configure(loaded.log_level, loaded.trace_level)
     return loaded
 
 

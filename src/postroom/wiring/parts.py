@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from postroom.clock import Clock, WallClock
 from postroom.domain.breaker import MailHealth
 from postroom.intervals import Intervals
@@ -31,6 +33,7 @@ class Parts:
     wakeups: WakeUps
     intervals: Intervals
     health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # metrics of a role
 
 
 def check(settings: Settings) -> list[str]:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
+import structlog
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
@@ -24,6 +24,7 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
 from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
 from postroom.records import outbox
@@ -51,6 +52,7 @@ from postroom.wiring.following import (
     with_changes,
 )
 from postroom.wiring.mailboxes import mailbox_of
+from postroom.wiring.observing import log_mails, observed, sampled_service, traced_role
 from postroom.wiring.parts import Parts, open_parts
 from postroom.wiring.transports import transport_of
 from postroom.worker import StopRequest
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from postroom.web.context import WebContext
     from postroom.web.server import WebServer
 
+log = structlog.get_logger("roles")
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
@@ -78,6 +81,7 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         intervals=parts.intervals,
         items_ahead=settings.items_ahead,
         keep_archive_days=settings.archive_days,
+        keep_traces=(settings.trace_days, settings.trace_rows_max),
         unconfirmed_days=settings.unconfirmed_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
@@ -168,6 +172,7 @@ async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebCon
     # Imported here: other roles and most commands do without it and start twice as fast.
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
+    from postroom.web.measured import MeasuredApp
     from postroom.web.server import WebServer
     from postroom.web.webhooks.keys import WebhookKeys
 
@@ -197,7 +202,7 @@ async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebCon
         free_bytes=functools.partial(free_bytes_of, settings),
     )
     server = WebServer(
-        create_app(context),
+        MeasuredApp(create_app(context), metrics.request_times(parts.registry)),
         settings.stop_grace_s,
         settings.stop_notice_s,
         trusted_proxies=networks(settings.trusted_proxies),
@@ -211,7 +216,10 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
     One of all schedulers reads the bounce mailbox.
     """
     os.nice(BULK_NICE)
-    async with _role_parts("scheduler", settings) as (parts, live):
+    async with (
+        _role_parts("scheduler", settings) as (parts, live),
+        sampled_service(parts),
+    ):
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = await build_scheduler(parts)
@@ -289,8 +297,12 @@ async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
 
         stop.vitals = sender.vitals
         _tune_garbage_collection()
-        async with following(parts, live, "sender", stop, apply):
-            await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        summing_up = asyncio.create_task(log_mails(parts))
+        try:
+            async with following(parts, live, "sender", stop, apply):
+                await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        finally:
+            summing_up.cancel()
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
@@ -323,6 +335,7 @@ async def drain(settings: Settings) -> None:
     async with (
         open_parts(settings) as opened,
         _with_changes(opened) as parts,
+        traced_role("drain", parts),
         _open_sender(parts) as (sender, wakeup, stop),
     ):
         scheduler = await build_scheduler(parts)
@@ -388,7 +401,12 @@ async def drain_step(
         words = str(trouble.sentence).removesuffix(".")
         raise WrongState(f"{words}. {trouble.advice} Nothing is lost. Run it again when it works.")
     if sender.is_idle and sender.has_recovered:
-        return await scheduler.step_and_report()
+        if await scheduler.step_and_report():
+            return True
+        tables = scheduler.storage.tables
+        if scheduler.lease or not await waits_for_scheduler(tables, scheduler.clock.now()):
+            return False
+        # Another scheduler leads, or led until it died: it does the rest, or its lease ends.
     await wakeup.wait(pause_s)
     return True
 
@@ -415,18 +433,7 @@ async def _role_parts(
     """The parts of a role, with its metrics shown; its settings are as people changed them."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
         parts, live = await with_changes(parts)
-        storage = parts.storage
-        collector = metrics.RoleCollector(
-            role,
-            calls=lambda: msgspec.structs.asdict(storage.calls),
-            commits=lambda: {} if storage.commits is None else {"group": storage.commits},
-            troubles=lambda: {
-                "refused": storage.troubles.refused,
-                "in_doubt": storage.troubles.in_doubt,
-            },
-            health=parts.health if role == "sender" else None,
-        )
-        with metrics.shown(settings.metrics_bind, collector):
+        async with observed(role, parts):
             yield parts, live
 
 

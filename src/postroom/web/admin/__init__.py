@@ -19,10 +19,11 @@ from postroom.web.admin import (
     subscriber,
     subscribers,
     suppression,
+    traces,
     users,
     webhooks,
 )
-from postroom.web.admin.messages import autosave, control, feedback, pages, progress, writing
+from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -40,12 +41,14 @@ MODULES = (
     control,
     progress,
     feedback,
+    story,
     outbox,
     sending,
     limits,
     instances,
     settings,
     webhooks,
+    traces,
     keys,
     users,
 )
