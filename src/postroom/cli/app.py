@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    backup,
     dkim,
     doctor,
     exit_codes,
@@ -78,6 +79,8 @@ app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
+app.add_typer(backup.app, name="backup")
+app.command()(backup.restore)
 app.command()(doctor.doctor)
 
 
