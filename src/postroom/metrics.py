@@ -11,6 +11,7 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from postroom.domain.backup import BackupRecord
 from postroom.domain.breaker import MailHealth
 from postroom.domain.trouble import TroubleKind
 from postroom.domain.web_address import host_and_port
@@ -28,12 +29,15 @@ class RoleCollector:
     commits: Counts
     troubles: Counts
     health: MailHealth | None
+    backups: Callable[[], BackupRecord | None] = lambda: None  # of the scheduler
 
     def collect(self) -> Iterator[Metric]:
         yield self._counter("storage_calls", "Storage calls.", self.calls())
         yield self._counter("storage_commits", "Transactions on disk.", self.commits())
         text = "Storage calls that were refused or not answered."
         yield self._counter("storage_troubles", text, self.troubles())
+        if record := self.backups():
+            yield from self._backup_metrics(record)
         if not self.health:
             return
         text = "Emails handed to the transport, by outcome; every attempt counts."
@@ -45,6 +49,18 @@ class RoleCollector:
         trouble = GaugeMetricFamily("postroom_mail_server_trouble", text, labels=["role"])
         trouble.add_metric([self.role], 1 if self.health.trouble else 0)
         yield trouble
+
+    def _backup_metrics(self, record: BackupRecord) -> Iterator[Metric]:
+        made_at = record.made_at.timestamp() if record.made_at else 0.0
+        for name, text, value in (
+            ("last_success_timestamp_seconds", "When the last whole backup was made.", made_at),
+            ("failures", "Scheduled backups that failed since then.", record.failures),
+            ("bytes", "The size of the last whole backup.", record.size_bytes),
+            ("duration_seconds", "How long it took to write and verify it.", record.took_s),
+        ):
+            gauge = GaugeMetricFamily(f"postroom_backup_{name}", text, labels=["role"])
+            gauge.add_metric([self.role], value)
+            yield gauge
 
     def _counter(
         self, name: str, text: str, counts: Mapping[str, int], label: str = "kind"

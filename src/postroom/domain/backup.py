@@ -47,3 +47,9 @@ class BackupRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_failing(self) -> bool:
         return bool(self.failure)
+
+
+class BackupWatch:
+    """The record of scheduled backups as a scheduler last saw it, for its metrics."""
+
+    record: BackupRecord | None = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 
 from postroom.backup.copying import OnProgress
 from postroom.backup.create import BackupContext, BackupFormat
+from postroom.backup.keeper import BackupKeeper
 from postroom.backup.restore import RestoreContext
 from postroom.clock import Clock
 from postroom.records.names import STORAGE_NAMES
@@ -15,7 +17,7 @@ from postroom.settings import Settings
 from postroom.storage.port import Storage
 from postroom.storage.sqlite.backup_file import SqliteBackupFormat
 from postroom.wiring.engines import engine_of, opened_storage
-from postroom.wiring.parts import create_private_folder
+from postroom.wiring.parts import Parts, create_private_folder
 
 
 def backup_format(clock: Clock) -> BackupFormat:
@@ -28,6 +30,21 @@ def backup_context(
     engine = engine_of(settings)
     return BackupContext(
         storage, engine.name, clock, backup_format(clock), engine.snapshot, on_progress
+    )
+
+
+def build_backup_keeper(parts: Parts, leads: Callable[[], bool]) -> BackupKeeper | None:
+    """What makes scheduled backups, if the settings name a folder; `leads`: it is our turn."""
+    settings = parts.settings
+    if settings.backup_folder is None:
+        return None
+    return BackupKeeper(
+        backup_context(settings, parts.storage, parts.clock, lambda _part, _done: None),
+        settings.backup_folder,
+        timedelta(hours=settings.backup_every_h),
+        settings.backup_keep,
+        leads,
+        parts.backups,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
+from postroom.backup.keeper import BackupKeeper
 from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
 from postroom.domain.feedback import FeedbackPolicy
@@ -24,7 +25,7 @@ from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
-from postroom.records import outbox
+from postroom.records import outbox, storage_format
 from postroom.records.secrets import installation_secret
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.scheduler import Scheduler
@@ -33,7 +34,8 @@ from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import BACKUP_KEEPER, MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wiring.backups import build_backup_keeper
 from postroom.wiring.engines import WORK_S
 from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.parts import Parts, open_parts
@@ -199,6 +201,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         handler = await build_feedback_handler(parts)
         stop.then(feedback_wakeup.ring)
         reader = await build_mailbox_reader(parts, scheduler, feedback_wakeup.ring)
+        keeper = build_backup_keeper(parts, lambda: scheduler.lease is not None)
         intervals = parts.intervals
 
         async def feedback_rest_s() -> float:
@@ -217,6 +220,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
                 worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
                 *([_read_mailbox(reader, parts, stop)] if reader else []),
+                *([_keep_backups(keeper, parts, stop)] if keeper else []),
             )
         finally:
             await scheduler.stop()
@@ -236,6 +240,17 @@ async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) 
     finally:
         with contextlib.suppress(StorageError):  # then its lease expires
             await reader.close()
+        wakeup.close()
+
+
+async def _keep_backups(keeper: BackupKeeper, parts: Parts, stop: StopRequest) -> None:
+    """Make scheduled backups at their own pace, beside everything else."""
+    wakeup = parts.wakeups.listen(BACKUP_KEEPER)
+    stop.then(keeper.stop)
+    stop.then(wakeup.ring)
+    try:
+        await worker.run(keeper.step, keeper.rest_s, wakeup, stop, parts.clock)
+    finally:
         wakeup.close()
 
 
@@ -321,6 +336,7 @@ async def _role_parts(
     """The parts of a role, with its metrics shown."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
         storage = parts.storage
+        await storage_format.mark(storage.tables)
         collector = metrics.RoleCollector(
             role,
             calls=lambda: msgspec.structs.asdict(storage.calls),
@@ -330,6 +346,7 @@ async def _role_parts(
                 "in_doubt": storage.troubles.in_doubt,
             },
             health=parts.health if role == "sender" else None,
+            backups=lambda: parts.backups.record,
         )
         with metrics.shown(settings.metrics_bind, collector):
             yield parts
