@@ -31,9 +31,11 @@ from postroom.migration.comparison import BLOBS
 from postroom.migration.row_pairs import OWN_ROWS
 from postroom.migration.table_writer import TableWriter
 from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE, TABLES
+from postroom.records.rows import all_rows
 from postroom.storage.port import CLAIM_ITEMS_MAX, KeysAcross, Row, Storage, Tables
 from postroom.task_pool import TaskPool
 
+ROWS_PER_PROGRESS = 1000
 BATCHES_IN_FLIGHT = 4  # the file is faster than any remote storage
 COPIED_QUEUES = (SINGLE_MAIL_QUEUE, DEAD_LETTER_QUEUE)
 _FIRST = ("message", "messagearchive")
@@ -74,22 +76,20 @@ async def _copy_table(
     done = 0
     async with TaskPool(BATCHES_IN_FLIGHT) as pool:
         writer = TableWriter(pool, target.tables, table, write)
-        for keys in _MESSAGE_RANGES if table == _FIRST[0] else (KeysAcross(),):
-            async for page in _pages(source.tables, table, keys):
-                for row in page:
-                    if (table, row.partition) not in OWN_ROWS:
-                        await writer.add(row)
-                done += len(page)
+        async for row in _rows(source.tables, table):
+            await writer.add(row)
+            done += 1
+            if done % ROWS_PER_PROGRESS == 0:
                 on_progress(table, done)
         await writer.finish()
 
 
-async def _pages(tables: Tables, table: str, keys: KeysAcross) -> AsyncIterator[list[Row]]:
-    page = await tables.scan(table, keys)
-    yield page.rows
-    while page.next is not None:
-        page = await tables.scan(table, keys, after=page.next)
-        yield page.rows
+async def _rows(tables: Tables, table: str) -> AsyncIterator[Row]:
+    """Everything in a table, in the order above, except for what belongs to one storage alone."""
+    for keys in _MESSAGE_RANGES if table == _FIRST[0] else (KeysAcross(),):
+        async for row in all_rows(tables, table, keys):
+            if (table, row.partition) not in OWN_ROWS:
+                yield row
 
 
 async def _copy_blobs(source: Storage, target: Storage, on_progress: OnProgress) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 
+from postroom.records.rows import FORMAT
 from postroom.storage.port import Conflict, Properties, Tables
 
 STORAGE_FORMAT = 1
@@ -32,7 +33,7 @@ async def why_newer(tables: Tables) -> str:
 async def mark(tables: Tables) -> None:
     """Write our format, unless the storage has it; for roles, after `why_newer`."""
     row = await tables.get(_TABLE, _PARTITION, _KEY)
-    ours: Properties = {"Format": 1, "StorageFormat": STORAGE_FORMAT}
+    ours: Properties = {"Format": FORMAT, "StorageFormat": STORAGE_FORMAT}
     with contextlib.suppress(Conflict):  # another role was first
         if row is None:
             await tables.insert(_TABLE, _PARTITION, _KEY, ours)
