@@ -12,6 +12,8 @@ import asyncio
 import builtins
 import hashlib
 import os
+import sys
+import threading
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,6 @@ from postroom.domain.backup import BACKUP_FORMAT, Manifest, PartSum
 from postroom.storage import port, validation
 from postroom.storage.sqlite.file import (
     APPLICATION_ID,
-    PRIVATE,
     SCHEMA_VERSION,
     as_storage_error,
     connect,
@@ -36,6 +37,7 @@ from postroom.storage.sqlite.rows import read_page
 from postroom.storage.sqlite.storage import BUSY_TIMEOUT_S, SqliteStorage, read_blob_names
 
 BLOBS = "blobs"
+NICE = 10
 _MANIFEST = "backup_manifest"
 _CREATE = f"CREATE TABLE {_MANIFEST} (id INTEGER PRIMARY KEY CHECK (id = 1), content TEXT NOT NULL)"
 _ROWS_PER_STEP = 200  # summed up at once: few calls, and at most 200 MiB in memory
@@ -60,19 +62,34 @@ class SqliteBackupFormat:
 
     async def seal(self, path: Path, manifest: Manifest) -> Manifest:
         """Count everything, add the manifest, and wait until all of it is on the disk."""
-        return await asyncio.to_thread(_seal, path, self._names, manifest)
+        thread = low_priority_thread()
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(thread, _seal, path, self._names, manifest)
+        finally:
+            thread.shutdown(wait=False)
 
     async def open(self, path: Path) -> BackupFile:
         """Open a backup; Unavailable, with what to do, if it is none or has no manifest."""
         return await asyncio.to_thread(BackupFile, path, self._names)
 
 
+def low_priority_thread() -> ThreadPoolExecutor:
+    """A thread for work that may take longer, so that pages and emails come first."""
+    return ThreadPoolExecutor(1, thread_name_prefix="backup", initializer=_lower_priority)
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":  # elsewhere this would lower the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
 async def write_snapshot(source: Path, to: Path) -> None:
     """Copy everything of one moment into the empty file `to`; writers go on meanwhile."""
     connection = connect(source, busy_timeout_s=BUSY_TIMEOUT_S)
-    copying = asyncio.create_task(
-        asyncio.to_thread(connection.execute, "VACUUM INTO ?", (str(to),))
-    )
+    thread = low_priority_thread()
+    loop = asyncio.get_running_loop()
+    copying = loop.run_in_executor(thread, connection.execute, "VACUUM INTO ?", (str(to),))
     try:
         await asyncio.shield(copying)
     except asyncio.CancelledError:
@@ -83,13 +100,7 @@ async def write_snapshot(source: Path, to: Path) -> None:
         raise as_storage_error(error, to) from error
     finally:
         connection.close()
-
-
-def create_private_file(path: Path) -> None:
-    """Create an empty file that only its owner can read; an existing one is emptied."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
-    os.fchmod(handle, PRIVATE)
-    os.close(handle)
+        thread.shutdown(wait=False)
 
 
 def _seal(path: Path, names: port.StorageNames, manifest: Manifest) -> Manifest:
@@ -125,7 +136,7 @@ class BackupFile:
             self.manifest = self._read_manifest()
         except apsw.Error as error:
             raise as_storage_error(error, path) from error
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="backup-reader")
+        self._thread = low_priority_thread()
         self.tables = BackupTables(self._read, names.tables)
         self.blobs = BackupBlobs(self._read)
 
