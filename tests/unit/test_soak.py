@@ -14,7 +14,14 @@ from postroom_bench.installation import Process
 from postroom_soak.faults import FAULTS
 from postroom_soak.report import as_text, memory_svg
 from postroom_soak.roles import LogLine, MemorySample, RunningRole
-from postroom_soak.verdict import FaultTime, MessageVerdict, Verdict, growing, unexpected
+from postroom_soak.verdict import (
+    FaultTime,
+    MemoryTrend,
+    MessageVerdict,
+    Verdict,
+    memory_trends,
+    unexpected,
+)
 
 SOURCE = Path(__file__).parents[2] / "src"
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
@@ -47,7 +54,7 @@ PASSED = Verdict(
     unsubscribed=1,
     failed_calls=0,
     exits=[],
-    growing=[],
+    memory=[],
     unexpected=[],
     log_events={},
 )
@@ -84,7 +91,7 @@ def test_a_message_gone_wrong_fails_it(change: dict[str, Any]) -> None:
         {"sign_ups": 0},
         {"messages": []},
         {"exits": ["web-0 ended by itself"]},
-        {"growing": ["web-0 grew"]},
+        {"memory": [MemoryTrend("web-0", 300.0, 60.0, 90.0)]},
         {"unexpected": ["web-0 error page_failed"]},
     ],
 )
@@ -124,6 +131,9 @@ def test_memory_that_grows_is_found_and_memory_that_settles_is_not(tmp_path: Pat
         process = Process(None, tmp_path / "log")  # type: ignore[arg-type]
         return RunningRole("sender-2", "sender", process, 0.0, samples)
 
-    assert growing([role(2)]) == []
-    assert growing([role(60)]) == ["sender-2 grew from 75 to 111 MB"]
+    [settles] = memory_trends([role(2)])
+    [grows] = memory_trends([role(60)])
+    assert not settles.is_growing
+    assert grows.is_growing
+    assert str(grows) == "sender-2, 598 s: 75 to 111 MB"
     assert "<polyline" in memory_svg([role(2)], [FaultTime("kill web", NOW, NOW)], NOW.timestamp())

@@ -159,7 +159,7 @@ async def _judge(
         unsubscribed=len(load.left),
         failed_calls=load.failed_calls,
         exits=around.roles.exits,
-        growing=verdict.growing(roles),
+        memory=verdict.memory_trends(roles),
         unexpected=verdict.unexpected(lines, faults),
         log_events=dict(Counter(line.event for line in lines)),
     )

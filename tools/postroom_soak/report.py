@@ -48,6 +48,8 @@ def as_text(verdict: Verdict) -> Iterator[str]:
     lost = sum(each.lost for each in verdict.messages)
     yield ""
     yield f"In all: {sent:,} sent, {lost:,} lost, {twice:,} second copies (resend), {held:,} held."
+    for trend in verdict.memory:
+        yield f"Memory of {trend}"
     yield "Logged: " + ", ".join(f"{name} {n}" for name, n in sorted(verdict.log_events.items()))
     yield ""
     for mistake in verdict.mistakes:

@@ -50,6 +50,23 @@ class FaultTime(msgspec.Struct, frozen=True):
     ended_at: datetime
 
 
+class MemoryTrend(msgspec.Struct, frozen=True):
+    """The memory of a process that lived long: in the first and in the last third of its life."""
+
+    name: str
+    lived_s: float
+    before_mb: float
+    after_mb: float
+
+    @property
+    def is_growing(self) -> bool:
+        return self.after_mb - self.before_mb > max(GROWTH_MB, self.before_mb * GROWTH_SHARE)
+
+    def __str__(self) -> str:
+        sizes = f"{self.before_mb:.0f} to {self.after_mb:.0f} MB"
+        return f"{self.name}, {self.lived_s:.0f} s: {sizes}"
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     minutes: float
     people: int
@@ -63,7 +80,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     unsubscribed: int
     failed_calls: int
     exits: list[str]
-    growing: list[str]
+    memory: list[MemoryTrend]
     unexpected: list[str]
     log_events: dict[str, int]
 
@@ -90,7 +107,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             found.append(f"{self.confirmations_lost} sign-ups got no confirmation")
         if self.imported_missing:
             found.append(f"{self.imported_missing} imported people are missing")
-        found += [f"memory: {each}" for each in self.growing]
+        found += [f"memory grows: {each}" for each in self.memory if each.is_growing]
         found += [f"log: {each}" for each in self.unexpected[:LINES_SHOWN]]
         found += self.exits
         return found
@@ -150,18 +167,16 @@ async def open_messages(parts: Parts, sent: Sequence[SentMessage]) -> int:
     return sum(each.completed_at is None for each in found)
 
 
-def growing(roles: Sequence[RunningRole]) -> list[str]:
-    """Processes that lived long and still took more and more."""
-    found: list[str] = []
+def memory_trends(roles: Sequence[RunningRole]) -> list[MemoryTrend]:
+    """Of all processes that lived long enough to tell, after they have warmed up."""
+    found: list[MemoryTrend] = []
     for each in roles:
         warm = [sample for sample in each.memory if sample.at_s >= each.started_s + WARM_UP_S]
-        if not warm or warm[-1].at_s - each.started_s < LIVED_S_MIN:
-            continue
-        third = len(warm) // 3
-        before = _median(warm[:third])
-        after = _median(warm[-third:])
-        if after - before > max(GROWTH_MB, before * GROWTH_SHARE):
-            found.append(f"{each.name} grew from {before:.0f} to {after:.0f} MB")
+        lived_s = warm[-1].at_s - each.started_s if warm else 0.0
+        if lived_s >= LIVED_S_MIN:
+            third = len(warm) // 3
+            sizes = (_median(warm[:third]), _median(warm[-third:]))
+            found.append(MemoryTrend(each.name, lived_s, *sizes))
     return found
 
 
