@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"logs"},
     {"web", "scheduler", "sender", "worker", "metrics", "tracing"},
     {"bounce_mailbox"},  # a worker of the scheduler: mails that come back become events
+    {"backup"},  # everything into one file, and back
     {"importing"},  # a use case beside the path, which asks people to confirm as the action does
     {"actions", "migration"},  # use cases beside the path
     {"flow"},

@@ -40,6 +40,7 @@ Around them, each using only what is below it:
     tracing.py, metrics.py     what a role did, as traces in storage; what Prometheus reads
     bounce_mailbox/            reads the mails that come back: a port, IMAP, Maildir, a folder
     importing/                 people from CSV files: upload, job, reading, and the worker
+    backup/                    everything into one file while mail is sent, and back
     migration/                 copies everything from one storage into another
     act.py                     what a use case works with: storage, time, trace, wake-ups
     sending/                   the parts of a sender: claimed batch, lanes, lease, journal, recovery

@@ -20,6 +20,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from postroom.clock import Clock
+from postroom.domain.backup import BackupRecord
 from postroom.domain.breaker import MailHealth
 from postroom.domain.message import Status
 from postroom.domain.trouble import TroubleKind
@@ -46,6 +47,7 @@ class RoleCollector:
     troubles: Counts
     health: MailHealth | None
     traces: Counts = dict
+    backups: Callable[[], BackupRecord | None] = lambda: None  # of the scheduler
 
     def collect(self) -> Iterator[Metric]:
         yield self._counter("storage_calls", "Storage calls.", self.calls())
@@ -54,6 +56,8 @@ class RoleCollector:
         yield self._counter("storage_troubles", text, self.troubles())
         text = "Traces that were written to storage, and those left out."
         yield self._counter("traces", text, self.traces())
+        if record := self.backups():
+            yield from self._backup_metrics(record)
         if not self.health:
             return
         text = "Emails handed to the transport, by outcome; every attempt counts."
@@ -70,6 +74,18 @@ class RoleCollector:
         breaker = GaugeMetricFamily("postroom_breaker_faults", text, labels=["role"])
         breaker.add_metric([self.role], now.faults if now else 0)
         yield breaker
+
+    def _backup_metrics(self, record: BackupRecord) -> Iterator[Metric]:
+        made_at = record.made_at.timestamp() if record.made_at else 0.0
+        for name, text, value in (
+            ("last_success_timestamp_seconds", "When the last whole backup was made.", made_at),
+            ("failures", "Scheduled backups that failed since then.", record.failures),
+            ("bytes", "The size of the last whole backup.", record.size_bytes),
+            ("duration_seconds", "How long it took to write and verify it.", record.took_s),
+        ):
+            gauge = GaugeMetricFamily(f"postroom_backup_{name}", text, labels=["role"])
+            gauge.add_metric([self.role], value)
+            yield gauge
 
     def _counter(
         self, name: str, text: str, counts: Mapping[str, int], label: str = "kind"

@@ -265,6 +265,25 @@ class Settings(BaseModel):
         description="Days to confirm a sign-up. After that it is deleted, except for its consent "
         "record. People who were added by an administrator stay.",
     )
+    backup_folder: Path | None = Field(
+        None,
+        description="Folder for scheduled backups, which the scheduler writes; best on another "
+        "disk. It must exist. Default: no scheduled backups ([backup.md](backup.md)).",
+    )
+    backup_every_h: float = Field(
+        24.0,
+        gt=0,
+        le=24 * 366,
+        description="Hours between two scheduled backups. What happens after a backup is unknown "
+        "to it, so make them as often as you can afford.",
+    )
+    backup_keep: int = Field(
+        7,
+        ge=1,
+        le=1000,
+        description="Scheduled backups to keep. Older ones are deleted once a new one was read "
+        "again and is whole.",
+    )
     trusted_proxies: str = Field(
         "",
         description="Addresses or networks of reverse proxies whose `X-Forwarded-For` is trusted, "

@@ -449,6 +449,7 @@ VISITS = [
     feedback_visits.at_feedback,
     feedback_visits.at_webhooks,
     feedback_visits.at_sending,
+    feedback_visits.after_a_restore,
     at_the_outbox,
     at_keys_and_users,
     at_limits,

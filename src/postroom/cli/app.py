@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    backup,
     dkim,
     doctor,
     exit_codes,
@@ -84,6 +85,8 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
 app.command()(trace.trace)
+app.add_typer(backup.app, name="backup")
+app.command()(backup.restore)
 app.command()(doctor.doctor)
 
 

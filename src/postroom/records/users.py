@@ -17,7 +17,7 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
-from postroom.records.rows import find_row, first_rows, readable_rows, to_properties
+from postroom.records.rows import all_rows, find_row, first_rows, readable_rows, to_properties
 from postroom.records.stored import Stored
 from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, StorageFull, Tables
 
@@ -121,6 +121,11 @@ async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session
 
 async def end_session(tables: Tables, id_: str) -> None:
     await tables.delete(_TABLE, _SESSION, id_)
+
+
+async def end_all_sessions(tables: Tables) -> None:
+    async for row in all_rows(tables, _TABLE, KeysWithin(_SESSION)):
+        await tables.delete(_TABLE, _SESSION, row.key)
 
 
 async def forget_ended(tables: Tables, now: datetime) -> int:

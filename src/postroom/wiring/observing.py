@@ -30,6 +30,7 @@ async def observed(role: str, parts: Parts) -> AsyncIterator[None]:
             "in_doubt": storage.troubles.in_doubt,
         },
         health=parts.health if role == "sender" else None,
+        backups=lambda: parts.backups.record,
     )
     async with traced_role(role, parts) as counts, spans.sent(role, tracing.instance_name()):
         collector.traces = counts

@@ -16,6 +16,7 @@ import structlog
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
+from postroom.backup.keeper import BackupKeeper
 from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
 from postroom.domain.feedback import FeedbackPolicy
@@ -27,7 +28,7 @@ from postroom.flow.render import Renderer, Site
 from postroom.flow.schedule import waits_for_scheduler
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
-from postroom.records import outbox
+from postroom.records import outbox, storage_format
 from postroom.records.secrets import installation_secret
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.scheduler import Scheduler
@@ -37,12 +38,14 @@ from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
 from postroom.wakeup import (
+    BACKUP_KEEPER,
     MAILBOX_READER,
     SCHEDULER,
     SENDER,
     WEB,
     WakeUpListener,
 )
+from postroom.wiring.backups import build_backup_keeper
 from postroom.wiring.describing import describe, free_bytes_of
 from postroom.wiring.engines import WORK_S
 from postroom.wiring.following import (
@@ -230,6 +233,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         handler = await build_feedback_handler(parts)
         stop.then(feedback_wakeup.ring)
         reader = await build_mailbox_reader(parts, scheduler, feedback_wakeup.ring)
+        keeper = build_backup_keeper(parts, lambda: scheduler.lease is not None)
         intervals = parts.intervals
 
         def apply(settings: Settings) -> None:
@@ -260,6 +264,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                     worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
                     worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
                     *([_read_mailbox(reader, parts, stop)] if reader else []),
+                    *([_keep_backups(keeper, parts, stop)] if keeper else []),
                 )
         finally:
             await scheduler.stop()
@@ -279,6 +284,17 @@ async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) 
     finally:
         with contextlib.suppress(StorageError):  # then its lease expires
             await reader.close()
+        wakeup.close()
+
+
+async def _keep_backups(keeper: BackupKeeper, parts: Parts, stop: StopRequest) -> None:
+    """Make scheduled backups at their own pace, beside everything else."""
+    wakeup = parts.wakeups.listen(BACKUP_KEEPER)
+    stop.then(keeper.stop)
+    stop.then(wakeup.ring)
+    try:
+        await worker.run(keeper.step, keeper.rest_s, wakeup, stop, parts.clock)
+    finally:
         wakeup.close()
 
 
@@ -433,6 +449,7 @@ async def _role_parts(
     """The parts of a role, with its metrics shown; its settings are as people changed them."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
         parts, live = await with_changes(parts)
+        await storage_format.mark(parts.storage.tables)
         async with observed(role, parts):
             yield parts, live
 

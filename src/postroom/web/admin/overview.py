@@ -13,11 +13,21 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from postroom.domain.backup import BackupRecord
 from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.feedback import MAILBOX_SOURCE
 from postroom.domain.message import GOING_OUT, Message, Status
 from postroom.domain.scaling import ScalingChange
-from postroom.records import counts, dead_letters, instances, leases, lists, messages, webhooks
+from postroom.records import (
+    backups,
+    counts,
+    dead_letters,
+    instances,
+    leases,
+    lists,
+    messages,
+    webhooks,
+)
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.records.webhooks import WebhookCounts
 from postroom.storage.port import StorageError, Troubles
@@ -71,6 +81,8 @@ class Overview(msgspec.Struct, frozen=True):
     queue_history: tuple[QueueSample, ...] = ()
     set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
     self_paused: list[Message] = []  # by refusals that are our fault
+    restored: list[Message] = []  # held, because they may have been sent since a backup
+    backup: BackupRecord | None = None  # of the scheduled backups
     full_disk: FullDisk | None = None
     scaling: tuple[ScalingChange, ...] = ()  # the last change on each machine
     starts_senders: bool = False  # a supervisor starts them when there is something to send
@@ -180,6 +192,8 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
     return Overview(
         going_out=[await with_current_books(tables, each) for each in going_out[:SHOWN_MAX]],
         self_paused=[each for each in going_out if each.self_pause][:SHOWN_MAX],
+        restored=[each for each in going_out if each.restore_hold][:SHOWN_MAX],
+        backup=await backups.find(tables),
         next=pending[:SHOWN_MAX],
         last=[each for each in found if each.completed_at][:SHOWN_MAX],
         drafts=drafts,
