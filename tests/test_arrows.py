@@ -23,9 +23,11 @@ LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli"},
     {"supervisor"},
-    {"wiring"},
-    {"web", "scheduler", "sender", "worker", "metrics"},
+    {"wiring", "scaling"},
+    {"logs"},
+    {"web", "scheduler", "sender", "worker", "metrics", "tracing"},
     {"bounce_mailbox"},  # a worker of the scheduler: mails that come back become events
+    {"backup"},  # everything into one file, and back
     {"importing"},  # a use case beside the path, which asks people to confirm as the action does
     {"actions", "migration"},  # use cases beside the path
     {"flow"},
@@ -35,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
+    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals", "spans"},
     {"task_pool", "nursery"},
     {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"mail"},

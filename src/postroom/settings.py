@@ -40,7 +40,7 @@ class BadSettings(PostroomError):
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
@@ -93,13 +93,19 @@ class Settings(BaseModel):
         description="Folder for what belongs to this machine: ack journals, and the named pipes "
         "by which roles wake each other.",
     )
-    senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` always runs.")
+    senders_min: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="Sender processes `serve` always runs. With 0, senders run only while there is "
+        "something to send; the first one then starts within seconds.",
+    )
     senders_max: int = Field(
         max(1, os.cpu_count() or 1),
         ge=1,
         le=64,
-        description="Sender processes that `serve` runs at most, when the queue is long. Default: "
-        "one per core; more make it no faster.",
+        description="Sender processes that `serve` runs at most on each machine, when much is "
+        "waiting, for long, or sent slowly. Default: one per core; more make it no faster.",
     )
     lanes: int = Field(
         4,
@@ -197,15 +203,27 @@ class Settings(BaseModel):
     retry_first_s: float = Field(
         60.0,
         gt=0,
+        le=86400,
         description="Seconds until an email that was temporarily refused is tried again.",
     )
     retry_longest_s: float = Field(
-        3600.0, gt=0, description="Longest pause between two attempts, in seconds; pauses double."
+        3600.0,
+        gt=0,
+        le=604800,
+        description="Longest pause between two attempts, in seconds; pauses double.",
     )
     retry_window_s: float = Field(
         86400.0,
         gt=0,
+        le=2592000,
         description="Seconds after which an email that is still refused has failed.",
+    )
+    doubt_wait_s: float = Field(
+        600.0,
+        ge=1,
+        le=86400,
+        description="Longest wait, in seconds, for a provider's event about an email whose reply "
+        "was lost; then the message's own policy decides. Only if its webhook is configured.",
     )
     lease_s: float | None = Field(
         None,
@@ -247,6 +265,25 @@ class Settings(BaseModel):
         description="Days to confirm a sign-up. After that it is deleted, except for its consent "
         "record. People who were added by an administrator stay.",
     )
+    backup_folder: Path | None = Field(
+        None,
+        description="Folder for scheduled backups, which the scheduler writes; best on another "
+        "disk. It must exist. Default: no scheduled backups ([backup.md](backup.md)).",
+    )
+    backup_every_h: float = Field(
+        24.0,
+        gt=0,
+        le=24 * 366,
+        description="Hours between two scheduled backups. What happens after a backup is unknown "
+        "to it, so make them as often as you can afford.",
+    )
+    backup_keep: int = Field(
+        7,
+        ge=1,
+        le=1000,
+        description="Scheduled backups to keep. Older ones are deleted once a new one was read "
+        "again and is whole.",
+    )
     trusted_proxies: str = Field(
         "",
         description="Addresses or networks of reverse proxies whose `X-Forwarded-For` is trusted, "
@@ -274,6 +311,18 @@ class Settings(BaseModel):
         "as long as several health checks; without a load balancer, leave it at 0.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
+    trace_level: str = Field(
+        "info",
+        description="From which level on events are also kept as traces in storage: `debug`, "
+        "`info`, `warning`, `error` or `off`. The admin pages and `postroom trace` show them.",
+    )
+    trace_days: float = Field(14.0, ge=0.05, le=3650, description="Days to keep traces.")
+    trace_rows_max: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Traces to keep at most, about 500 bytes each; the oldest are deleted first. "
+        "One process writes at most a twentieth of it in an hour.",
+    )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -290,6 +339,12 @@ class Settings(BaseModel):
     def origin(self, name: str) -> str:
         """Return where the value comes from: the environment, a file, or the default."""
         return self._origins.get(name, DEFAULT)
+
+    def source_kind(self, name: str) -> str:
+        """Return the kind of the origin: environment, file, postroom.toml or default."""
+        origin = self.origin(name)
+        named = {ENVIRONMENT: "environment", DEFAULT: "default"}
+        return named.get(origin) or ("file" if ", named by " in origin else FILE.name)
 
     @model_validator(mode="before")
     @classmethod
@@ -361,11 +416,14 @@ class Settings(BaseModel):
             raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, which includes it")
         return value
 
-    @field_validator("log_level")
+    @field_validator("log_level", "trace_level")
     @classmethod
-    def _level(cls, value: str) -> str:
+    def _level(cls, value: str, info: ValidationInfo) -> str:
         if value not in ("debug", "info", "warning", "error"):
-            raise ValueError("must be debug, info, warning or error")
+            if info.field_name == "log_level":
+                raise ValueError("must be debug, info, warning or error")
+            if value != "off":
+                raise ValueError("must be debug, info, warning, error or off")
         return value
 
 
@@ -441,6 +499,10 @@ def as_markdown() -> str:
         "folder (lower-case names without the prefix), else its default applies. To read the value",
         "of any setting from a file, add `_FILE` to its name, as in",
         f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. If both are given, the file wins.",
+        "",
+        "Owners can change some settings while Postroom runs, on the settings page or with",
+        "`postroom settings set` ([admin.md](admin.md#settings)). Such a change wins over all of",
+        "the above until it is set back.",
         "",
         "| setting | default | what it does |",
         "|---|---|---|",

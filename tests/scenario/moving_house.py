@@ -25,7 +25,7 @@ from postroom.intervals import LOCAL
 from postroom.migration import migrate
 from postroom.migration.comparison import Comparison
 from postroom.migration.migrate import MigrationContext
-from postroom.records import feedback, keys, leases, lists, subscribers, suppressions
+from postroom.records import feedback, keys, leases, lists, subscribers, suppressions, traces
 from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
@@ -188,6 +188,7 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
     await suppressions.put(tables, "secret", entry.key, entry, now)
     event = FeedbackEvent(id="1", kind=FeedbackKind.OPENED, at=now, source="sendgrid")
     await feedback.take_in(storage, [event])
+    await traces.note_count(tables, "host.1", now, 1)
     await tables.upsert("service", "odd 'partition'", "odd {key}, 'quoted'", ODD)
     await tables.upsert("service", "odd 'partition'", "none", {})
     assert await leases.hold(tables, "scheduler", "dead.1", now=now, lease_s=30)

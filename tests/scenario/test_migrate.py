@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from postroom.domain.errors import NotFound, WrongState
-from postroom.migration import migrate, queue_copy, state, table_writer
+from postroom.migration import filling, migrate, queue_copy, state, table_writer
 from postroom.migration.state import TakenOver
 from postroom.records import leases
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES, STORAGE_NAMES, TABLES
@@ -25,15 +25,15 @@ from tests.scenario.moving_house import (
     move_with,
 )
 
-RUNS_MAX = 300
+RUNS_MAX = 400
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and notes so small that a handful of people needs many."""
     monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
-    monkeypatch.setattr(migrate, "ROWS_PER_CHECKPOINT", 9)
-    monkeypatch.setattr(migrate, "BLOBS_PER_CHECKPOINT", 2)
+    monkeypatch.setattr(filling, "ROWS_PER_CHECKPOINT", 9)
+    monkeypatch.setattr(filling, "BLOBS_PER_CHECKPOINT", 2)
 
 
 # --- All of it ----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ async def test_told_to_stop_it_notes_its_place_and_goes_on_later(
 ) -> None:
     before = await everything(source, clock)
     for looks in (5, 40, 2, 30, 9):
-        with pytest.raises(migrate.Stopped):
+        with pytest.raises(filling.Stopped):
             await migrate.migrate(migration_context(source, target, clock, Onlooker(looks)))
     await move(source, target, clock)
     assert await everything(target, clock) == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.domain.errors import WrongState
-from postroom.migration import migrate, state, table_writer
+from postroom.migration import filling, migrate, state, table_writer
 from postroom.migration.state import TakenOver
 from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
@@ -46,7 +46,7 @@ class Nap(Fate):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_writer, "BATCH_CHANGES_MAX", 4)
-    monkeypatch.setattr(migrate, "ROWS_PER_CHECKPOINT", 30)
+    monkeypatch.setattr(filling, "ROWS_PER_CHECKPOINT", 30)
 
 
 async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open_target(

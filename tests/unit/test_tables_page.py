@@ -14,10 +14,12 @@ from postroom.domain.ask_job import AskJob
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
+from postroom.domain.instance import RunningInstance
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
+from postroom.domain.trace_entry import TraceEntry
 from postroom.domain.trial import Trial
 from postroom.domain.user import Invitation, Session, User
 from postroom.importing.job import ImportJob
@@ -36,6 +38,7 @@ from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
 from postroom.records.rate_limits import LimitRow
 from postroom.records.rows import DESCRIBED, property_names
+from postroom.records.setting_changes import SettingChanges
 from postroom.storage.port import FlatRow
 from postroom.storage.validation import as_properties
 
@@ -60,6 +63,8 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`import` / `<falling time>-<nonce>`": ImportJob,
     "`idempotency-<key id>` / `<SHA-256>`": CallNote,
     "`limit` / `transport`, `domain:<domain>`": LimitRow,
+    "`instance` / `<host>.<process id>`": RunningInstance,
+    "`settings` / `changes`": SettingChanges,
     "`migration` / `state`": Migration,
     "`trial` / `<ref>:<user key>`": Trial,
     "`address` / `email:<address key>`": Suppression,
@@ -68,6 +73,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`m-<ref>` / `batch:<batch>`": CountedRecipients,
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
     "`soft` / `<address key>`": SoftBounces,
+    "`<level>-<falling hour>` / `<falling time>-<number>-<instance>`": TraceEntry,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

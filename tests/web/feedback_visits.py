@@ -6,13 +6,15 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from postroom.domain.backup import BackupRecord
 from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.feedback import BounceClass, BounceReason, Classification, FeedbackKind
-from postroom.domain.message import Status
+from postroom.domain.message import RestoreHold, Status
 from postroom.domain.rate_limit import TRANSPORT, RateLimit
 from postroom.domain.trouble import Trouble, TroubleKind
 from postroom.feedback.webhooks.post import RefusalReason, SubscriptionNotice
 from postroom.records import (
+    backups,
     leases,
     rate_limits,
     webhooks,
@@ -47,6 +49,21 @@ async def at_feedback(visit: Visit) -> None:
     stuck = await returned.sent_to(owner, 3, Status.PAUSED, **paused)
     for page in (stuck, f"{stuck}/feedback", "/admin"):
         await visit.get(page)
+
+
+async def after_a_restore(visit: Visit) -> None:
+    """Messages on hold, and scheduled backups that fail."""
+    tables = visit.owner.office.storage.tables
+    for people in (1, 2):
+        held = {"restore_hold": RestoreHold(NOW, people)}
+        path = await returned.sent_to(visit.owner, 3, Status.PAUSED, **held)
+        await visit.get(path)
+        await visit.get("/admin")
+    for made_at in (None, NOW):
+        record = BackupRecord(tried_at=NOW, made_at=made_at, failure="The disk is full.")
+        await backups.write(tables, record)
+        await visit.get("/admin")
+    await backups.forget(tables)
 
 
 async def at_webhooks(visit: Visit) -> None:

@@ -42,6 +42,7 @@ DATA = [
     ),
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
+    "host.1",  # of a trace
     *("Postroom", "UTC", "https://", "…"),
     *("SendGrid", "Amazon SES", "Azure Communication Services", "Mailgun", "Postmark"),
     *(webhook_posts.SnsTopic().arn, "fabrikam.edu", "tailspin.edu", returned.CAUSE.words),
@@ -51,6 +52,8 @@ DATA = [
     # What an inbox shows of a mail, which is in the language of its list.
     *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
     "Unsubscribe",
+    *("debug", "info", "warning", "error"),  # levels of the log, as they are stored
+    "postroom.toml",
 ]
 KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
 

@@ -105,6 +105,15 @@ class Process:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
+    def now_mb(self) -> float | None:
+        """The memory it has now (Linux); None if it has just ended."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return None
+        _, found, rest = status.partition("VmRSS:")
+        return int(rest.split()[0]) / 1024 if found else None
+
     async def end(self) -> None:
         if self.is_running:
             await self.kill()
@@ -123,6 +132,8 @@ def _elsewhere() -> dict[str, str]:
 
 class Installation:
     """Settings, processes, and questions about what arrived."""
+
+    module = "postroom.cli"  # what is started as a role or a command
 
     def __init__(
         self,
@@ -188,7 +199,7 @@ class Installation:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "postroom.cli",
+                self.module,
                 *arguments,
                 cwd=self.folder,
                 stdout=printed,
@@ -243,7 +254,7 @@ class Installation:
                 for key in keys
             ]
             pairs = list(zip(keys, entries, strict=True))
-            await suppressions.put_new(parts.storage.tables, secret, pairs, now)
+            await suppressions.put_new(parts.storage.tables, secret, pairs, parts.clock.now())
         await SuppressionFilter(parts.storage, parts.clock, secret).save_snapshot()
 
     async def message(

@@ -13,19 +13,23 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    backup,
     dkim,
     doctor,
     exit_codes,
     feedback,
+    instances,
     keys,
     limits,
     lists,
     messages,
     migrate,
     running,
+    settings,
     storage,
     subscribers,
     suppressions,
+    trace,
     users,
 )
 from postroom.domain.errors import BadInput
@@ -74,10 +78,15 @@ app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
 app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")
+app.add_typer(settings.app, name="settings")
+app.command()(instances.instances)
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
 app.command()(migrate.migrate)
+app.command()(trace.trace)
+app.add_typer(backup.app, name="backup")
+app.command()(backup.restore)
 app.command()(doctor.doctor)
 
 

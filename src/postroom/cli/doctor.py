@@ -14,7 +14,6 @@ import typer
 
 from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
-from postroom.cli.running import waits_for_scheduler
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.address import parse_domain
 from postroom.domain.dead_letter import grouped
@@ -22,7 +21,8 @@ from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
-from postroom.records import dead_letters, leases, probes
+from postroom.flow.schedule import waits_for_scheduler
+from postroom.records import backups, dead_letters, leases, probes
 from postroom.records.names import MAIL_QUEUE
 from postroom.storage.port import StorageError
 
@@ -126,6 +126,8 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
             async for check in _check_dead_letters(parts):
                 yield check
             yield await _check_scheduler(parts)
+            if settings.backup_folder:
+                yield await _check_backups(parts)
     except StorageError as error:
         fix = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
         if not engine.may_exist():
@@ -198,6 +200,17 @@ async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
         refs = f" (message {', '.join(group.refs)})" if group.refs else ""
         fix = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
         yield Check(WRONG, "dead letters", f"{items}{since}{refs}. {group.explanation}", fix)
+
+
+async def _check_backups(parts: Parts) -> Check:
+    record = await backups.find(parts.storage.tables)
+    if record is None:
+        return Check(NOTE, "backups", "none was made yet; the scheduler makes them")
+    made = f"the last whole one is of {readable(record.made_at)}" if record.made_at else "none yet"
+    if record.is_failing:
+        text = f"{record.failure} {record.failures} in a row have failed; {made}"
+        return Check(WRONG, "backups", text, "Check POSTROOM_BACKUP_FOLDER and its free space.")
+    return Check(RIGHT, "backups", made)
 
 
 async def _check_scheduler(parts: Parts) -> Check:

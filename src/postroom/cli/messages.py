@@ -123,6 +123,12 @@ async def show_message(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
     data = message_data(message)
     skipped = {"test_mode"} if message.books.doubts else {"test_mode", "doubts"}
     lines = fields({name: value for name, value in data.items() if name not in skipped})
+    if hold := message.restore_hold:
+        lines.append(
+            f"It is on hold: it was restored from a backup of {readable(hold.made_at)}, and up to "
+            f"{hold.people:,} people may have received it since. Resume it to send it to everyone "
+            "not recorded as sent, or cancel it."
+        )
     show(data, as_json, *lines, *([KEPT_NOT_SENT] if message.is_test else []))
 
 

@@ -15,7 +15,8 @@ from postroom.cli.session import in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput, WrongState
 from postroom.migration import migrate as migration
 from postroom.migration.comparison import Comparison
-from postroom.migration.migrate import MigrationContext, Stopped
+from postroom.migration.filling import Stopped
+from postroom.migration.migrate import MigrationContext
 from postroom.migration.state import TakenOver
 from postroom.storage.port import StorageError
 

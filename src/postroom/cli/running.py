@@ -10,17 +10,13 @@ import typer
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import in_loop, load_settings, work
-from postroom.domain.message import Status
 from postroom.domain.texts import ngettext
-from postroom.records import messages
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from postroom.nursery import Nursery
     from postroom.settings import Settings
-    from postroom.storage.port import Tables
     from postroom.wiring import Parts
 
 TEST_MODE = "Test mode: no mail server is set up, so emails are kept in the test mailbox, not sent."
@@ -55,7 +51,7 @@ def web(supervised: Supervised = False) -> None:
 
 
 def drain(as_json: AsJson = False) -> None:
-    """Send everything that is due, then exit."""
+    """Do everything that is due: imports, returned mails, emails. Then exit."""
     from postroom.wiring import roles
     from postroom.wiring.transports import transport_of
 
@@ -86,16 +82,6 @@ def drain(as_json: AsJson = False) -> None:
     show(data, as_json, text, *([TEST_MODE] if is_test else []))
 
 
-async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
-    """Return whether a message is due and not all of its work items are queued."""
-    async for entry in messages.due_entries(tables, now):
-        if entry.due_at <= now:
-            found = await messages.find_live(tables, entry.ref)
-            if found and found.value.status in (Status.PENDING, Status.QUEUING):
-                return True
-    return False
-
-
 def serve() -> None:
     """Run all roles on this machine until SIGTERM or Ctrl-C."""
     from postroom.supervisor import Supervisor
@@ -110,7 +96,7 @@ def serve() -> None:
     nursery = _fork_nursery()  # before anything is opened
     if hint := engine.start_hint():
         echo_err(hint)
-    first = work(_first_link, create=True)  # fails before anything is printed
+    first, now = work(_read_at_start, create=True)  # fails before anything is printed
     with listening(settings):
         pass
     _warn_of_wrong_url(settings)
@@ -121,7 +107,7 @@ def serve() -> None:
         f"Postroom runs on {settings.bind}; {start}",
         f"  storage    {engine.description}",
         f"  mails go   {to}{transport.description}",
-        f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
+        f"  senders    {now.senders_min} to {now.senders_max}, as the queues grow",
         "  stop       Ctrl-C, or SIGTERM: work in progress is finished",
     ]
 
@@ -152,6 +138,15 @@ def _warn_of_wrong_url(settings: Settings) -> None:
 
     if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
         echo_err(why)
+
+
+async def _read_at_start(parts: Parts) -> tuple[str | None, Settings]:
+    """Return the link to create the first account, and the settings as people changed them."""
+    from postroom.actions.change_settings import merged
+    from postroom.records import setting_changes
+
+    changes, _etag = await setting_changes.read(parts.storage.tables)
+    return await _first_link(parts), merged(parts.settings, changes)
 
 
 async def _first_link(parts: Parts) -> str | None:

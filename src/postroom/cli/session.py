@@ -36,14 +36,13 @@ ParsedAddress = Annotated[
 
 def load_settings() -> Settings:
     """Read the settings and set up logs accordingly."""
-    from postroom import settings
-    from postroom.cli import logs
+    from postroom import logs, settings
     from postroom.wiring import check
 
     loaded = settings.load()
     if mistakes := check(loaded):
         raise settings.BadSettings(mistakes)
-    logs.configure(loaded.log_level)
+    logs.configure(loaded.log_level, loaded.trace_level)
     return loaded
 
 

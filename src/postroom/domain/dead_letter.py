@@ -29,6 +29,7 @@ class Reason(StrEnum):
     ROWS_MISSING = "rows_missing"
     NO_CONTENT = "no_content"
     TEST_NOT_SENT = "test_not_sent"
+    RESTORED = "restored"
     UNKNOWN = "unknown"  # Postroom did not write it
 
 
@@ -103,6 +104,10 @@ EXPLANATIONS: dict[Reason, Text] = {
     Reason.TEST_NOT_SENT: _(
         "A test email was not accepted after several attempts. Nobody else is affected: send the "
         "test again if you still need it, and clear it."
+    ),
+    Reason.RESTORED: _(
+        "It was waiting when the backup was made that this storage was restored from. The email "
+        "may have been sent since. Put it back to send it, perhaps for a second time, or clear it."
     ),
     Reason.UNKNOWN: _(
         "Postroom did not write this entry. Find out what put it on the queue, then clear it."

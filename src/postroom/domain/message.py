@@ -87,6 +87,13 @@ class PauseCause(msgspec.Struct, frozen=True):
     words: str = ""  # the server's, of one refusal
 
 
+class RestoreHold(msgspec.Struct, frozen=True):
+    """Why a message of a restored backup waits: it may have been sent since the backup."""
+
+    made_at: datetime  # the backup's
+    people: int  # not recorded as sent there: at most these may have received it since
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     list_name: str
@@ -123,6 +130,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     books: Books = Books()  # as of the last report
     pause_cause: PauseCause | None = None  # also after it is resumed: these refusals are known
     is_self_paused: bool = False  # by refusals that are our fault, not by a person
+    restore_hold: RestoreHold | None = None  # until a person resumes it or cancels it
 
     @property
     def is_fully_queued(self) -> bool:
@@ -251,7 +259,17 @@ def requeued(message: Message, revive: Revive = Revive.NOTHING) -> Message:
 def resumed(message: Message) -> Message:
     if message.status is not Status.PAUSED:
         raise WrongState(_("Message {ref} is {status}, not paused.", **_named(message)))
+    message = msgspec.structs.replace(message, restore_hold=None)
+    if message.queuing_at is None:  # held by a restore before it began: it is due, and begins now
+        return msgspec.structs.replace(message, status=Status.PENDING)
     return requeued(message, message.revive)
+
+
+def held_by_restore(message: Message, hold: RestoreHold) -> Message:
+    """The message waiting for a person; `resumed` sends it to everyone not recorded as sent."""
+    return msgspec.structs.replace(
+        message, status=Status.PAUSED, restore_hold=hold, is_self_paused=False
+    )
 
 
 def revived(message: Message, revive: Revive) -> Message:
@@ -280,4 +298,4 @@ def cancelled(message: Message) -> Message:
         raise WrongState(
             _("Message {ref} is a draft, so there is nothing to cancel.", ref=message.ref)
         )
-    return msgspec.structs.replace(requeued(message), status=Status.CANCELLED)
+    return msgspec.structs.replace(requeued(message), status=Status.CANCELLED, restore_hold=None)

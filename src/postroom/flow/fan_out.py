@@ -112,7 +112,7 @@ async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledge
     header = await batches.find_header(storage.tables, message.ref, message.batches)
     if header is None:
         return None
-    ledger = _new_ledger(message, header, now)
+    ledger = new_ledger(message, header, now)
     await batches.insert_ledgers(storage.tables, [ledger])
     return ledger
 
@@ -126,7 +126,7 @@ async def _write_batches(
     headers = await batches.write_batches(storage.tables, message, audience)
     ledgers: list[Ledger] = []
     for header in headers:
-        ledgers.append(_new_ledger(message, header, now))
+        ledgers.append(new_ledger(message, header, now))
         message = _counted(message, ledgers[-1])
     for _group, some in groupby(ledgers, key=lambda ledger: ledger.batch // GROUP_BATCHES):
         await batches.insert_ledgers(storage.tables, list(some))
@@ -253,7 +253,8 @@ async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledg
     )
 
 
-def _new_ledger(message: Message, header: batches.Header, now: datetime) -> Ledger:
+def new_ledger(message: Message, header: batches.Header, now: datetime) -> Ledger:
+    """The ledger of the next batch of the message: everybody in it is queued."""
     return Ledger(
         ref=message.ref,
         batch=message.batches,

@@ -301,6 +301,8 @@ class BatchSender:
         )
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
         await batch.write_ends(ends)
+        if doubts := ledger.doubts - batch.ledger.doubts:
+            log.warning("deliveries_in_doubt", ref=ledger.ref, batch=ledger.batch, count=doubts)
         batch.ledger = ledger
         others = [outcome for outcome in outcomes.values() if type(outcome) is not Sent]
         faults = sum(map(is_fault, others))

@@ -8,9 +8,16 @@ from contextlib import aclosing
 import msgspec
 
 from postroom.migration.queue_copy import visible_bodies
-from postroom.migration.row_pairs import Checksum, blob_names, row_bytes, row_pairs
+from postroom.migration.row_pairs import (
+    BlobSource,
+    Checksum,
+    Contents,
+    blob_names,
+    row_bytes,
+    row_pairs,
+)
 from postroom.records.names import MAIL_QUEUE, QUEUES, TABLES
-from postroom.storage.port import Blobs, Storage
+from postroom.storage.port import Storage
 from postroom.task_pool import TaskPool
 
 BLOBS = "blobs"
@@ -46,11 +53,18 @@ async def compare(
     `copied` is how many items were put into each queue of the target. Without it the length of the
     source's queue counts, which may include items that were hidden.
     """
-    elements = {table: _rows(source, target, table) for table in TABLES}
-    elements[BLOBS] = _blobs(source.blobs, target.blobs)
-    parts = [await _compare_elements(*part, on_progress) for part in elements.items()]
+    parts = await compare_contents(source, target, on_progress)
     queues = [await _compare_queue(source, target, queue, copied) for queue in QUEUES]
     return [*parts, *queues]
+
+
+async def compare_contents(
+    source: Contents, target: Contents, on_progress: OnProgress
+) -> list[Comparison]:
+    """Compare all rows and blobs."""
+    elements = {table: _rows(source, target, table) for table in TABLES}
+    elements[BLOBS] = _blobs(source.blobs, target.blobs)
+    return [await _compare_elements(*part, on_progress) for part in elements.items()]
 
 
 async def _compare_elements(
@@ -84,18 +98,18 @@ async def _compare_elements(
     )
 
 
-async def _rows(source: Storage, target: Storage, table: str) -> AsyncGenerator[Element, None]:
+async def _rows(source: Contents, target: Contents, table: str) -> AsyncGenerator[Element, None]:
     async with aclosing(row_pairs(source.tables, target.tables, table)) as pairs:
         async for pair in pairs:
             here, there = (None if row is None else row_bytes(row) for row in pair)
             yield " / ".join(pair.position), here, there
 
 
-async def _blobs(source: Blobs, target: Blobs) -> AsyncGenerator[Element, None]:
+async def _blobs(source: BlobSource, target: BlobSource) -> AsyncGenerator[Element, None]:
     """Read several blobs at once, and yield them in order."""
-    contents: dict[tuple[str, Blobs], bytes | None] = {}
+    contents: dict[tuple[str, BlobSource], bytes | None] = {}
 
-    async def read(name: str, blobs: Blobs) -> None:
+    async def read(name: str, blobs: BlobSource) -> None:
         content = await blobs.get(name)
         contents[name, blobs] = None if content is None else name.encode() + b"\0" + content
 

@@ -24,45 +24,38 @@ Commit point: the deletion of the target's mark.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from postroom.clock import Clock
 from postroom.domain.errors import NotFound, WrongState
 from postroom.migration import comparison, queue_copy, state
 from postroom.migration.comparison import BLOBS, Comparison
-from postroom.migration.row_pairs import Position, blob_names, is_empty, row_pairs
+from postroom.migration.filling import (
+    FillingContext,
+    Stopped,
+    TargetMark,
+    copy_blobs,
+    copy_table,
+)
+from postroom.migration.row_pairs import is_empty
 from postroom.migration.state import Migration, MigrationStatus, TakenOver
-from postroom.migration.table_writer import TableWriter, call_with_retries
+from postroom.migration.table_writer import call_with_retries
 from postroom.records import leases
 from postroom.records.names import QUEUES, SINGLE_MAIL_QUEUE, TABLES
 from postroom.records.retry import retry_on_conflict
 from postroom.records.stored import Stored
 from postroom.storage.port import Storage, Tables
-from postroom.task_pool import TaskPool
 
 ITEMS, COMPARING = "items", "comparing"
 STAGES = (*TABLES, BLOBS, ITEMS, COMPARING)
-ROWS_PER_CHECKPOINT = 10_000  # at most these are read again after a crash
-BLOBS_PER_CHECKPOINT = 200
-ROWS_PER_PROGRESS = 1000
-BATCHES_IN_FLIGHT = 16  # enough for a round trip of 20 ms, and for a group commit to pay
-BLOBS_IN_FLIGHT = 4  # up to 64 MiB each
-MARK_VALID_FOR = timedelta(seconds=1)  # reading it before every write would cost too much
 BEGIN_TRIES_MAX = 5  # while another command begins, or records its position
 # No email to a single person waits longer for its next try (confirm.py, send_test_mail.py).
 HIDDEN_S_MAX = 35 * 60.0
-
-
-class Stopped(Exception):
-    """The migration was asked to stop; its position is recorded."""
 
 
 class AlreadyMoved(WrongState):
@@ -70,16 +63,8 @@ class AlreadyMoved(WrongState):
 
 
 @dataclass(frozen=True)
-class MigrationContext:
-    """The two storages, each with its name for people."""
-
+class MigrationContext(FillingContext):
     source: Storage
-    target: Storage
-    source_name: str
-    target_name: str
-    clock: Clock
-    may_go_on: Callable[[], bool]
-    on_progress: Callable[[str, int], None]  # the stage, and how much of it was read in this run
 
 
 async def migrate(context: MigrationContext) -> list[Comparison]:
@@ -91,11 +76,11 @@ async def migrate(context: MigrationContext) -> list[Comparison]:
     for stage, next_stage in list(pairwise(STAGES))[STAGES.index(mark.row.stage) :]:
         copied: dict[str, Any] = {}
         if stage == BLOBS:
-            await _copy_blobs(context, mark)
+            await copy_blobs(context, mark)
         elif stage == ITEMS:
             copied["items"] = await _copy_items(context, mark)
         else:
-            await _copy_table(context, mark, stage)
+            await copy_table(context, mark, stage)
         await mark.record(next_stage, **copied)
     found = await compare(context, copied=mark.row.items)
     if any(part.differences for part in found):
@@ -124,7 +109,7 @@ async def reopen(tables: Tables) -> None:
     found = await state.find(tables)
     if found is None or found.value.status is MigrationStatus.OPEN:
         raise NotFound("This storage is open. There is nothing to do.")
-    if found.value.status is MigrationStatus.FILLING:
+    if found.value.status in state.INCOMPLETE:
         raise WrongState(await state.why_closed(tables))
     await state.write(tables, msgspec.structs.replace(found.value, status=MigrationStatus.OPEN))
 
@@ -142,58 +127,11 @@ async def _check_no_role_runs(context: MigrationContext) -> None:
             )
 
 
-@dataclass
-class _TargetMark:
-    """The row in the target that says how far everything is copied."""
-
-    context: MigrationContext
-    row: Migration
-    etag: str
-    valid_until: datetime
-
-    async def check(self) -> None:
-        """TakenOver if another process fills the target, or it is in use: we may have slept."""
-        now = self.context.clock.now()
-        if now >= self.valid_until:
-            await state.check_run(self.context.target.tables, self.row.run)
-            self.valid_until = now + MARK_VALID_FOR
-
-    async def write(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Change the target by one call, which is tried again if storage does not answer."""
-
-        async def checked() -> None:
-            await self.check()
-            await call()
-
-        await call_with_retries(checked, self.context.clock)
-
-    async def record(self, stage: str, position: Position = ("", ""), **changes: Any) -> None:
-        partition, key = position
-        row = msgspec.structs.replace(
-            self.row, stage=stage, partition=partition, key=key, **changes
-        )
-        self.row = row
-        replace = partial(state.replace, self.context.target.tables, row, self.etag)
-        self.etag = await call_with_retries(replace, self.context.clock)
-
-    async def checkpoint(self, stage: str, position: Position) -> None:
-        """Record that everything up to this position is copied; Stopped if asked to stop."""
-        await self.record(stage, position)
-        if not self.context.may_go_on():
-            raise Stopped
-
-    def position_in(self, stage: str) -> Position | None:
-        """Return where the stage continues; None for its beginning."""
-        position = (self.row.partition, self.row.key)
-        return position if stage == self.row.stage and any(position) else None
-
-
-async def _begin(context: MigrationContext) -> _TargetMark:
+async def _begin(context: MigrationContext) -> TargetMark:
     """Close the source, then mark the target, so that a crash between the two can be recognised.
 
     Conflict if another command changes either row meanwhile.
     """
-    now = context.clock.now()
     here = await state.find(context.source.tables)
     there = await state.find(context.target.tables)
     await _check_states(context, here and here.value, there and there.value)
@@ -211,7 +149,7 @@ async def _begin(context: MigrationContext) -> _TargetMark:
             stage=STAGES[0],
         )
     etag = await state.claim(context.target.tables, row, there and there.etag)
-    return _TargetMark(context, row, etag, now + MARK_VALID_FOR)
+    return TargetMark.new(context, row, etag)
 
 
 async def _check_states(
@@ -220,10 +158,8 @@ async def _check_states(
     """WrongState, with what to do, unless a migration can begin or continue."""
     source = context.source_name
     target = context.target_name
-    if here and here.status is MigrationStatus.FILLING:
-        raise WrongState(
-            f"{source} is itself being filled from {here.other}. Finish that migration first."
-        )
+    if here and here.status in state.INCOMPLETE:
+        raise WrongState(f"{source} is itself being filled from {here.other}. Finish that first.")
     is_other = here and here.other != target
     if here and here.status is MigrationStatus.MOVED and (there is None or is_other):
         raise AlreadyMoved(f"{source} was already moved to {here.other}.")
@@ -263,51 +199,7 @@ async def _finish(context: MigrationContext, mark: Migration) -> None:
     await call_with_retries(partial(state.delete, context.target.tables, mark.run), context.clock)
 
 
-async def _copy_table(context: MigrationContext, mark: _TargetMark, table: str) -> None:
-    target = context.target.tables
-    pairs = row_pairs(context.source.tables, target, table, mark.position_in(table))
-    async with TaskPool(BATCHES_IN_FLIGHT) as pool, aclosing(pairs):
-        writer = TableWriter(pool, target, table, mark.write)
-        done = 0
-        async for pair in pairs:
-            await writer.copy(pair)
-            done += 1
-            if done % ROWS_PER_PROGRESS == 0:
-                context.on_progress(table, done)
-            if done % ROWS_PER_CHECKPOINT == 0 or not context.may_go_on():
-                await writer.finish()
-                await mark.checkpoint(table, pair.position)
-        await writer.finish()
-
-
-async def _copy_blobs(context: MigrationContext, mark: _TargetMark) -> None:
-    """Names cannot be listed from the middle, so those up to the position are skipped."""
-    source = context.source.blobs
-    target = context.target.blobs
-    _, last = mark.position_in(BLOBS) or ("", "")
-
-    async def copy(name: str, is_here: bool, is_there: bool) -> None:
-        content = await source.get(name) if is_here else None
-        if content is not None and is_there and await target.get(name) == content:
-            return
-        delete = partial(target.delete, name)
-        await mark.write(delete if content is None else partial(target.put, name, content))
-
-    names = blob_names(source, target)
-    async with TaskPool(BLOBS_IN_FLIGHT) as pool, aclosing(names):
-        done = 0
-        async for name, is_here, is_there in names:
-            if name <= last:
-                continue
-            await pool.start(copy(name, is_here, is_there))
-            done += 1
-            context.on_progress(BLOBS, done)
-            if done % BLOBS_PER_CHECKPOINT == 0 or not context.may_go_on():
-                await pool.finish()
-                await mark.checkpoint(BLOBS, ("", name))
-
-
-async def _copy_items(context: MigrationContext, mark: _TargetMark) -> dict[str, int]:
+async def _copy_items(context: MigrationContext, mark: TargetMark) -> dict[str, int]:
     """Return how many items of each queue were copied.
 
     Items of the mail queue that are hidden now are not waited for, because the ledgers know who is

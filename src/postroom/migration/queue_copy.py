@@ -44,7 +44,7 @@ async def copy_queue(
     `may_go_on` is called with the number copied so far; False ends the copy. `check` is awaited
     before the target is changed, and raises if another process fills it now.
     """
-    await _empty(target, queue, clock, check)
+    await empty_queue(target, queue, clock, check)
     until = clock.now() + timedelta(seconds=wait_s)
     claimed: dict[str, Claim] = {}
     extend_at = clock.now() + EXTEND_EVERY
@@ -79,7 +79,7 @@ async def visible_bodies(queues: Queues, queue: str) -> list[str] | None:
     return sorted(item.body for item in items)
 
 
-async def _empty(
+async def empty_queue(
     queues: Queues, queue: str, clock: Clock, check: Callable[[], Awaitable[None]]
 ) -> None:
     """Delete what an earlier run put into the target."""

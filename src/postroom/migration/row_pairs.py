@@ -6,33 +6,59 @@ Leases and the row of the migration are skipped, because they belong to one stor
 from __future__ import annotations
 
 import asyncio
+import builtins
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from postroom.migration import state
 from postroom.storage.port import (
     KEY_CHARS_MAX,
-    Blobs,
     Keys,
     KeysAcross,
     KeysWithin,
+    Page,
     Row,
     Storage,
-    Tables,
 )
 
-_NOT_COPIED = {("service", "lease"), (state.TABLE, state.PARTITION)}
+# Rows of one storage alone, by table and partition.
+OWN_ROWS = {("service", "lease"), (state.TABLE, state.PARTITION)}
 _LOWEST = " "  # the lowest character in keys: a key with this appended is the next possible key
 
 T = TypeVar("T")
 Position = tuple[str, str]  # partition, key
 PageReader = Callable[[str | None], Coroutine[Any, Any, tuple[list[T], str | None]]]
 _encode = msgspec.json.Encoder().encode
+
+
+class RowSource(Protocol):
+    """Tables, as far as they are read here: those of a storage or of a backup."""
+
+    async def scan(self, table: str, keys: Keys, *, after: str | None = None) -> Page: ...
+
+
+class BlobSource(Protocol):
+    """Blobs, as far as they are read here: those of a storage or of a backup."""
+
+    async def get(self, name: str) -> bytes | None: ...
+
+    async def list(
+        self, prefix: str = "", *, after: str | None = None
+    ) -> tuple[builtins.list[str], str | None]: ...
+
+
+class Contents(Protocol):
+    """What a storage is filled from: another one, or a backup."""
+
+    @property
+    def tables(self) -> RowSource: ...
+    @property
+    def blobs(self) -> BlobSource: ...
 
 
 class Pair(NamedTuple):
@@ -76,7 +102,7 @@ def row_bytes(row: Row) -> bytes:
 
 
 async def row_pairs(
-    source: Tables, target: Tables, table: str, after: Position | None = None
+    source: RowSource, target: RowSource, table: str, after: Position | None = None
 ) -> AsyncGenerator[Pair, None]:
     """Yield a pair for every key after `after` that has a row in either storage."""
     async with (
@@ -88,7 +114,9 @@ async def row_pairs(
             yield Pair(*pair)
 
 
-async def blob_names(source: Blobs, target: Blobs) -> AsyncGenerator[tuple[str, bool, bool], None]:
+async def blob_names(
+    source: BlobSource, target: BlobSource
+) -> AsyncGenerator[tuple[str, bool, bool], None]:
     """Yield all names, and whether each is in the source and in the target."""
     async with (
         aclosing(_read_ahead(lambda after: source.list(after=after))) as here,
@@ -111,13 +139,13 @@ async def is_empty(storage: Storage, tables: tuple[str, ...], queues: tuple[str,
         return await anext(names, None) is None
 
 
-async def _rows(tables: Tables, table: str, after: Position | None) -> AsyncGenerator[Row, None]:
+async def _rows(tables: RowSource, table: str, after: Position | None) -> AsyncGenerator[Row, None]:
     """Read the rows of a table, except those that belong to one storage alone."""
 
     async def read_page(keys: Keys, cursor: str | None) -> tuple[list[Row], str | None]:
         page = await tables.scan(table, keys, after=cursor)
         rows = [row for row in page.rows if after is None or _position(row) > after]
-        return [row for row in rows if (table, row.partition) not in _NOT_COPIED], page.next
+        return [row for row in rows if (table, row.partition) not in OWN_ROWS], page.next
 
     for keys in _ranges_after(after):
         async with aclosing(_read_ahead(partial(read_page, keys))) as rows:

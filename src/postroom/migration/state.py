@@ -25,6 +25,10 @@ class MigrationStatus(StrEnum):
     MOVED = "moved"  # a source that was copied and must no longer be used
     OPEN = "open"  # a source that was opened again
     FILLING = "filling"  # a target
+    RESTORING = "restoring"  # it is being filled from a backup
+
+
+INCOMPLETE = frozenset({MigrationStatus.FILLING, MigrationStatus.RESTORING})
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +111,11 @@ async def why_closed(tables: Tables) -> str:
             return (
                 f"This storage is being filled from {migration.other} and is not complete yet. "
                 "Finish the migration first."
+            )
+        case MigrationStatus.RESTORING:
+            return (
+                f"This storage is being restored from {migration.other} and is not complete yet. "
+                "Run “postroom restore” again to finish it."
             )
         case MigrationStatus.CLOSED:
             return f"This storage is being copied to {migration.other}. Finish the migration first."

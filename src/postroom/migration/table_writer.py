@@ -57,14 +57,10 @@ class TableWriter:
             delete = partial(self.tables.delete, self.table, *pair.position)
             await self.pool.start(self.write(delete))
         elif not pair.is_equal:
-            await self._add(pair.source)
+            await self.add(pair.source)
 
-    async def finish(self) -> None:
-        """Write the rest, and wait until everything is written."""
-        await self._flush()
-        await self.pool.finish()
-
-    async def _add(self, row: Row) -> None:
+    async def add(self, row: Row) -> None:
+        """Write the row together with others of its partition."""
         size = len(row_bytes(row)) + len(row.properties) * _PROPERTY_BYTES + _ROW_BYTES
         is_full = len(self._rows) == BATCH_CHANGES_MAX or self._bytes + size > BATCH_BYTES
         if is_full or row.partition != self._partition:
@@ -72,6 +68,11 @@ class TableWriter:
         self._partition = row.partition
         self._rows.append(Upsert(row.key, row.properties))
         self._bytes += size
+
+    async def finish(self) -> None:
+        """Write the rest, and wait until everything is written."""
+        await self._flush()
+        await self.pool.finish()
 
     async def _flush(self) -> None:
         rows, self._rows, self._bytes = self._rows, [], 0

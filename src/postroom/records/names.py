@@ -17,6 +17,7 @@ TABLES = (
     "outbox",
     "feedback",
     "suppression",
+    "trace",
 )
 QUEUES = (MAIL_QUEUE, SINGLE_MAIL_QUEUE, IMPORT_QUEUE, FEEDBACK_QUEUE, DEAD_LETTER_QUEUE)
 STORAGE_NAMES = StorageNames(TABLES, QUEUES, container="azuremailblobcontainer")

@@ -53,6 +53,7 @@ _OWN = {  # fields whose own name would be unclear as a property
     "last": "LastAddressKey",
     "lasts_s": "LastsSeconds",
     "mails_per_s": "MailsPerSecond",
+    "per_s": "PerSecond",
     "words": "Details",
 }
 _OF_ONE_KIND = {

@@ -17,9 +17,9 @@ import msgspec
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
-from postroom.records.rows import find_row, first_rows, readable_rows, to_properties
+from postroom.records.rows import all_rows, find_row, first_rows, readable_rows, to_properties
 from postroom.records.stored import Stored
-from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, Tables
+from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, StorageFull, Tables
 
 SEEN_NOTED_EVERY = timedelta(minutes=1)  # a write a minute, not one a page
 _TABLE = "service"
@@ -103,7 +103,8 @@ async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User,
         return None
     if now - session.seen_at > SEEN_NOTED_EVERY:
         seen = msgspec.structs.replace(session, seen_at=now)
-        with contextlib.suppress(Conflict):  # ended, or noted by another request at this moment
+        # Ended, or noted by another request at this moment; or a full disk: then pages are needed.
+        with contextlib.suppress(Conflict, StorageFull):
             await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), stored.etag)
     return found.value, session
 
@@ -120,6 +121,11 @@ async def sessions_of(tables: Tables, user: User, now: datetime) -> list[Session
 
 async def end_session(tables: Tables, id_: str) -> None:
     await tables.delete(_TABLE, _SESSION, id_)
+
+
+async def end_all_sessions(tables: Tables) -> None:
+    async for row in all_rows(tables, _TABLE, KeysWithin(_SESSION)):
+        await tables.delete(_TABLE, _SESSION, row.key)
 
 
 async def forget_ended(tables: Tables, now: datetime) -> int:

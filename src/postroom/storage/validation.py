@@ -78,10 +78,7 @@ def _encode_contents(contents: Sequence[port.Content]) -> list[bytes]:
     """Encode rows as JSON, all of them by one call."""
     for content in contents:
         if isinstance(content, port.FlatRow):
-            for name in _numbers_of(type(content)):
-                number = getattr(content, name)
-                if type(number) is not int or not 0 <= number <= port.PROPERTY_INT_MAX:
-                    _check_value(number)
+            _check_numbers(content)
         else:
             _check_properties(content)
     try:
@@ -147,6 +144,13 @@ def _numbers_of(kind: type[port.FlatRow]) -> tuple[str, ...]:
         if field.type not in _VALUE_TYPES:
             raise ValueError(f"{kind.__name__}.{field.name} is not a str, int, float or bool")
     return tuple(field.name for field in fields if field.type in (int, float))
+
+
+def _check_numbers(row: port.FlatRow) -> None:
+    for name in _numbers_of(type(row)):
+        number = getattr(row, name)
+        if type(number) is not int or not 0 <= number <= port.PROPERTY_INT_MAX:
+            _check_value(number)
 
 
 def _check_properties(properties: port.Properties) -> None:

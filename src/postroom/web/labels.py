@@ -15,6 +15,7 @@ from postroom.domain import (
     message,
     subscriber,
     suppression,
+    trace_entry,
     user,
 )
 from postroom.domain.due_time import in_zone, known_zone
@@ -33,6 +34,7 @@ _TABLES: list[Mapping[Any, Text]] = [
     subscriber.STANDING_TEXTS,
     suppression.REASON_TEXTS,
     suppression.SCOPE_TEXTS,
+    trace_entry.LEVEL_TEXTS,
     user.ROLE_TEXTS,
 ]
 # Keyed by type as well: members of different enums are equal if their values are.

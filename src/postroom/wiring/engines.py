@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from postroom.records.names import STORAGE_NAMES
 from postroom.settings import BadSettings, Settings
 from postroom.storage.azure.account import check_prefix, parse_account
 from postroom.storage.port import Storage
+from postroom.storage.sqlite.backup_file import write_snapshot
 from postroom.storage.sqlite.file import connect
 from postroom.storage.sqlite.storage import SqliteStorage
 
@@ -72,6 +74,11 @@ class EngineEntry(ABC):
         """What a person should do before the roles start; usually nothing."""
         return ""
 
+    @property
+    def snapshot(self) -> Callable[[Path], Awaitable[None]] | None:
+        """Writes everything of one moment into a file, while it is in use; None if it cannot."""
+        return None
+
     async def examine(self) -> list[Check]:
         """What the doctor checks in this engine besides writing and reading a row."""
         return []
@@ -101,6 +108,10 @@ class SqliteEntry(EngineEntry):
 
     def may_exist(self) -> bool:
         return self._path.exists()
+
+    @property
+    def snapshot(self) -> Callable[[Path], Awaitable[None]]:
+        return partial(write_snapshot, self._path)
 
     async def examine(self) -> list[Check]:
         size = self._path.stat().st_size

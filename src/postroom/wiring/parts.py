@@ -8,10 +8,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from postroom.clock import Clock, WallClock
+from postroom.domain.backup import BackupWatch
 from postroom.domain.breaker import MailHealth
 from postroom.intervals import Intervals
 from postroom.migration import state
+from postroom.records import storage_format
 from postroom.settings import BadSettings, Settings
 from postroom.storage.counting import CountingStorage
 from postroom.storage.port import Unavailable
@@ -31,6 +35,8 @@ class Parts:
     wakeups: WakeUps
     intervals: Intervals
     health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # metrics of a role
+    backups: BackupWatch = field(default_factory=BackupWatch)  # in a scheduler
 
 
 def check(settings: Settings) -> list[str]:
@@ -76,7 +82,8 @@ async def open_parts(
         await asyncio.to_thread(create_private_folder, settings.data)
     create = create_storage or (create_folder and engine.is_created_by_roles)
     async with opened_storage(settings, clock, timeout_s=timeout_s, create=create) as storage:
-        if why := await state.why_closed(storage.tables):
+        tables = storage.tables
+        if why := await storage_format.why_newer(tables) or await state.why_closed(tables):
             raise Unavailable(why)
         yield Parts(
             settings,

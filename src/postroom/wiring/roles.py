@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import secrets
@@ -11,20 +12,23 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
+import structlog
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
+from postroom.backup.keeper import BackupKeeper
 from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
 from postroom.domain.feedback import FeedbackPolicy
+from postroom.domain.instance import Vitals
 from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
 from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
-from postroom.records import outbox
+from postroom.records import outbox, storage_format
 from postroom.records.secrets import installation_secret
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.scheduler import Scheduler
@@ -33,21 +37,39 @@ from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import (
+    BACKUP_KEEPER,
+    MAILBOX_READER,
+    SCHEDULER,
+    SENDER,
+    WEB,
+    WakeUpListener,
+)
+from postroom.wiring.backups import build_backup_keeper
+from postroom.wiring.describing import describe, free_bytes_of
 from postroom.wiring.engines import WORK_S
+from postroom.wiring.following import (
+    LiveSettings,
+    following,
+    hearing_of_full_disk,
+    with_changes,
+)
 from postroom.wiring.mailboxes import mailbox_of
+from postroom.wiring.observing import log_mails, observed, sampled_service, traced_role
 from postroom.wiring.parts import Parts, open_parts
 from postroom.wiring.transports import transport_of
 from postroom.worker import StopRequest
 
 if TYPE_CHECKING:
+    from postroom.web.context import WebContext
     from postroom.web.server import WebServer
 
+log = structlog.get_logger("roles")
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
-DOUBT_S = 600.0  # longest wait for a provider's event about a mail whose reply was lost
 DRAIN_PAUSE_S = 0.05
+DRAIN_IMPORT_S = 1.0  # an import that ends rings
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
 
 
@@ -62,6 +84,7 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         intervals=parts.intervals,
         items_ahead=settings.items_ahead,
         keep_archive_days=settings.archive_days,
+        keep_traces=(settings.trace_days, settings.trace_rows_max),
         unconfirmed_days=settings.unconfirmed_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
@@ -70,13 +93,16 @@ async def build_scheduler(parts: Parts) -> Scheduler:
 
 async def build_feedback_handler(parts: Parts) -> FeedbackHandler:
     settings = parts.settings
-    policy = FeedbackPolicy(
+    secret = await installation_secret(parts.storage.tables)
+    return FeedbackHandler(parts.storage, parts.clock, secret, _policy_of(settings))
+
+
+def _policy_of(settings: Settings) -> FeedbackPolicy:
+    return FeedbackPolicy(
         strikes_max=settings.soft_bounces_max,
         strikes_days_min=settings.soft_bounces_days,
         pause_share=settings.pause_refused_share,
     )
-    secret = await installation_secret(parts.storage.tables)
-    return FeedbackHandler(parts.storage, parts.clock, secret, policy)
 
 
 async def build_mailbox_reader(
@@ -124,7 +150,7 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     site = Site(settings.url, secret, settings.bounce_domain)
     entry = transport_of(settings)
     transport = entry.open(storage, clock)
-    doubt_s = DOUBT_S if entry.settles_doubts else 0.0
+    doubt_s = settings.doubt_wait_s if entry.settles_doubts else 0.0
     return sender_role.build_sender(
         storage,
         clock,
@@ -145,10 +171,11 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     )
 
 
-async def build_web(parts: Parts) -> WebServer:
+async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebContext]:
     # Imported here: other roles and most commands do without it and start twice as fast.
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
+    from postroom.web.measured import MeasuredApp
     from postroom.web.server import WebServer
     from postroom.web.webhooks.keys import WebhookKeys
 
@@ -173,13 +200,17 @@ async def build_web(parts: Parts) -> WebServer:
             settings.mailgun_webhook_key.get_secret_value(),
             settings.sns_topics,
         ),
+        settings=live.started,
+        setting_descriptions=describe(settings),
+        free_bytes=functools.partial(free_bytes_of, settings),
     )
-    return WebServer(
-        create_app(context),
+    server = WebServer(
+        MeasuredApp(create_app(context), metrics.request_times(parts.registry)),
         settings.stop_grace_s,
         settings.stop_notice_s,
         trusted_proxies=networks(settings.trusted_proxies),
     )
+    return server, context
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
@@ -188,7 +219,10 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
     One of all schedulers reads the bounce mailbox.
     """
     os.nice(BULK_NICE)
-    async with _role_parts("scheduler", settings) as parts:
+    async with (
+        _role_parts("scheduler", settings) as (parts, live),
+        sampled_service(parts),
+    ):
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = await build_scheduler(parts)
@@ -199,7 +233,16 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         handler = await build_feedback_handler(parts)
         stop.then(feedback_wakeup.ring)
         reader = await build_mailbox_reader(parts, scheduler, feedback_wakeup.ring)
+        keeper = build_backup_keeper(parts, lambda: scheduler.lease is not None)
         intervals = parts.intervals
+
+        def apply(settings: Settings) -> None:
+            scheduler.items_ahead = settings.items_ahead
+            scheduler.keep_archive_days = settings.archive_days
+            scheduler.unconfirmed_days = settings.unconfirmed_days
+            handler.policy = _policy_of(settings)
+            if reader:
+                reader.poll_s = settings.bounce_poll_s
 
         async def feedback_rest_s() -> float:
             return intervals.feedback_s if scheduler.is_sending else intervals.imports_s
@@ -210,14 +253,19 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 parts.wakeups.ring(SENDER)
             return is_busy
 
+        stop.vitals = lambda: Vitals(
+            busy=int(scheduler.is_sending), is_leading=scheduler.lease is not None
+        )
         _tune_garbage_collection()
         try:
-            await asyncio.gather(
-                worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
-                worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
-                worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
-                *([_read_mailbox(reader, parts, stop)] if reader else []),
-            )
+            async with following(parts, live, "scheduler", stop, apply):
+                await asyncio.gather(
+                    worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
+                    worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
+                    worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
+                    *([_read_mailbox(reader, parts, stop)] if reader else []),
+                    *([_keep_backups(keeper, parts, stop)] if keeper else []),
+                )
         finally:
             await scheduler.stop()
             await importer.close(settings.stop_grace_s)
@@ -239,40 +287,115 @@ async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) 
         wakeup.close()
 
 
+async def _keep_backups(keeper: BackupKeeper, parts: Parts, stop: StopRequest) -> None:
+    """Make scheduled backups at their own pace, beside everything else."""
+    wakeup = parts.wakeups.listen(BACKUP_KEEPER)
+    stop.then(keeper.stop)
+    stop.then(wakeup.ring)
+    try:
+        await worker.run(keeper.step, keeper.rest_s, wakeup, stop, parts.clock)
+    finally:
+        wakeup.close()
+
+
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
     os.nice(BULK_NICE)
     async with (
-        _role_parts("sender", settings) as parts,
+        _role_parts("sender", settings) as (parts, live),
         _open_sender(parts, supervised=supervised) as (sender, wakeup, stop),
     ):
+
+        def apply(settings: Settings) -> None:
+            sender.claim_s = settings.claim_s
+            sender.rules.first_s = settings.retry_first_s
+            sender.rules.longest_s = settings.retry_longest_s
+            sender.rules.window_s = settings.retry_window_s
+
+        stop.vitals = sender.vitals
         _tune_garbage_collection()
-        await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        summing_up = asyncio.create_task(log_mails(parts))
+        try:
+            async with following(parts, live, "sender", stop, apply):
+                await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        finally:
+            summing_up.cancel()
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
     """Serve pages and the API; requests in progress are finished within the grace period."""
     with listening(settings) as listener:
-        async with _role_parts("web", settings, timeout_s=PAGE_S) as parts:
-            wakeup = parts.wakeups.listen(WEB)
-            server = await build_web(parts)
-            StopRequest(wakeup, supervised=supervised).then(server.stop)
-            _tune_garbage_collection()
-            try:
-                await server.run(listener)
-            finally:
-                wakeup.close()
+        async with _role_parts("web", settings, timeout_s=PAGE_S) as (parts, live):
+            server, context = await build_web(parts, live)
+            with contextlib.closing(parts.wakeups.listen(WEB)) as wakeup:
+                stop = StopRequest(wakeup, supervised=supervised)
+                await _serve_pages(parts, live, server, context, listener, stop)
+
+
+async def _serve_pages(
+    parts: Parts,
+    live: LiveSettings,
+    server: WebServer,
+    context: WebContext,
+    listener: socket.socket,
+    stop: StopRequest,
+) -> None:
+    stop.then(server.stop)
+    stop.vitals = server.vitals
+    _tune_garbage_collection()
+    async with following(parts, live, "web", stop), hearing_of_full_disk(parts, context.full_disk):
+        await server.run(listener)
 
 
 async def drain(settings: Settings) -> None:
-    """Run scheduler and sender in this process until nothing is due."""
-    async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
+    """Do everything that is due in this process: imports, returned mails, then the emails."""
+    async with (
+        open_parts(settings) as opened,
+        _with_changes(opened) as parts,
+        traced_role("drain", parts),
+        _open_sender(parts) as (sender, wakeup, stop),
+    ):
         scheduler = await build_scheduler(parts)
         handler = await build_feedback_handler(parts)
         try:
+            await _drain_imports(parts, wakeup, stop)
+            await _drain_mailbox(parts, scheduler, wakeup, stop)
             while not stop.is_asked and await drain_step(scheduler, sender, handler, wakeup):
                 pass
         finally:
             await scheduler.stop()
+
+
+@contextlib.asynccontextmanager
+async def _with_changes(opened: Parts) -> AsyncIterator[Parts]:
+    parts, _live = await with_changes(opened)
+    yield parts
+
+
+async def _drain_imports(parts: Parts, wakeup: WakeUpListener, stop: StopRequest) -> None:
+    """Run the imports that wait; one that is interrupted goes back into its queue."""
+    importer = build_importer(parts, wakeup)
+    try:
+        while not stop.is_asked and await importer.step():
+            while not (stop.is_asked or importer.is_idle):
+                await wakeup.wait(DRAIN_IMPORT_S)
+    finally:
+        await importer.close(parts.settings.stop_grace_s)
+
+
+async def _drain_mailbox(
+    parts: Parts, scheduler: Scheduler, wakeup: WakeUpListener, stop: StopRequest
+) -> None:
+    """Read the bounce mailbox to its end, unless another process reads it."""
+    reader = await build_mailbox_reader(parts, scheduler, wakeup.ring)
+    if reader is None:
+        return
+    stop.then(reader.stop)
+    try:
+        while not stop.is_asked and await reader.step():
+            pass
+    finally:
+        with contextlib.suppress(StorageError):  # then its lease expires
+            await reader.close()
 
 
 async def drain_step(
@@ -294,7 +417,12 @@ async def drain_step(
         words = str(trouble.sentence).removesuffix(".")
         raise WrongState(f"{words}. {trouble.advice} Nothing is lost. Run it again when it works.")
     if sender.is_idle and sender.has_recovered:
-        return await scheduler.step_and_report()
+        if await scheduler.step_and_report():
+            return True
+        tables = scheduler.storage.tables
+        if scheduler.lease or not await waits_for_scheduler(tables, scheduler.clock.now()):
+            return False
+        # Another scheduler leads, or led until it died: it does the rest, or its lease ends.
     await wakeup.wait(pause_s)
     return True
 
@@ -317,22 +445,13 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
 @contextlib.asynccontextmanager
 async def _role_parts(
     role: str, settings: Settings, *, timeout_s: float = WORK_S
-) -> AsyncIterator[Parts]:
-    """The parts of a role, with its metrics shown."""
+) -> AsyncIterator[tuple[Parts, LiveSettings]]:
+    """The parts of a role, with its metrics shown; its settings are as people changed them."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
-        storage = parts.storage
-        collector = metrics.RoleCollector(
-            role,
-            calls=lambda: msgspec.structs.asdict(storage.calls),
-            commits=lambda: {} if storage.commits is None else {"group": storage.commits},
-            troubles=lambda: {
-                "refused": storage.troubles.refused,
-                "in_doubt": storage.troubles.in_doubt,
-            },
-            health=parts.health if role == "sender" else None,
-        )
-        with metrics.shown(settings.metrics_bind, collector):
-            yield parts
+        parts, live = await with_changes(parts)
+        await storage_format.mark(parts.storage.tables)
+        async with observed(role, parts):
+            yield parts, live
 
 
 @contextlib.asynccontextmanager

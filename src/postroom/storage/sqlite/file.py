@@ -112,7 +112,7 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     connection = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_CACHED
     )
-    connection.set_busy_handler(_busy_handler(busy_timeout_s))
+    connection.set_busy_handler(busy_handler(busy_timeout_s))
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.pragma("synchronous", "FULL")
     connection.pragma("cache_size", -CACHE_KIB)
@@ -121,7 +121,7 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     return connection
 
 
-def _busy_handler(busy_timeout_s: float) -> Callable[[int], bool]:
+def busy_handler(busy_timeout_s: float) -> Callable[[int], bool]:
     """A busy handler that retries about every millisecond.
 
     SQLite's own pauses grow to 0.1 s, while others take the lock many times: with four writing

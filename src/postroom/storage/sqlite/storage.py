@@ -55,10 +55,16 @@ class SqliteStorage:
         self.troubles = port.Troubles()
         self.writer = writer
         self._reader = reader
+        self._clock = clock
+        writer.on_full = self._note_full
 
     @property
     def commits(self) -> int:
         return self.writer.commits
+
+    def _note_full(self) -> None:
+        """Called in the writer's thread."""
+        self.troubles = port.Troubles(full_at=self._clock.now().timestamp())
 
     @classmethod
     async def open(
@@ -86,7 +92,7 @@ class SqliteStorage:
         except BaseException:
             connection.close()
             raise
-        writer = GroupWriter(connection, watch, asyncio.get_running_loop())
+        writer = GroupWriter(connection, watch, asyncio.get_running_loop(), busy_timeout_s)
         return cls(writer, reader, clock, names)
 
     async def close(self) -> None:
@@ -343,18 +349,21 @@ class SqliteBlobs:
     async def list(
         self, prefix: str = "", *, after: str | None = None
     ) -> tuple[builtins.list[str], str | None]:
-        def read(connection: apsw.Connection) -> builtins.list[str]:
-            found = connection.execute(
-                "SELECT name FROM blob WHERE name >= ? AND name < ? AND name > ? "
-                "ORDER BY name LIMIT ?",
-                # No name has a character that sorts after "~". The extra name shows if more follow.
-                (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),
-            )
-            return [str(name) for (name,) in found]
+        return await self._reader.in_thread(partial(read_blob_names, prefix, after))
 
-        names = await self._reader.in_thread(read)
-        page = names[: port.BLOB_NAMES_MAX]
-        return page, page[-1] if len(names) > len(page) else None
+
+def read_blob_names(
+    prefix: str, after: str | None, connection: apsw.Connection
+) -> tuple[list[str], str | None]:
+    """A page of names, and the last of them if there are more."""
+    found = connection.execute(
+        "SELECT name FROM blob WHERE name >= ? AND name < ? AND name > ? ORDER BY name LIMIT ?",
+        # No name has a character that sorts after "~". The extra name shows if more follow.
+        (prefix, prefix + "\x7f", after or "", port.BLOB_NAMES_MAX + 1),
+    )
+    names = [str(name) for (name,) in found]
+    page = names[: port.BLOB_NAMES_MAX]
+    return page, page[-1] if len(names) > len(page) else None
 
 
 def _new_number() -> int:

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from postroom.storage.port import ClaimLost, Conflict, StorageGone, Unavailable
-from postroom.storage.sqlite.file import as_storage_error
+from postroom.storage.sqlite.file import as_storage_error, busy_handler
 from postroom.storage.sqlite.file_watch import FileWatch
 
 GROUP_CALLS_MAX = 256  # limits how long other processes wait for the file
 CHECKPOINT_PAGES = 1000  # 4 MiB of log between two checkpoints
 LOG_PAGES_MAX = 16_000  # 64 MiB: from here on a checkpoint waits for readers
+CHECKPOINT_WAIT_MS = 100  # for readers; all writers wait meanwhile, and a backup reads for long
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -39,10 +40,15 @@ class GroupWriter:
     """The only writer of this process; `calls` and `commits` show how well it groups."""
 
     def __init__(
-        self, connection: apsw.Connection, watch: FileWatch, loop: asyncio.AbstractEventLoop
+        self,
+        connection: apsw.Connection,
+        watch: FileWatch,
+        loop: asyncio.AbstractEventLoop,
+        busy_timeout_s: float,
     ) -> None:
         self.calls = 0
         self.commits = 0
+        self.on_full: Callable[[], None] = lambda: None  # nothing was written: there is no space
         self._connection = connection
         self._watch = watch
         self._loop = loop
@@ -50,6 +56,8 @@ class GroupWriter:
         self._is_stopping = False
         self._log_pages = 0
         self._checkpointed_pages = 0
+        self._wait_from_pages = LOG_PAGES_MAX
+        self._busy_handler = busy_handler(busy_timeout_s)
         connection.set_wal_hook(self._note_log_pages)
         # A daemon, so that a storage that was not closed does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
@@ -114,6 +122,8 @@ class GroupWriter:
             return [StorageGone(str(gone)) for _ in group]
         except apsw.Error as error:
             self._roll_back()
+            if isinstance(error, apsw.FullError):
+                self.on_full()
             return [as_storage_error(error) for _ in group]
         except Exception as bug:  # noqa: BLE001 - raised to the callers; the thread continues
             self._roll_back()
@@ -142,18 +152,29 @@ class GroupWriter:
         """Move the log into the file now and then, so that the log can start over.
 
         A passive checkpoint never waits, so it may never finish while other processes write; once
-        the log is long, one waits for them.
+        the log is long, one waits for them, but only briefly: a backup reads an old state for
+        minutes. Then the next one that waits comes after as much log again.
         """
-        if self._log_pages < self._checkpointed_pages:
-            self._checkpointed_pages = 0  # the log started over
+        if self._log_pages < self._checkpointed_pages:  # the log started over
+            self._checkpointed_pages = 0
+            self._wait_from_pages = LOG_PAGES_MAX
         if self._log_pages - self._checkpointed_pages < CHECKPOINT_PAGES:
             return
         self._checkpointed_pages = self._log_pages
-        is_long = self._log_pages >= LOG_PAGES_MAX
-        mode = apsw.SQLITE_CHECKPOINT_RESTART if is_long else apsw.SQLITE_CHECKPOINT_PASSIVE
         # A failure only costs time: everything is in the log, and the next checkpoint retries.
         with contextlib.suppress(apsw.Error):
-            self._connection.wal_checkpoint(mode=mode)
+            if self._log_pages >= self._wait_from_pages:
+                self._wait_from_pages = self._log_pages + LOG_PAGES_MAX
+                self._checkpoint_after_readers()
+            else:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _checkpoint_after_readers(self) -> None:
+        self._connection.set_busy_timeout(CHECKPOINT_WAIT_MS)
+        try:
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        finally:
+            self._connection.set_busy_handler(self._busy_handler)
 
 
 def _settle(group: list[_Call], outcomes: list[object]) -> None:

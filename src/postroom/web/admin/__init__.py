@@ -8,19 +8,22 @@ from postroom.web.admin import (
     account,
     asking,
     imports,
+    instances,
     keys,
     limits,
     lists,
     outbox,
     overview,
     sending,
+    settings,
     subscriber,
     subscribers,
     suppression,
+    traces,
     users,
     webhooks,
 )
-from postroom.web.admin.messages import autosave, control, feedback, pages, progress, writing
+from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -38,10 +41,14 @@ MODULES = (
     control,
     progress,
     feedback,
+    story,
     outbox,
     sending,
     limits,
+    instances,
+    settings,
     webhooks,
+    traces,
     keys,
     users,
 )

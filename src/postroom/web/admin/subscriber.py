@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from postroom.actions import ask_to_confirm, move_subscriber
 from postroom.actions.move_subscriber import Destination
+from postroom.domain import trace_entry
 from postroom.domain.address import Address, parse_address, readable_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
 from postroom.domain.errors import AlreadyThere, NotFound
@@ -57,6 +58,7 @@ async def details(request: Viewer, list_name: str, person_id: str) -> Response:
         cannot_ask=CANNOT_ASK_TEXTS[reason] if reason else "",
         suppression=found.value if found else None,
         suppression_path=entry_path(request.context, one.key),
+        trace_id=trace_entry.person_id(one.guid),
     )
 
 

@@ -1,0 +1,55 @@
+"""A backup: what its file says about itself, and how the last scheduled one went."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+BACKUP_FORMAT = 1  # of the manifest; a newer one is refused
+
+
+class PartSum(msgspec.Struct, frozen=True):
+    """How much of one table, of one queue or of all blobs is in a backup."""
+
+    name: str
+    count: int
+    sum: str  # SHA-256 of all of it, in order
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup says about itself; the checksums prove that it is whole."""
+
+    format: int = BACKUP_FORMAT
+    id: str  # of this backup, in no other one
+    made_at: datetime  # when it was begun: it may know nothing of what happened since
+    version: str  # of the program that made it
+    source: str  # describes the storage, for people
+    is_snapshot: bool  # of one moment; otherwise read in an order that keeps it safe
+    parts: list[PartSum] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(part.count for part in self.parts)
+
+
+class BackupRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The scheduled backups as of now: the last one that worked, and what went wrong since."""
+
+    tried_at: datetime
+    made_at: datetime | None = None  # of the last one that was verified
+    file: str = ""
+    size_bytes: int = 0
+    took_s: float = 0.0
+    failure: str = ""  # why the last try failed; empty if it worked
+    failures: int = 0  # since the last one that worked
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self.failure)
+
+
+class BackupWatch:
+    """The record of scheduled backups as a scheduler last saw it, for its metrics."""
+
+    record: BackupRecord | None = None
