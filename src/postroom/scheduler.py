@@ -20,7 +20,17 @@ from postroom.importing import upload as import_upload
 from postroom.importing import worker as import_worker
 from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
-from postroom.records import idempotency, instances, leases, messages, throttles, trials, users
+from postroom.records import (
+    audit,
+    dead_letters,
+    idempotency,
+    instances,
+    leases,
+    messages,
+    throttles,
+    trials,
+    users,
+)
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
 from postroom.records.names import MAIL_QUEUE
@@ -46,6 +56,8 @@ class Scheduler:
     items_ahead: int = CLAIM_ITEMS_MAX  # items that may wait before messages do; 0: any number
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
+    audit_days: int = 730
+    dead_letter_days: int = 90
     is_test_mode: bool = False  # mails are stored, not sent
     suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     lease: Lease | None = None
@@ -257,6 +269,10 @@ class Scheduler:
             "imports": lambda: import_upload.sweep(storage, now),
             "import items": lambda: import_worker.put_forgotten_items(storage, now),
             "feedback": lambda: feedback.put_forgotten_items(storage),
+            "audit log": lambda: audit.expire(tables, now, keep_days=self.audit_days),
+            "dead letters": lambda: dead_letters.expire(
+                storage.queues, now, keep_days=self.dead_letter_days
+            ),
         }
         if self.suppressions:
             chores["suppressions"] = self.suppressions.save_snapshot

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    audit,
     dkim,
     doctor,
     exit_codes,
@@ -81,6 +82,7 @@ app.command()(instances.instances)
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
+app.command()(audit.audit)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 

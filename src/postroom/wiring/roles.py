@@ -79,6 +79,8 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         items_ahead=settings.items_ahead,
         keep_archive_days=settings.archive_days,
         unconfirmed_days=settings.unconfirmed_days,
+        audit_days=settings.audit_days,
+        dead_letter_days=settings.dead_letter_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
     )
@@ -228,6 +230,8 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             scheduler.items_ahead = settings.items_ahead
             scheduler.keep_archive_days = settings.archive_days
             scheduler.unconfirmed_days = settings.unconfirmed_days
+            scheduler.audit_days = settings.audit_days
+            scheduler.dead_letter_days = settings.dead_letter_days
             handler.policy = _policy_of(settings)
             if reader:
                 reader.poll_s = settings.bounce_poll_s
