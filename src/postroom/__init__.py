@@ -24,6 +24,8 @@ Actions, which people and programs ask for beside the path:
     actions/export_people.py     write everyone on a list into a file
     actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
     actions/send_test_mail.py    mail a message to one user, to check it
+    actions/handle_dead_letters.py    put set-aside work items back, or clear them away
+    actions/edit_storage.py      change rows, items and blobs by hand
     actions/change_settings.py   change settings while the service runs
     actions/sign_in.py           users, invitations and sessions of the admin pages
 

@@ -284,6 +284,19 @@ class Settings(BaseModel):
         description="Scheduled backups to keep. Older ones are deleted once a new one was read "
         "again and is whole.",
     )
+    audit_days: int = Field(
+        730,
+        ge=1,
+        le=36500,
+        description="Days to keep the audit log, which has who changed what, and all sign-ins.",
+    )
+    dead_letter_days: int = Field(
+        90,
+        ge=1,
+        le=3650,
+        description="Days to keep dead letters, work items that could not be processed. People "
+        "in them are on hold or not affected, so nobody waits for an old one.",
+    )
     trusted_proxies: str = Field(
         "",
         description="Addresses or networks of reverse proxies whose `X-Forwarded-For` is trusted, "

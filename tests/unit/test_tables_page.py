@@ -12,6 +12,7 @@ import pytest
 
 from postroom.domain.access_key import AccessKey
 from postroom.domain.ask_job import AskJob
+from postroom.domain.audit import AuditEntry
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
@@ -73,6 +74,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
     "`soft` / `<address key>`": SoftBounces,
     "`<level>-<falling hour>` / `<falling time>-<number>-<instance>`": TraceEntry,
+    "`log` / `<falling time>-<order><nonce>`": AuditEntry,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

@@ -52,6 +52,9 @@ MENU = [
     MenuEntry("/admin/traces", _("Traces"), "clock"),
     MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
     MenuEntry("/admin/users", _("Users"), "users", "owner"),
+    MenuEntry("/admin/dead-letters", _("Queues and dead letters"), "stack"),
+    MenuEntry("/admin/storage", _("Storage"), "database", "owner"),
+    MenuEntry("/admin/audit", _("Audit log"), "history", "owner"),
 ]
 
 _pages = template_environment()
