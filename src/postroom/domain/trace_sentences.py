@@ -30,6 +30,10 @@ class EventFields:
         value = self._fields.get(name, 0)
         return int(value) if isinstance(value, int | float) else 0
 
+    def all(self) -> str:
+        """Every field with its value."""
+        return ", ".join(f"{name}={value}" for name, value in self._fields.items())
+
     def trouble(self) -> Text:
         """What is wrong with the mail server."""
         kind = self("kind")
@@ -71,6 +75,22 @@ ROLES: dict[str, Sentence] = {
         "{count} roles did not stop in time and were ended. What they had in hand is picked up "
         "later.",
         said.count("roles"),
+    ),
+    "senders_changed": lambda said: _(
+        "The number of senders changed from {before} to {after}: {reason}",
+        before=said("before"),
+        after=said("after"),
+        reason=said("reason"),
+    ),
+    "settings_applied": lambda said: _("Changed settings took effect: {all}.", all=said.all()),
+    "setting_not_applied": lambda said: _(
+        "The changed setting {name} was not applied: {words}",
+        name=said("name"),
+        words=said("words"),
+    ),
+    "settings_unreadable": lambda said: _(
+        "The changed settings cannot be read, so the ones before still count: {words}",
+        words=said("words"),
     ),
     "scheduler_leads": lambda said: _("This scheduler leads now: it takes messages further."),
     "scheduler_stands_by": lambda said: _("Another scheduler leads now; this one stands by."),
@@ -389,5 +409,5 @@ def trace_sentence(event: str, fields: Mapping[str, FieldValue]) -> Text:
     """Return the sentence of an event; of one without, its name and fields."""
     if event in SENTENCES:
         return SENTENCES[event](EventFields(fields))
-    values = ", ".join(f"{name}={value}" for name, value in fields.items())
+    values = EventFields(fields).all()
     return _("{event} {values}", event=event.replace("_", " "), values=values)
