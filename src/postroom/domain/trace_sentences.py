@@ -358,6 +358,28 @@ FEEDBACK: dict[str, Sentence] = {
 }
 
 TROUBLE: dict[str, Sentence] = {
+    "dead_letters_expired": lambda said: ngettext(
+        "{count} dead letter was deleted, because nobody dealt with it for {days} days.",
+        "{count} dead letters were deleted, because nobody dealt with them for {days} days.",
+        said.count("items"),
+        days=said("days"),
+    ),
+    "audit_end_lost": lambda said: _(
+        "The audit log could not note how a change ended ({kind}, {error}).",
+        kind=said("kind"),
+        error=said("error"),
+    ),
+    "backup_made": lambda said: _(
+        "A backup was made: {file}, {bytes} bytes, in {seconds} s.",
+        file=said("file"),
+        bytes=said("bytes"),
+        seconds=said("took_s"),
+    ),
+    "backup_failed": lambda said: _(
+        "A backup failed, for the {failures}. time in a row: {words}",
+        failures=said("failures"),
+        words=said("words"),
+    ),
     "storage_failed": lambda said: _(
         "Storage did not do what it was asked ({error}). It is tried again.", error=said("error")
     ),
