@@ -41,7 +41,8 @@ REQUEST_LIMITS = [
     ),
     # Longer than the longest wait for an answer of a mail server.
     (re.compile(r"/admin/sending/test"), RequestLimits(answer_s=60.0)),
-    (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
+    (re.compile(r"/admin/messages/(\d+/)?(write|autosave)|/admin/messages/blocks"), _MESSAGE_FORM),
+    (re.compile(r"/admin/templates/[a-z0-9-]{1,40}(/blocks|/preview)?"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
