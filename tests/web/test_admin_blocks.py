@@ -172,14 +172,18 @@ async def test_other_formats_and_blocks_turn_into_each_other(editor: Worker) -> 
     typed = await pressed(editor, fields, "kind:html")
     assert typed["kind"] == "html"
     assert "The news in one line" in typed["body"]
-    back = await pressed(editor, typed | {"kind": "markdown", "body": "Some *words*"}, "kind:blocks")
+    back = await pressed(
+        editor, typed | {"kind": "markdown", "body": "Some *words*"}, "kind:blocks"
+    )
     assert back[f"{order(back)[0]}-text"] == "Some *words*"
 
 
 @pytest.mark.parametrize(
     "body",
-    ["<mjml><mj-body><mj-section><mj-column><mj-text>Hi {{ name }}</mj-text></mj-column>"
-     "</mj-section></mj-body></mjml>"],
+    [
+        "<mjml><mj-body><mj-section><mj-column><mj-text>Hi {{ name }}</mj-text></mj-column>"
+        "</mj-section></mj-body></mjml>"
+    ],
 )
 async def test_mjml_is_a_format_of_its_own(editor: Worker, body: str) -> None:
     fields = {"list": LIST, "subject": "Hello", "kind": "mjml", "body": body, "text": ""}

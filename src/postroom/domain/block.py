@@ -1,6 +1,6 @@
 """A message written in blocks: one column of headings, texts, pictures and buttons, as data.
 
-A document is JSON that Python owns: the browser only sends forms, and `postroom/writing` renders it.
+A document is JSON that Python owns: the browser only sends forms, and `writing/` renders it.
 Each block has an id that is unique in its document, so that a form, a check or a link can name it.
 A block that still lacks its link or its picture is valid, because drafts are saved while people
 write; the checks before sending say what is missing.
@@ -194,7 +194,10 @@ def encode_document(document: BlockDocument) -> str:
 
 
 def check_document(document: BlockDocument) -> BlockDocument:
-    check_theme(document.theme)
+    try:
+        check_theme(document.theme)
+    except BadInput as error:
+        raise BadBlock(_("Design: {why}", why=error)) from None
     seen: set[str] = set()
     for number, block in enumerate(all_blocks(document), 1):
         if number > BLOCKS_MAX:

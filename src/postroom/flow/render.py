@@ -68,7 +68,10 @@ class Site:
 
     def view_url(self, ref: str) -> str:
         """The page that shows a message to anybody who has the link."""
-        return f"{self.url}/v/{ref}/{sign(self.secret, 'view', ref)}"
+        return self.url + self.view_path(ref)
+
+    def view_path(self, ref: str) -> str:
+        return f"/v/{ref}/{sign(self.secret, 'view', ref)}"
 
     def envelope_sender(self, token: str, sender: Address) -> str:
         """Where bounces go: by its own address a bounce names its delivery (VERP)."""

@@ -3,9 +3,9 @@
     {% if city == "Oslo" %}…{% elif city %}…{% else %}…{% endif %}
     {% for topic in topics | split(",") %}{{ topic }} {% endfor %}
 
-The outermost `if` or `for` with all that is in it is one *region*. A region becomes one field of the
-compiled body, whose value is computed for each recipient; everything around it is spliced as ever,
-so a message pays only for the regions it has. A tag may stand only between HTML tags. So each
+The outermost `if` or `for` with all that is in it is one *region*. A region becomes one field of
+the compiled body, whose value is computed for each recipient; everything around it is spliced as
+ever, so a message pays only for the regions it has. A tag may stand only between HTML tags. So each
 branch begins and ends in text, and the escaping of a field is the same whichever branch is taken.
 
 minijinja runs the regions with a limit on instructions (fuel). Literals are not part of what it

@@ -371,6 +371,12 @@ def check_template(template: str, *, is_html: bool) -> None:
     _compiled(template, is_html=is_html)
 
 
+def filled_with_defaults(template: str, *, is_html: bool) -> str:
+    """A body as nobody in particular would get it: each field shows its default."""
+    segments, regions = _compiled(template, is_html=is_html)
+    return fill(segments, with_regions(regions, {}))
+
+
 def _canonical(template: str) -> str:
     """End every line with CRLF, including the last one; BadTemplate if it cannot be sent."""
     refused = _UNCARRIED.search(template)

@@ -52,12 +52,8 @@ _BLOCK_FIELD = re.compile(r"(?:[a-z][a-z0-9]{0,11}|theme)-")
 ARTICLE_FIELDS = Article.__struct_fields__
 
 
-def is_block_field(name: str) -> bool:
+def _is_block_field(name: str) -> bool:
     return name in ("shape", "op") or _BLOCK_FIELD.match(name) is not None
-
-
-def is_block_operation(operation: str) -> bool:
-    return operation.partition(":")[0] in OPERATIONS
 
 
 class EditedDocument(msgspec.Struct):
@@ -145,6 +141,31 @@ def edited(source: str) -> EditedDocument:
     except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
         pass
     return EditedDocument([], {})
+
+
+def gather_blocks(form: Form) -> None:
+    """Turn the fields of the blocks into one value, `document`, as it is stored and compared.
+
+    An operation on blocks is carried out; any other is left in the value `done`.
+    """
+    if "shape" not in form.values:
+        form.values["done"] = form.values.pop("op", "")
+        return
+    try:
+        document = posted_document(form.values)
+        if form.value("op").partition(":")[0] in OPERATIONS:
+            document.apply(form.value("op"))
+    except BadInput as error:
+        form.mistake = str(error)
+        document = edited("")
+    done = form.value("op")
+    form.values = {name: value for name, value in form.values.items() if not _is_block_field(name)}
+    form.values["document"] = document.source
+    form.values["undo"] = document.undo_source
+    form.values["touched"] = document.touched
+    form.values["done"] = done
+    if document.mistake:
+        form.mistakes["document"] = document.mistake
 
 
 def posted_document(fields: Mapping[str, str]) -> EditedDocument:

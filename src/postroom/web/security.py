@@ -66,6 +66,8 @@ MAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
     "style-src 'unsafe-inline'; img-src data: http: https:; frame-ancestors 'self'"
 )
+# The same as a page of its own, which nobody may frame.
+VIEW_POLICY = MAIL_POLICY.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Referrer-Policy": "no-referrer",  # links carry tokens

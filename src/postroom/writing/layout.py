@@ -86,7 +86,8 @@ def mjml_from_blocks(document: BlockDocument, language: str = "en") -> str:
     content = "\n".join(sections) or writer.section([])
     return (
         f"<mjml>\n{_head(theme, language)}\n"
-        f'<mj-body background-color="{theme.background}" width="{theme.width}px" css-class="ground">\n'
+        f'<mj-body background-color="{theme.background}" width="{theme.width}px" '
+        'css-class="ground">\n'
         f"{writer.top()}\n"
         f'<mj-wrapper background-color="{theme.surface}" border-radius="{theme.corner}px" '
         f'padding="20px 0" css-class="surface">\n{content}\n</mj-wrapper>\n'

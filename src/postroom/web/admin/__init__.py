@@ -17,6 +17,7 @@ from postroom.web.admin import (
     subscriber,
     subscribers,
     suppression,
+    templates,
     users,
     webhooks,
 )
@@ -38,6 +39,7 @@ MODULES = (
     control,
     progress,
     feedback,
+    templates,
     outbox,
     sending,
     limits,

@@ -28,13 +28,7 @@ from postroom.records import bodies, lists
 from postroom.records.bodies import MessageBodies
 from postroom.storage.port import Storage, Tables
 from postroom.web import labels
-from postroom.web.block_form import (
-    FIELDS_MAX,
-    edited,
-    is_block_field,
-    is_block_operation,
-    posted_document,
-)
+from postroom.web.block_form import FIELDS_MAX, edited, gather_blocks
 from postroom.web.forms import Form, opened
 from postroom.writing.sources import BodySource, has_styles, html_from_source
 
@@ -152,34 +146,12 @@ async def posted_message(request: Request) -> Form:
         request, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX, files_max=2
     ) as submitted:
         form = Form(submitted.fields)
-        if "shape" in form.values:
-            _gather_blocks(form)
-        elif "op" in form.values:
-            form.values["done"] = form.values.pop("op")
+        gather_blocks(form)
         for name, field in (("html_file", "body"), ("text_file", "text")):
             file = submitted.files.get(name)
             if file and file.filename:
                 await _read_file(form, file, name, field)
         return form
-
-
-def _gather_blocks(form: Form) -> None:
-    """Turn the many fields of the blocks into one value, as it is stored and compared."""
-    try:
-        document = posted_document(form.values)
-        if form.value("op") and is_block_operation(form.value("op")):
-            document.apply(form.value("op"))
-    except BadInput as error:
-        form.mistake = str(error)
-        document = edited("")
-    done = form.value("op")
-    form.values = {name: value for name, value in form.values.items() if not is_block_field(name)}
-    form.values["document"] = document.source
-    form.values["undo"] = document.undo_source
-    form.values["touched"] = document.touched
-    form.values["done"] = done
-    if document.mistake:
-        form.mistakes["document"] = document.mistake
 
 
 async def _read_file(form: Form, file: UploadFile, name: str, field: str) -> None:

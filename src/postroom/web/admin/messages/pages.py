@@ -132,6 +132,7 @@ async def details(
             form=form,
             report=await _check(request, message),
             chosen=request.query("as"),
+            view_path=request.context.site.view_path(message.ref),
             **await _test_outcome(request, message.ref),
         )
     progress = await progress_of(polls_of(request.http), request.context, message)
