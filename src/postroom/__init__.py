@@ -22,8 +22,8 @@ Actions, which people and programs ask for beside the path:
     actions/ask_to_confirm.py    ask people who have not confirmed to do so
     actions/move_subscriber.py   change an address, or move somebody to another list
     actions/export_people.py     write everyone on a list into a file
+    actions/keep_templates.py    create, change, delete and choose templates and snippets
     actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
-    actions/manage_templates.py  create, change, delete and choose templates and snippets
     actions/send_test_mail.py    mail a message to one user, to check it
     actions/sign_in.py           users, invitations and sessions of the admin pages
 

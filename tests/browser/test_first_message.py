@@ -179,7 +179,7 @@ async def test_the_preview_follows_what_is_typed_and_going_back_leaves_the_page(
     await site.run("list", "create", "typed", "--from", "a@contoso.edu")
     await sign_in_page(site, page)
     await page.goto(f"{site.url}/admin/messages")
-    await page.goto(f"{site.url}/admin/messages/new?list=typed")
+    await page.goto(f"{site.url}/admin/messages/new?kind=html&list=typed")
     mail = page.frame_locator("iframe.mail")
     for words in ("First words", "Second words"):
         await page.get_by_label("Body", exact=True).fill(f"<h1>{words}</h1><a href=''>x</a>")

@@ -17,6 +17,7 @@ from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
+from postroom.domain.message_template import MessageTemplate
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
 from postroom.domain.trial import Trial
@@ -60,6 +61,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`idempotency-<key id>` / `<SHA-256>`": CallNote,
     "`limit` / `transport`, `domain:<domain>`": LimitRow,
     "`migration` / `state`": Migration,
+    "`templates` / `<id>`": MessageTemplate,
     "`trial` / `<ref>:<user key>`": Trial,
     "`address` / `email:<address key>`": Suppression,
     "`in:<shard>` / `<hash of the event id>`": FeedbackEvent,

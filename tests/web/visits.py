@@ -10,6 +10,7 @@ import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
+from postroom.domain.block import KIND_TITLES
 from postroom.domain.job_status import JobStatus
 from postroom.domain.message import Books, Status
 from postroom.domain.subscriber import InactiveReason
@@ -30,7 +31,7 @@ from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.acting import acting
 from tests.web import feedback_visits, importing, test_admin_outbox, test_admin_suppression
-from tests.web.drafts import GOOD, etag_of, written
+from tests.web.drafts import GOOD, etag_of, fields_in, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
 from tests.web.pseudo import PSEUDO
@@ -84,7 +85,9 @@ async def at_lists(visit: Visit) -> None:
     await _open_form(visit)
     await visit.get(f"/admin/lists/{LIST}")
     await visit.get(f"/admin/lists/{LIST}/edit")
-    await visit.post(f"/admin/lists/{LIST}/edit", 409, sender="eve@contoso.edu", etag="old")
+    await visit.post(
+        f"/admin/lists/{LIST}/edit", 409, sender="eve@contoso.edu", language="en", etag="old"
+    )
     await visit.get(f"/admin/lists/{LIST}/delete")
     await visit.post(f"/admin/lists/{LIST}/delete", 422, typed="x")
     await visit.post(f"/admin/lists/{LIST}/delete", 409, typed=LIST, etag="old")
@@ -224,11 +227,49 @@ async def at_imports(visit: Visit) -> None:
     await visit.post(f"{path}/start", 409)
 
 
+async def _in_blocks(visit: Visit) -> None:
+    """The block editor with every kind of block and finding, templates, the page in a browser."""
+    owner = visit.owner
+    page = (await owner.get("/admin/messages/new", list=LIST)).text
+    # Without the words of the template, which are nobody's text of ours.
+    fields = {
+        name: "Ada" if name.endswith("-text") else "" if name.endswith("-place") else value
+        for name, value in fields_in(page, subject="Ada").items()
+    }
+    for kind in KIND_TITLES:
+        answer = await owner.post("/admin/messages/blocks", **fields | {"op": f"add:{kind}"})
+        fields = fields_in(answer.text)
+    visit.read("every block", answer.text)
+    last = fields["shape"].count('"kind"')
+    for op in ("nothing:x", "undo", "snippet", f"columns:b{last}:3", "add:text:b99", "fix:x"):
+        await visit.post("/admin/messages/blocks", 200, **fields | {"op": op})
+    await visit.post("/admin/messages/blocks", 200, **fields | {"op": "undo", "shape": "x"})
+    await visit.post("/admin/messages/preview", 200, **fields | {"theme-text": "#eeeeee"})
+    wrong = {"theme-width": "1", "preview_text": "x" * 300, "language": "?"}
+    await visit.post("/admin/messages/write", 422, **fields | wrong)
+    await visit.get("/admin/templates")
+    await visit.get("/admin/templates/new", kind="snippet")
+    await visit.post("/admin/templates/new", 422, title="")
+    for kind, title in (("template", "Ada"), ("snippet", "Ada")):
+        answer = await owner.post("/admin/templates/new", title=title, kind=kind)
+        await visit.get(answer.headers["location"])
+    kept = answer.headers["location"]
+    await visit.get("/admin/templates")
+    await visit.get(f"{kept}/delete")
+    await visit.post(f"{kept}/delete", 409, etag="old")
+    fields = fields_in((await owner.get(kept)).text.replace("template-form", "message"))
+    await visit.post(kept, 422, **fields | {"title": "", "theme-width": "1"})
+    await visit.post(kept, 409, **fields | {"etag": "old", "theme-width": "500"})
+    await owner.get("/admin/messages/new", list=LIST)
+    await visit.as_anybody("/v/1/2", 404)
+
+
 async def at_messages(visit: Visit) -> None:
     owner = visit.owner
     await visit.get("/admin/messages")
     await visit.get("/admin/messages/new", list=LIST)
-    await visit.get("/admin/messages/new", example="letter")
+    await visit.get("/admin/messages/new", kind="html")
+    await _in_blocks(visit)
     await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
     await visit.post("/admin/messages/preview", 200)
     unseen = "".join(f"<img src='{source}'>" for source in UNSEEN_PICTURES)

@@ -186,7 +186,7 @@ def _posted_block(
 ) -> RawBlock:
     block_id, kind = str(entry["id"]), str(entry["kind"])
     if is_inner and kind == "columns":
-        raise LookupError("columns in a column")
+        raise LookupError(kind)
     block: RawBlock = {"id": block_id, "kind": kind}
     if place := fields.get(f"{block_id}-place", ""):
         block["place"] = place

@@ -36,8 +36,8 @@ from postroom.domain.texts import ENGLISH, _, speaking
 from postroom.domain.theme import Font, Theme, readable_colour
 from postroom.mail.control_flow import compile_body, has_tags
 from postroom.mail.merge import compile_html, parse
-from postroom.writing.block_text import html_of_text
 from postroom.writing.mjml import direction_of, html_from_mjml
+from postroom.writing.rich_text import html_of_text
 
 FONTS = {
     Font.SANS: "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif",

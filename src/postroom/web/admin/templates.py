@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from postroom.actions import manage_templates
+from postroom.actions import keep_templates
 from postroom.domain.block import (
     KIND_TITLES,
     BadBlock,
@@ -79,7 +79,7 @@ async def create(request: Editor) -> Response:
         async def create_template(submission: Submission) -> SubmitResult:
             document = await _beginning(request, form)
             act = request.act(submission.at)
-            made = await manage_templates.create(act, kind, title, document, submission.call)
+            made = await keep_templates.create(act, kind, title, document, submission.call)
             return SubmitResult(f"{PATH}/{made.id}")
 
         try:
@@ -93,9 +93,9 @@ async def create(request: Editor) -> Response:
 
 async def _beginning(request: AdminRequest, form: Form) -> BlockDocument:
     if form.value("message"):
-        return await manage_templates.document_of_message(request.storage, form.value("message"))
+        return await keep_templates.document_of_message(request.storage, form.value("message"))
     if form.value("from"):
-        return await manage_templates.document_of_template(request.storage, form.value("from"))
+        return await keep_templates.document_of_template(request.storage, form.value("from"))
     return _NOTHING
 
 
@@ -127,7 +127,7 @@ async def _save(
 ) -> bool:
     try:
         with _mistakes_in(form):
-            await manage_templates.edit(
+            await keep_templates.edit(
                 request.act(), template.id, form.value("title"), document, form.value("etag")
             )
             return True
@@ -168,7 +168,7 @@ async def blocks_page(request: Editor, template_id: str) -> Response:
 @router.get("/{template_id}/preview")
 async def preview(request: Viewer, template_id: str) -> Response:
     """The email, for a frame or a tab of its own."""
-    document = await manage_templates.document_of_template(request.storage, template_id)
+    document = await keep_templates.document_of_template(request.storage, template_id)
     return framed(await in_thread(_sample, document))
 
 
@@ -191,7 +191,7 @@ async def delete(request: Editor, template_id: str) -> Response:
     if found is None:  # deleted by a second click or by somebody else
         return go(PATH, "deleted")
     try:
-        await manage_templates.delete(request.act(), template_id, form.value("etag"))
+        await keep_templates.delete(request.act(), template_id, form.value("etag"))
         return go(PATH, "deleted")
     except WrongState as error:
         form.mistake = str(error)

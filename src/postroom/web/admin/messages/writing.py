@@ -10,8 +10,8 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
-from postroom.actions import manage_templates
-from postroom.actions.manage_templates import document_of_template
+from postroom.actions import keep_templates
+from postroom.actions.keep_templates import document_of_template
 from postroom.domain.block import (
     KIND_TITLES,
     TEXT_CHARS_MAX,
@@ -82,7 +82,7 @@ async def new_page(request: Editor) -> Response:
     if kind not in dict(KINDS):
         found = await _find_list(request.tables, list_name) or await _only_list(request.tables)
         template_id = request.query("template") or (found.template if found else "")
-        document = await manage_templates.first_document(
+        document = await keep_templates.first_document(
             request.storage, template_id or FIRST_TEMPLATE
         )
         values |= {
@@ -313,7 +313,7 @@ async def _show_form(
     editor = BlockEditorView(edited(""), BLOCKS_PATH, form)
     try:
         names, fields = await _offer(request.tables, form)
-        templates_offered = await manage_templates.choices(request.tables)
+        templates_offered = await keep_templates.choices(request.tables)
         editor = await _block_editor(request, form)
     except StorageError:
         if status == HTTPStatus.OK:

@@ -1,4 +1,4 @@
-"""Action, manage templates: create, change, delete and choose templates and snippets.
+"""Action, keep templates: create, change, delete and choose templates and snippets.
 
 Before: an editor has blocks worth keeping, or writes a message.   After: a document to copy.
 Dies half-way:
