@@ -54,7 +54,7 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     corner: int = 8  # radius in pixels, of the content and of buttons
     logo: Logo = Logo()
     footer: str = ""  # Markdown, above the reason and the unsubscribe link
-    has_view_link: bool = True  # "View in browser" above the content
+    has_view_link: bool = True  # "View in browser" in the footer
     follows_dark_mode: bool = True
 
 

@@ -154,16 +154,9 @@ class _Writer:
         }
 
     def top(self) -> str:
-        """The link to the page in the browser, and the logo."""
+        """The logo, or some room."""
         theme = self._theme
         elements = ""
-        if theme.has_view_link:
-            with speaking(ENGLISH):
-                words = _escaped(str(_("View in browser")))
-            elements += self._quiet(
-                f'<a href="{{{{ view_url }}}}" style="color:{self._quiet_colour()}">{words}</a>',
-                "12px 0 4px",
-            )
         logo = theme.logo
         if logo.src:
             elements += _element(
@@ -187,13 +180,14 @@ class _Writer:
                 str(_("You are receiving this because you subscribed to {list}.", list="\0"))
             ).replace("\0", "{{ list_title }}")
             unsubscribe = _escaped(str(_("Unsubscribe")))
+            view = _escaped(str(_("View in browser")))
         own = ""
         if self._theme.footer.strip():
             own = self._quiet(html_of_text(self._theme.footer, link_colour=colour, gap="8px"))
-        line = (
-            f'{why} <a href="{{{{ unsubscribe_url }}}}" style="color:{colour}">{unsubscribe}</a>'
-            "<br />{{ postal_address }}"
-        )
+        links = [_quiet_link("unsubscribe_url", unsubscribe, colour)]
+        if self._theme.has_view_link:  # not above the content, where inboxes would show it
+            links.append(_quiet_link("view_url", view, colour))
+        line = f"{why}<br />{' &nbsp;·&nbsp; '.join(links)}<br />{{{{ postal_address }}}}"
         return (
             f'<mj-section padding="16px 32px 32px"><mj-column>{own}{self._quiet(line)}'
             "</mj-column></mj-section>"
@@ -351,6 +345,10 @@ class _Writer:
             f'<mj-text css-class="ink" align="{self._sides[block.align]}" font-size="14px">'
             f"{content}</mj-text>"
         )
+
+
+def _quiet_link(field: str, words: str, colour: str) -> str:
+    return f'<a href="{{{{ {field} }}}}" style="color:{colour}">{words}</a>'
 
 
 def _element(name: str, **attributes: str) -> str:
