@@ -47,7 +47,7 @@ async def test_from_the_link_in_the_terminal_to_a_mail_read_and_the_list_left(
         await make_account(page, new_site)
         await make_list(page)
         await add_self(page)
-        await write_from_example(page)
+        await write_from_template(page)
         if script:
             await ask_for_test(page)
         await send_now(page)
@@ -82,16 +82,17 @@ async def add_self(page: Page) -> None:
     await expect(page.get_by_role("status").first).to_contain_text("Added")
 
 
-async def write_from_example(page: Page) -> None:
+async def write_from_template(page: Page) -> None:
     await page.get_by_role("link", name="Messages").click()
     await page.get_by_role("link", name="Write").first.click()
     await page.get_by_role("link", name="Announcement").click()
-    await expect(page.get_by_label("Subject")).to_have_value("New lecture series")
+    await page.get_by_label("Subject").fill("New lecture series")
+    await page.locator(".block").first.get_by_label("Heading").fill("A new lecture series begins")
     await page.get_by_role("button", name="Preview").click()
     mail = page.frame_locator("iframe.mail")
     await expect(mail.get_by_role("heading", name="A new lecture series begins")).to_be_visible()
     await page.get_by_role("button", name="Save and check").click()
-    await expect(mail.get_by_role("link", name="See the programme")).to_be_visible()
+    await expect(mail.get_by_role("link", name="Find out more")).to_be_visible()
     await expect(page.get_by_text("contains an unsubscribe link")).to_be_visible()
 
 

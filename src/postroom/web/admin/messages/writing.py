@@ -87,7 +87,7 @@ async def new_page(request: Editor) -> Response:
         )
         values |= {
             "kind": BodyKind.BLOCKS.value,
-            "template": template_id or FIRST_TEMPLATE,
+            "template": request.query("template"),
             "document": encode_document(document or ready_made(FIRST_TEMPLATE)),
         }
     return await _show_form(request, Form(values), None)
