@@ -171,12 +171,12 @@ class Program:
 class Reader:
     """One shell that lives as long as the document, and the servers started on the way."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path | None) -> None:
         self._folder = folder
         self._held = ExitStack()
         self._port = self._held.enter_context(held_port())
         self._servers: list[tuple[Step, Program]] = []
-        self._shell = self._start(["sh"])
+        self._shell = self._start(["sh"], programs)
 
     def follow(self, step: Step) -> None:
         if step.serves:
@@ -232,8 +232,11 @@ class Reader:
         """What was printed, with the port of the documents."""
         return [line.replace(f"127.0.0.1:{self._port}", ADDRESS) for line in printed]
 
-    def _start(self, words: list[str]) -> Program:
-        return Program(words, folder=self._folder, environment=self._environment())
+    def _start(self, words: list[str], programs: Path | None = None) -> Program:
+        environment = self._environment()
+        if programs:
+            environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
+        return Program(words, folder=self._folder, environment=environment)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name in ("TMPDIR", "TZ")}
@@ -249,9 +252,12 @@ class Reader:
         }
 
 
-def run(text: str, folder: Path) -> None:
-    """Run all console blocks of a document in this folder; the first difference is raised."""
-    reader = Reader(folder)
+def run(text: str, folder: Path, programs: Path | None = None) -> None:
+    """Run all console blocks of a document in this folder; the first difference is raised.
+
+    Commands, but not servers, are looked for in `programs` first.
+    """
+    reader = Reader(folder, programs)
     try:
         for step in steps(text):
             reader.follow(step)

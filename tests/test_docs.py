@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from postroom import settings
 from tests import console_blocks
 from tests.console_blocks import Differs
+from tests.forked_postroom import forked_postroom
 from tests.test_tidy import project_files
 
 ROOT = Path(__file__).parents[1]
@@ -97,9 +100,29 @@ def test_the_readme_can_be_followed() -> None:
     assert ROOT / "README.md" in with_commands(ROOT)
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Path]:
+    with forked_postroom() as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("document", with_commands(ROOT), ids=lambda path: path.name)
-def test_the_commands_of_a_document_do_what_it_shows(document: Path, tmp_path: Path) -> None:
-    console_blocks.run(document.read_text(encoding="utf-8"), tmp_path)
+def test_the_commands_of_a_document_do_what_it_shows(
+    document: Path, tmp_path: Path, programs: Path
+) -> None:
+    console_blocks.run(document.read_text(encoding="utf-8"), tmp_path, programs)
+
+
+def test_a_forked_program_ends_and_speaks_as_the_real_one(tmp_path: Path, programs: Path) -> None:
+    """With an exit code, an error and a usage error that are not 0."""
+    for words in (["--version"], ["list", "show", "nothing"], ["list", "shwo"], []):
+        ways = [str(programs / "postroom"), str(Path(sys.executable).with_name("postroom"))]
+        ends = [
+            subprocess.run([way, *words], cwd=tmp_path, capture_output=True, check=False)
+            for way in ways
+        ]
+        forked, real = ((end.returncode, end.stdout, end.stderr) for end in ends)
+        assert forked == real
 
 
 def console(*lines: str) -> str:

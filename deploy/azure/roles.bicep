@@ -1,5 +1,6 @@
-// The three roles as container apps. The web role can have two revisions and splits traffic between them.
-// The scheduler and the senders have no traffic to split: two versions would both send, so they run production only.
+// The three roles as container apps, or the web role and a job that does the work of the others now and then.
+// The web role can have two revisions and splits traffic between them. The scheduler and the senders have no
+// traffic to split: two versions would both send, so they run production only.
 
 param name string
 param location string
@@ -10,17 +11,24 @@ param registryServer string
 param storageName string
 param tableEndpoint string
 param transportSecretUrl string
+param sendgridSecretUrl string
 param candidate string
 param production string
 param url string
 param prefix string
+param domain string
+param certificateId string
 param trustedProxies string
 param adminNetworks string
+param onlyNetworks array
+param hasWeb bool
 param webMin int
 param webMax int
+param work string
 param schedulers int
 param sendersMin int
 param sendersMax int
+param jobTimes string
 
 var webName = '${name}-web'
 var image = '${registryServer}/postroom'
@@ -69,8 +77,16 @@ var withAdminNetworks = [
   }
 ]
 
+var withSendgrid = [
+  {
+    name: 'POSTROOM_SENDGRID_KEY'
+    secretRef: 'sendgrid-key'
+  }
+]
+
 var settings = concat(
   always,
+  empty(sendgridSecretUrl) ? [] : withSendgrid,
   empty(prefix) ? [] : withPrefix,
   empty(adminNetworks) ? [] : withAdminNetworks
 )
@@ -97,13 +113,23 @@ var registries = [
   }
 ]
 
-var secrets = [
+var transportSecret = [
   {
     name: 'transport'
     keyVaultUrl: transportSecretUrl
     identity: identityId
   }
 ]
+
+var sendgridSecret = [
+  {
+    name: 'sendgrid-key'
+    keyVaultUrl: sendgridSecretUrl
+    identity: identityId
+  }
+]
+
+var secrets = concat(transportSecret, empty(sendgridSecretUrl) ? [] : sendgridSecret)
 
 // For the ack journal. It survives a crash of the container, which starts again in the same replica and
 // knows at once which emails were sent. It does not survive the replica: when that is lost with its machine,
@@ -145,7 +171,22 @@ var onProductionWithStaging = [
   }
 ]
 
-resource web 'Microsoft.App/containerApps@2025-01-01' = {
+// Without a certificate, the domain is only added: then Azure can issue one.
+var domains = [
+  {
+    name: domain
+    bindingType: empty(certificateId) ? 'Disabled' : 'SniEnabled'
+    certificateId: empty(certificateId) ? null : certificateId
+  }
+]
+
+var allowed = [for (network, at) in onlyNetworks: {
+  name: 'network-${at}'
+  action: 'Allow'
+  ipAddressRange: network
+}]
+
+resource web 'Microsoft.App/containerApps@2025-01-01' = if (hasWeb) {
   name: webName
   location: location
   identity: identities
@@ -160,6 +201,8 @@ resource web 'Microsoft.App/containerApps@2025-01-01' = {
         transport: 'auto'
         allowInsecure: false
         traffic: candidate == production ? onProduction : onProductionWithStaging
+        customDomains: empty(domain) ? [] : domains
+        ipSecurityRestrictions: allowed
       }
       registries: registries
       secrets: secrets
@@ -229,7 +272,7 @@ resource web 'Microsoft.App/containerApps@2025-01-01' = {
 }
 
 // One leads, the other stands by: a second one shortens the gap when the first is lost with its machine.
-resource scheduler 'Microsoft.App/containerApps@2025-01-01' = {
+resource scheduler 'Microsoft.App/containerApps@2025-01-01' = if (work == 'roles') {
   name: '${name}-scheduler'
   location: location
   identity: identities
@@ -266,8 +309,9 @@ resource scheduler 'Microsoft.App/containerApps@2025-01-01' = {
 }
 
 // Scaled by the same rule as `postroom serve`: one sender for every 5 batches of 99. Items being processed
-// count too, so that a sender is not stopped because it took the last one.
-resource senders 'Microsoft.App/containerApps@2025-01-01' = {
+// count too, so that a sender is not stopped because it took the last one; so do those that are tried again
+// later, so that with `sendersMin` 0 somebody is there when they are due.
+resource senders 'Microsoft.App/containerApps@2025-01-01' = if (work == 'roles') {
   name: '${name}-sender'
   location: location
   identity: identities
@@ -298,6 +342,8 @@ resource senders 'Microsoft.App/containerApps@2025-01-01' = {
       scale: {
         minReplicas: sendersMin
         maxReplicas: sendersMax
+        pollingInterval: 15
+        cooldownPeriod: 300
         rules: [
           {
             name: 'mails'
@@ -331,4 +377,44 @@ resource senders 'Microsoft.App/containerApps@2025-01-01' = {
   }
 }
 
-output url string = 'https://${web.properties.configuration.ingress.fqdn}'
+// Does what is due and ends: scheduler and sender in one, billed only while it runs. Two that overlap share the
+// work by the same leases as the roles.
+resource job 'Microsoft.App/jobs@2025-01-01' = if (work == 'job') {
+  name: '${name}-drain'
+  location: location
+  identity: identities
+  properties: {
+    environmentId: environmentId
+    workloadProfileName: 'Consumption'
+    configuration: {
+      triggerType: 'Schedule'
+      scheduleTriggerConfig: {
+        cronExpression: jobTimes
+        parallelism: 1
+        replicaCompletionCount: 1
+      }
+      replicaTimeout: 21600 // what is not done after six hours, the next one does
+      replicaRetryLimit: 0
+      registries: registries
+      secrets: secrets
+    }
+    template: {
+      containers: [
+        {
+          name: 'drain'
+          image: '${image}:${production}'
+          args: ['drain']
+          env: settings
+          resources: {
+            cpu: json('0.5')
+            memory: '1Gi'
+          }
+          volumeMounts: volumeMounts
+        }
+      ]
+      volumes: volumes
+    }
+  }
+}
+
+output domainVerification string = hasWeb ? web.properties.customDomainVerificationId : ''

@@ -207,6 +207,13 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds after which an email that is still refused has failed.",
     )
+    doubt_wait_s: float = Field(
+        600.0,
+        ge=1,
+        le=86400,
+        description="Longest wait, in seconds, for a provider's event about an email whose reply "
+        "was lost; then the message's own policy decides. Only if its webhook is configured.",
+    )
     lease_s: float | None = Field(
         None,
         ge=1,

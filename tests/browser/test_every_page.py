@@ -35,7 +35,7 @@ from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
-from tests.browser.test_held import held_message, is_completed
+from tests.browser.test_held import SETTLED_S_MAX, held_message, is_completed
 from tests.webhook_posts import SnsTopic
 
 LIST = "every_page"
@@ -79,9 +79,9 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     await site.run(*make)
     later = await site.json(*make, "--at", "2120-01-01T09:00Z")
     sent = await site.json(*make, "--at", "now")
-    await until(lambda: is_completed(site, sent["ref"]), within_s=30)
+    await until(lambda: is_completed(site, sent["ref"]), within_s=SETTLED_S_MAX)
     held = await held_message(site, "Held page")
-    await until(lambda: is_completed(site, held), within_s=30)
+    await until(lambda: is_completed(site, held), within_s=SETTLED_S_MAX)
     await site.run("limit", "set", "--domain", "limited.contoso.edu", "--mails-per-second", "500")
     await site.run("suppression", "add", "dead@contoso.edu", "--note", "They asked for it")
     columns = await _upload(site, page, folder)

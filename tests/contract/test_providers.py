@@ -307,11 +307,13 @@ KEYS = {
 }
 GOOD = [
     *("sendgrid:", "sendgrid:?region=eu", "sendgrid:?sandbox=1&batch=1000", "ses:eu-central-1"),
+    "sendgrid:?url=http://127.0.0.1:3000",
     *("acs:https://contoso.communication.azure.com", "acs:https://c.communication.azure.com/"),
     "ses:us-gov-west-1",
 ]
 BAD = [
     *("sendgrid:x", "sendgrid:?region=moon", "sendgrid:?batch=0", "sendgrid:?batch=1001"),
+    *("sendgrid:?url=http://10.0.0.1:3000", "sendgrid:?url=https://evil.example"),
     *("sendgrid:?sandbox=yes", "sendgrid:?key=1", "acs:", "acs:http://c.azure.com", "ses:"),
     *("acs:https://c.azure.com/path", "ses:Frankfurt", "ses:eu-central-1/x", "sendgrid://x"),
 ]

@@ -19,10 +19,12 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = ROOT / "Dockerfile"
 COMPOSE = DEPLOY / "compose.yaml"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+DRAIN_MANIFESTS = sorted((DEPLOY / "kubernetes-drain").glob("*.yaml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 UNIT_SETTINGS = DEPLOY / "systemd" / "postroom.env"
 BICEP = sorted((DEPLOY / "azure").glob("*.bicep"))
 ROLES_BICEP = DEPLOY / "azure" / "roles.bicep"
+SITE_BICEP = DEPLOY / "azure" / "site.bicep"
 SCHEMAS = Path(__file__).parent / "schemas"
 
 _SUBSTITUTED = re.compile(r"\$\{(\w+):-([^}]*)\}")
@@ -93,7 +95,7 @@ def objects(kind: str | None = None) -> list[Any]:
     """All objects of the manifests, or those of one kind."""
     found = [
         each
-        for path in MANIFESTS
+        for path in [*MANIFESTS, *DRAIN_MANIFESTS]
         if path.name != "kustomization.yaml"
         for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]

@@ -10,11 +10,21 @@ import yaml
 
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.supervisor import ITEMS_PER_SENDER
-from tests.deploy.reading import DEPLOY, final_stage, image_environment, named, objects, schema
+from tests.deploy.reading import (
+    DEPLOY,
+    MANIFESTS,
+    final_stage,
+    image_environment,
+    named,
+    objects,
+    schema,
+)
 from tests.deploy.reading import DOCKERFILE as IMAGE
 
 ROLES = ["web", "scheduler", "sender"]
+PODS = [*ROLES, "drain"]
 KUSTOMIZATION = DEPLOY / "kubernetes" / "kustomization.yaml"
+DRAIN = DEPLOY / "kubernetes-drain" / "kustomization.yaml"
 
 # The fields of KEDA's custom resources (keda.sh/v1alpha1) that we use; it has no JSON schema.
 KEDA_FIELDS = {
@@ -25,6 +35,7 @@ KEDA_FIELDS = {
         "pollingInterval",
         "cooldownPeriod",
         "advanced",
+        "fallback",
         "triggers",
     },
     "TriggerAuthentication": {"podIdentity"},
@@ -48,6 +59,9 @@ def is_kedas(document: Any) -> bool:
 
 
 def pod(role: str) -> Any:
+    if role == "drain":
+        job = named("CronJob", "postroom-drain")["spec"]["jobTemplate"]
+        return job["spec"]["template"]["spec"]
     return named("Deployment", f"postroom-{role}")["spec"]["template"]["spec"]
 
 
@@ -99,12 +113,12 @@ def test_the_service_and_the_budgets_select_pods_that_exist() -> None:
         assert sum(selector.items() <= pods for pods in labels) == 1
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PODS)
 def test_a_pod_is_not_told_of_services_in_variables_that_look_like_settings(role: str) -> None:
     assert pod(role)["enableServiceLinks"] is False
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PODS)
 def test_a_pod_has_longer_to_stop_than_it_takes(role: str) -> None:
     before = container(role).get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
     waits_s = float(before[1]) if before else 0.0
@@ -112,7 +126,7 @@ def test_a_pod_has_longer_to_stop_than_it_takes(role: str) -> None:
     assert pod(role)["terminationGracePeriodSeconds"] >= waits_s + grace_s + 10
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PODS)
 def test_a_pod_runs_as_the_user_of_the_image_and_may_do_nothing_else(role: str) -> None:
     (user,) = [each.rest for each in final_stage(IMAGE) if each.word == "USER"]
     outside, inside = pod(role)["securityContext"], container(role)["securityContext"]
@@ -124,7 +138,7 @@ def test_a_pod_runs_as_the_user_of_the_image_and_may_do_nothing_else(role: str) 
     assert inside["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PODS)
 def test_the_journal_outlives_the_container(role: str) -> None:
     mounts = {each["mountPath"]: each["name"] for each in container(role)["volumeMounts"]}
     volumes = {each["name"] for each in pod(role)["volumes"]}
@@ -132,7 +146,7 @@ def test_the_journal_outlives_the_container(role: str) -> None:
     assert set(mounts.values()) == volumes
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PODS)
 def test_secrets_are_named_and_not_written_down(role: str) -> None:
     assert objects("Secret") == []
     (secret,) = [each["secret"] for each in pod(role)["volumes"] if "secret" in each]
@@ -163,6 +177,27 @@ def test_workers_are_not_asked_over_http() -> None:
         assert not [name for name in container(role) if name.endswith("Probe")]
 
 
+# --- The job instead of scheduler and senders ---------------------------------------------------
+
+
+def test_the_job_replaces_the_workers_and_their_scaler() -> None:
+    kept = yaml.safe_load(DRAIN.read_text(encoding="utf-8"))
+    assert kept["resources"] == ["../kubernetes", "drain.yaml"]
+    patches = [yaml.safe_load(each["patch"]) for each in kept["patches"]]
+    assert {each.pop("$patch") for each in patches} == {"delete"}
+    gone = {(each["kind"], each["metadata"]["name"]) for each in patches}
+    workers = {"scheduler.yaml", "sender.yaml", "scaler.yaml"}
+    files = [path for path in MANIFESTS if path.name in workers]
+    theirs = [each for path in files for each in yaml.safe_load_all(path.read_text("utf-8"))]
+    assert gone == {(each["kind"], each["metadata"]["name"]) for each in theirs}
+    versions = {each["apiVersion"] for each in patches}
+    assert versions == {each["apiVersion"] for each in theirs}
+
+
+def test_a_job_is_not_started_beside_another() -> None:
+    assert named("CronJob", "postroom-drain")["spec"]["concurrencyPolicy"] == "Forbid"
+
+
 # --- KEDA -------------------------------------------------------------------------------------
 
 
@@ -189,7 +224,8 @@ def test_the_scaler_has_its_target_alone() -> None:
     spec = named("ScaledObject", "postroom-sender")["spec"]
     target = named("Deployment", spec["scaleTargetRef"]["name"])
     assert "replicas" not in target["spec"]  # applying it again would undo the scaler
-    assert 1 <= spec["minReplicaCount"] <= spec["maxReplicaCount"]
+    assert spec["minReplicaCount"] == 0 < spec["maxReplicaCount"]
+    assert spec["fallback"]["replicas"] >= 1  # blind, it must not stop everybody
 
 
 def test_the_scaler_is_who_the_roles_are() -> None:

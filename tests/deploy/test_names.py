@@ -14,6 +14,7 @@ from postroom.cli.app import app
 from postroom.settings import Settings
 from tests.deploy.reading import (
     ROLES_BICEP,
+    SITE_BICEP,
     UNITS,
     compose,
     image_environment,
@@ -54,18 +55,20 @@ def role_commands() -> list[str]:
     starts = [values(path.read_text(encoding="utf-8"), "ExecStart")[0].split()[1] for path in UNITS]
     services = compose()["services"].values()
     pods = [each["spec"]["template"]["spec"] for each in objects("Deployment")]
+    pods += [each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in objects("CronJob")]
     return [
         *starts,
         *(service["command"][0] for service in services if "command" in service),
         *(container["args"][0] for pod in pods for container in pod["containers"]),
         *re.findall(r"args: \['(\w+)'\]", ROLES_BICEP.read_text(encoding="utf-8")),
+        *re.findall(r"appCommandLine: '(\w+)'", SITE_BICEP.read_text(encoding="utf-8")),
     ]
 
 
 def test_every_role_is_a_command() -> None:
     found = role_commands()
-    assert len(found) == 4 + 4 + 3 + 3
-    assert set(found) == {"serve", "web", "scheduler", "sender"}
+    assert len(found) == 4 + 4 + (3 + 1) + (4 + 1)
+    assert set(found) == {"serve", "web", "scheduler", "sender", "drain"}
     assert set(found) <= commands()
 
 

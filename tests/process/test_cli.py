@@ -46,7 +46,7 @@ class Folder:
             text=True,
             encoding="utf-8",
             check=False,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == code, done.stderr
         assert bool(done.stderr) == bool(code), done.stderr

@@ -20,6 +20,7 @@ CALLERS = 6
 CHECK_EVERY_S = 0.1
 NOTICE_S = 3  # many times what the balancer needs to notice, on a busy machine too
 WITHIN_S = 120.0
+ASK_EVERY_S = 0.02  # a caller's pause; without it all CPU goes into asking
 ANSWERS_BETWEEN = 50  # so many before the next web is stopped
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -36,16 +37,13 @@ class Balancer:
     _turns: count[int] = field(default_factory=count)
 
     async def keep_checking(self) -> None:
-        done = asyncio.Event()  # nobody sets it: a pause
         while True:
             for port in self.ports:
                 if await self._is_ready(port):
                     self.ready.add(port)
                 else:
                     self.ready.discard(port)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_EVERY_S):
-                    await done.wait()
+            await pause(CHECK_EVERY_S)
 
     async def _is_ready(self, port: int) -> bool:
         try:
@@ -117,6 +115,7 @@ class Visitors:
                 self.refused.append(status)
             if status == 202:
                 self.signed_up.append(address)
+            await pause(ASK_EVERY_S)
         for _, writer in kept.values():
             writer.close()
 
@@ -127,6 +126,13 @@ class Visitors:
             f"Authorization: Bearer {self.key}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
+
+
+async def pause(seconds: float) -> None:
+    nobody_sets_it = asyncio.Event()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await nobody_sets_it.wait()
 
 
 def page() -> bytes:

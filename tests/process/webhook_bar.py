@@ -98,7 +98,9 @@ async def post_all(
     killed = 0
     every = max(1, len(posts) // (kills + 1))
     began = time.monotonic()
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as provider:
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S
+    ) as provider:
         for number, events in enumerate(posts):
             request = account.post(events, datetime.now(UTC))
             posting = asyncio.create_task(post(provider, request.body, dict(request.headers)))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
+import pytest
+
 from postroom.actions import ask_to_confirm, manage_suppressions, send_test_mail
 from postroom.domain.address import parse_address
 from postroom.domain.asking import CannotAsk
 from postroom.domain.confirmation import ConfirmationState
 from postroom.domain.delivery import State
-from postroom.domain.suppression import SuppressionScope
+from postroom.domain.suppression import Suppression, SuppressionReason, SuppressionScope
 from postroom.domain.trial import TrialState
 from postroom.importing.import_suppressions import (
     SuppressionCounts,
@@ -17,11 +22,20 @@ from postroom.importing.import_suppressions import (
 from postroom.importing.suppression_rows import SuppressionRows
 from postroom.records import lists, subscribers, suppressions, trials
 from postroom.records.names import DEAD_LETTER_QUEUE, SINGLE_MAIL_QUEUE
-from postroom.records.suppression_filter import REFRESH_EVERY_S, SuppressionFilter
+from postroom.records.suppression_filter import (
+    LOOK_BACK_EVERY_S,
+    NEAR_SKEW,
+    REFRESH_EVERY_S,
+    SKEW,
+    SuppressionFilter,
+)
+from postroom.storage.counting import CountingStorage
 from tests.acting import acting
 from tests.scenario.test_confirmations import attempts_of, sign_up
 from tests.scenario.test_test_mail import writer
 from tests.scenario.town import LIST, SITE, Town, address_of, once_each, students
+
+SECOND = timedelta(seconds=1)
 
 
 class Quiet:
@@ -148,6 +162,33 @@ async def test_an_import_reaches_senders_that_are_running(town: Town) -> None:
     assert (await fresh.suppressed_entirely(keys)).keys() == set(keys)
     page = await suppressions.page(town.storage.tables, prefix=keys[-1][:2])
     assert [each.key for each in page.entries] == [keys[-1]]
+
+
+async def test_lanes_that_ask_at_once_share_one_reading(town: Town) -> None:
+    """Sixteen lanes that each read the log of a large import kept each other from sending."""
+    storage = CountingStorage(town.storage)
+    watcher = SuppressionFilter(storage, town.clock, SITE.secret)
+    await watcher.refresh()
+    first = storage.calls.total
+    town.clock.move(REFRESH_EVERY_S)
+    await asyncio.gather(*(watcher.refresh() for _lane in range(16)))
+    assert storage.calls.total - first == 1
+
+
+@pytest.mark.parametrize("late", [NEAR_SKEW - SECOND, SKEW - SECOND])
+async def test_an_entry_of_a_process_that_stalled_is_noticed(town: Town, late: timedelta) -> None:
+    """Its log row is older than others that were read before."""
+    await suppress(town, "zoe", SuppressionScope.ALL)
+    watcher = SuppressionFilter(town.storage, town.clock, SITE.secret)
+    ada = parse_address(address_of("ada")).storage_key
+    assert await watcher.suppressed_entirely([ada]) == {}
+    now = town.clock.now()
+    entry = Suppression(
+        key=ada, scope=SuppressionScope.ALL, reason=SuppressionReason.ADDED, since=now - late
+    )
+    await suppressions.put_new(town.storage.tables, SITE.secret, [(ada, entry)], now - late)
+    town.clock.move(REFRESH_EVERY_S if late < NEAR_SKEW else LOOK_BACK_EVERY_S)
+    assert (await watcher.suppressed_entirely([ada])).keys() == {ada}
 
 
 async def test_an_import_widens_what_is_there_and_narrows_nothing(town: Town) -> None:

@@ -47,4 +47,6 @@ def test_the_weather_is_really_bad() -> None:
             held += books.held
             skipped += books.skipped
             twice += sum(count > 1 for count in mailing.post.arrived.values())
-    assert min(crashes, stalls, twice, held, skipped, cancelled, on_the_wire) > 5
+            if min(crashes, stalls, twice, held, skipped, cancelled, on_the_wire) > 5:
+                return
+    pytest.fail(f"{crashes=} {stalls=} {twice=} {held=} {skipped=} {cancelled=} {on_the_wire=}")

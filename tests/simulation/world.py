@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from postroom.records.names import STORAGE_NAMES
 from postroom.storage import port
-from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Batch, Blobs, Queues, Tables, Unavailable
+from postroom.storage.memory import MemoryStorage, MemoryTables
+from postroom.storage.port import Batch, Blobs, Change, Queues, Tables, Unavailable
 
 T = TypeVar("T")
 STEPS_S = (-3 * 3600.0, -1800.0, -660.0, -5.0, 0.0, 300.0, 7200.0)
@@ -109,6 +109,16 @@ class Faults:
         self.crash_at = None
 
 
+class CountedTables(MemoryTables):
+    """Count their writes, so that what was found in them holds until the next one."""
+
+    writes = 0
+
+    async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
+        self.writes += 1
+        return await super().batch(table, partition, changes)
+
+
 class World:
     """Clock, disk, faults and processes; everything random comes from one seed."""
 
@@ -151,9 +161,16 @@ class World:
 
     def _memory(self) -> MemoryStorage:
         rows = self.rng.choice([None, None, 2, 3])
-        return MemoryStorage(
-            self.clock, STORAGE_NAMES, page_rows=rows, empty_first_page=self.faults.empty_pages
+        storage = MemoryStorage(self.clock, STORAGE_NAMES, page_rows=rows)
+        storage.tables = CountedTables(
+            STORAGE_NAMES.tables, rows or port.SCAN_ROWS_MAX, self.faults.empty_pages
         )
+        return storage
+
+    def writes(self) -> int | None:
+        """How often rows were written; None if this disk does not count."""
+        tables = self.disk.tables
+        return tables.writes if isinstance(tables, CountedTables) else None
 
     async def _maybe_freeze(self) -> None:
         """The process stands still while the others go on: so zombies are made."""

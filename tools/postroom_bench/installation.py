@@ -245,7 +245,7 @@ class Installation:
                 for key in keys
             ]
             pairs = list(zip(keys, entries, strict=True))
-            await suppressions.put_new(parts.storage.tables, secret, pairs, now)
+            await suppressions.put_new(parts.storage.tables, secret, pairs, parts.clock.now())
         await SuppressionFilter(parts.storage, parts.clock, secret).save_snapshot()
 
     async def message(

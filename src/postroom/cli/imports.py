@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -12,11 +11,11 @@ import msgspec
 import typer
 
 from postroom.cli.exit_codes import INTERRUPTED
-from postroom.cli.output import AsJson, csv_file, echo_err, show
+from postroom.cli.output import AsJson, bad_row_report, echo_err, show
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import ListName, act_of, interruptible, work
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
-from postroom.domain.csv_rows import DELIMITER_NAMES, REPORT_COLUMNS, BadRow, csv_text
+from postroom.domain.csv_rows import DELIMITER_NAMES, BadRow, csv_text
 from postroom.domain.errors import BadInput
 from postroom.importing import import_people as importing
 from postroom.importing.csv_people import People
@@ -103,7 +102,7 @@ async def _import(
     with (
         interruptible() as interrupt,
         opened(file) as source,
-        _report(report) as refusals,
+        bad_row_report(report) as refusals,
         progress(f"Importing {file.name}", quiet=as_json) as tick,
     ):
         people = People(iter(source), columns)
@@ -137,16 +136,6 @@ async def _import(
     if interrupt.is_set():
         echo_err("Interrupted. Run the same command again to do the rest.")
         raise typer.Exit(INTERRUPTED)
-
-
-@contextlib.contextmanager
-def _report(path: Path | None) -> Iterator[TextIO | None]:
-    if path is None:
-        yield None
-        return
-    with csv_file(path) as file:
-        file.write(csv_text([REPORT_COLUMNS]))
-        yield file
 
 
 class _Observer(ImportObserver):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import msgspec
 import typer
 
-from postroom.domain.csv_rows import csv_text
+from postroom.domain.csv_rows import REPORT_COLUMNS, csv_text
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text
 
@@ -104,6 +104,17 @@ def csv_file(path: Path | None) -> Iterator[TextIO]:
             yield file
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def bad_row_report(path: Path | None) -> Iterator[TextIO | None]:
+    """Open the report about the bad rows of an import, if one is wanted."""
+    if path is None:
+        yield None
+        return
+    with csv_file(path) as file:
+        file.write(csv_text([REPORT_COLUMNS]))
+        yield file
 
 
 @contextlib.contextmanager

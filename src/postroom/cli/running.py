@@ -54,7 +54,7 @@ def web(supervised: Supervised = False) -> None:
 
 
 def drain(as_json: AsJson = False) -> None:
-    """Send everything that is due, then exit."""
+    """Do everything that is due: imports, returned mails, emails. Then exit."""
     from postroom.wiring import roles
     from postroom.wiring.transports import transport_of
 

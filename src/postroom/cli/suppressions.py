@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import (
     AsJson,
     Yes,
+    bad_row_report,
     confirm,
     csv_file,
     echo_err,
@@ -35,7 +35,7 @@ from postroom.cli.progress import Show, progress
 from postroom.cli.session import act_of, interruptible, work
 from postroom.domain.address import Address, parse_address
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
-from postroom.domain.csv_rows import REPORT_COLUMNS, BadRow, csv_text
+from postroom.domain.csv_rows import BadRow, csv_text
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.suppression import (
     REASON_TEXTS,
@@ -223,7 +223,7 @@ async def _run(
     with (
         interruptible() as interrupt,
         opened(file) as source,
-        _report(report) as refusals,
+        bad_row_report(report) as refusals,
         progress(f"Importing {file.name}", quiet=quiet) as tick,
     ):
         observer = _ImportObserver(interrupt, refusals, source, tick)
@@ -233,16 +233,6 @@ async def _run(
         except StorageError:
             echo_err("The import stopped; everybody added so far stays. Run it again.")
             raise
-
-
-@contextlib.contextmanager
-def _report(path: Path | None) -> Iterator[TextIO | None]:
-    if path is None:
-        yield None
-        return
-    with csv_file(path) as file:
-        file.write(csv_text([REPORT_COLUMNS]))
-        yield file
 
 
 @dataclass

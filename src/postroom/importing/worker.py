@@ -130,6 +130,10 @@ class ImportWorker:
     async def rest_s(self) -> float:
         return self.poll_s
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._runs
+
     async def settled(self) -> None:
         """Wait until no import is running."""
         await asyncio.gather(*self._runs, return_exceptions=True)

@@ -7,6 +7,7 @@ coincidence of marks. The snapshot is a cache. If it is missing or damaged, the 
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import itertools
 import struct
@@ -25,6 +26,8 @@ from postroom.storage.port import Storage
 SNAPSHOT = "suppression/marks.bin"
 REFRESH_EVERY_S = 2.0
 SKEW = timedelta(minutes=10)  # log rows may be this much older than others that were read before
+NEAR_SKEW = timedelta(seconds=5)  # but hardly ever more than this, unless a process stalled
+LOOK_BACK_EVERY_S = 30.0  # over all of SKEW, which holds a million marks after a large import
 RECENT_MAX = 20_000  # marks in a set, at 60 bytes each; more are merged into the array
 SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one
 LOG_KEPT = timedelta(days=2)  # after the snapshot has it, for processes that know an older one
@@ -50,16 +53,29 @@ class SuppressionFilter:
         self._read_from: datetime | None = None  # None: nothing is read yet
         self._imports_read: set[str] = set()  # log rows with many marks, read again and again
         self._refresh_at_s = 0.0
+        self._look_back_at_s = 0.0
+        self._refreshing = asyncio.Lock()  # all lanes ask at once: one reads for all
         self._unsaved = 0  # marks that no snapshot has, as far as we know
 
     async def refresh(self) -> None:
         """Read what is new, at most every REFRESH_EVERY_S."""
+        if self._is_stale():
+            async with self._refreshing:
+                if self._is_stale():
+                    await self._read_new()
+
+    def _is_stale(self) -> bool:
+        return self._read_from is None or self._clock.monotonic() >= self._refresh_at_s
+
+    async def _read_new(self) -> None:
         now_s = self._clock.monotonic()
-        if self._read_from is not None and now_s < self._refresh_at_s:
-            return
         if self._read_from is None or now_s > self._refresh_at_s + RELOAD_AFTER_S:
             self._read_from = await self._load()
-        self._read_from = await self._read_log(self._read_from)
+            self._look_back_at_s = now_s
+        is_looking_back = now_s >= self._look_back_at_s
+        self._read_from = await self._read_log(self._read_from, is_looking_back)
+        if is_looking_back:
+            self._look_back_at_s = now_s + LOOK_BACK_EVERY_S
         self._refresh_at_s = now_s + REFRESH_EVERY_S
 
     async def suppressed(self, keys: Sequence[str], list_name: str) -> dict[str, Suppression]:
@@ -103,11 +119,9 @@ class SuppressionFilter:
 
     async def _load(self) -> datetime:
         """Load the snapshot, or else all rows; return from when to follow the log."""
-        content = await self._storage.blobs.get(SNAPSHOT)
-        snapshot = _decoded(content) if content else None
         self._recent = set()
         self._imports_read = set()
-        if snapshot is not None:
+        if snapshot := _decoded(await self._storage.blobs.get(SNAPSHOT)):
             self._set_marks(snapshot[0])
             return snapshot[1]
         read_from = self._clock.now() - SKEW
@@ -118,17 +132,17 @@ class SuppressionFilter:
         self._unsaved = len(marks)
         return read_from
 
-    async def _read_log(self, since: datetime) -> datetime:
+    async def _read_log(self, read_from: datetime, is_looking_back: bool) -> datetime:
         """Add what is new; return from when to read the next time."""
         now = self._clock.now()
-        read_from = since
-        imports_read: set[str] = set()
+        since = read_from if is_looking_back else read_from + SKEW - NEAR_SKEW
+        imports_read = set() if is_looking_back else self._imports_read
         async for logged in suppressions.marks_since(self._storage.tables, since):
             # A clock ahead of ours hides nothing.
             read_from = max(read_from, min(logged.at, now) - SKEW)
             if logged.row_key not in self._imports_read:
                 self._add(logged.marks)
-            if len(logged.marks) > 1:
+            if logged.is_import:
                 imports_read.add(logged.row_key)
         self._imports_read = imports_read
         return read_from
@@ -177,13 +191,15 @@ def _encoded(marks: array[int], read_from: datetime) -> bytes:
     return _HEAD.pack(_MAGIC, int(read_from.timestamp() * 1000)) + marks.tobytes()
 
 
-def _decoded(content: bytes) -> tuple[array[int], datetime] | None:
+def _decoded(content: bytes | None) -> tuple[array[int], datetime] | None:
     """None if it is no snapshot of ours."""
-    if len(content) < _HEAD.size or len(content) % 4 or not content.startswith(_MAGIC):
+    if not content or len(content) < _HEAD.size or len(content) % 4:
         return None
-    _magic, milliseconds = _HEAD.unpack_from(content)
+    magic, milliseconds = _HEAD.unpack_from(content)
+    if magic != _MAGIC:
+        return None
     marks = array("I")
-    marks.frombytes(content[_HEAD.size :])
+    marks.frombytes(memoryview(content)[_HEAD.size :])
     if sys.byteorder == "big":
         marks.byteswap()
     return marks, datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -214,16 +214,24 @@ class LoggedMarks(msgspec.Struct, frozen=True):
 
     row_key: str
     at: datetime
-    marks: list[int]
+    text: str  # as stored: rows of an import are read again and again, but decoded once
+
+    @property
+    def marks(self) -> list[int]:
+        starts = range(0, len(self.text), _MARK_CHARS)
+        return [int(self.text[at : at + _MARK_CHARS], 16) for at in starts]
+
+    @property
+    def is_import(self) -> bool:
+        return len(self.text) > _MARK_CHARS
 
 
 async def marks_since(tables: Tables, since: datetime) -> AsyncIterator[LoggedMarks]:
     """The marks of new entries since a time; some may come twice."""
     keys = KeysWithin(PARTITION, LOG + sortable(since), LOG + END)
     async for row in all_rows(tables, TABLE, keys):
-        text = str(row.properties["Marks"])
-        marks = [int(text[at : at + _MARK_CHARS], 16) for at in range(0, len(text), _MARK_CHARS)]
-        yield LoggedMarks(row.key, parse_sortable(row.key.split(":", 2)[1]), marks)
+        at = parse_sortable(row.key.split(":", 2)[1])
+        yield LoggedMarks(row.key, at, str(row.properties["Marks"]))
 
 
 async def forget_log(tables: Tables, before: datetime) -> None:

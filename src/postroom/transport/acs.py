@@ -45,7 +45,6 @@ from postroom.transport.provider.verdicts import (
 API_VERSION = "2023-03-31"
 URL_FORM = "acs:https://NAME.communication.azure.com"
 CALL_BYTES_MAX = 10 * 1024 * 1024
-NOT_ASCII = Rejected("the address is not ASCII, which Azure does not support", False)
 SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256"
 _OPERATIONS = uuid.UUID("6f0e3c52-7a55-5d0f-9d49-3a1f6a2c9b10")  # the namespace of our ids
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
@@ -114,9 +113,6 @@ class Acs:
     @property
     def server(self) -> str:
         return self.config.url.partition("//")[2]
-
-    def refusal(self, mail: OutgoingMail) -> Rejected | None:
-        return NOT_ASCII if mail.needs_utf8 or not mail.recipient.isascii() else None
 
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         return [[place] for place in range(len(mails))]

@@ -14,12 +14,13 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from postroom.clock import Clock
 from postroom.domain.outcome import Outcome, Rejected, Sent, clip
+from postroom.domain.tls import is_loopback
 from postroom.mail.merge import fill
 from postroom.transport.port import OutgoingMail
 from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
@@ -52,7 +53,6 @@ CALL_BYTES_MAX = 15 * 1024 * 1024  # of a call; SendGrid takes mails of 20 MB
 SUBSTITUTIONS_BYTES_MAX = 10_000  # of one personalization, keys and values
 DELIVERY = "postroom_delivery"  # the custom argument with the delivery token
 RATE_LIMIT_RESET = "x-ratelimit-reset"  # seconds since 1970
-NOT_ASCII = Rejected("the address is not ASCII, which SendGrid does not support", False)
 _PLACE = re.compile(r"personalizations[.\[](\d+)\b")
 _ADDRESS_FIELD = re.compile(r"personalizations[.\[]\d+\]?\.to\b")
 
@@ -63,7 +63,7 @@ class SendGridConfig:
     region: str = ""
     sandbox: bool = False  # requests are checked, and no mail is sent
     batch: int = BATCH
-    base_url: str = ""  # of a stub, in tests
+    base_url: str = ""  # of a mock on this machine
 
     @property
     def url(self) -> str:
@@ -75,8 +75,11 @@ def parse_sendgrid_address(address: str, key: str) -> SendGridConfig:
     rest = address.strip().removeprefix("sendgrid:")
     options = dict(parse_qsl(rest.removeprefix("?"), keep_blank_values=True))
     is_form = not rest or (rest.startswith("?") and options)
-    if not is_form or not options.keys() <= {"region", "sandbox", "batch"}:
+    if not is_form or not options.keys() <= {"region", "sandbox", "batch", "url"}:
         raise ValueError(f"must look like {URL_FORM}")
+    url = options.get("url", "")
+    if url and not (url.startswith("http://") and is_loopback(urlsplit(url).hostname or "")):
+        raise ValueError("url= is for a mock on this machine, such as http://127.0.0.1:3000")
     if (region := options.get("region", "")) not in HOSTS:
         raise ValueError("region= must be eu, or left out")
     if (sandbox := options.get("sandbox", "0")) not in ("0", "1"):
@@ -86,7 +89,7 @@ def parse_sendgrid_address(address: str, key: str) -> SendGridConfig:
         raise ValueError(f"batch= must be a number from 1 to {BATCH_MAX}")
     if not re.fullmatch(r"[!-~]+", key):
         raise ValueError("needs an API key in POSTROOM_SENDGRID_KEY or POSTROOM_SENDGRID_KEY_FILE")
-    return SendGridConfig(key, region, sandbox == "1", int(batch))
+    return SendGridConfig(key, region, sandbox == "1", int(batch), url.rstrip("/"))
 
 
 def sendgrid_transport(
@@ -106,9 +109,6 @@ class SendGrid:
     @property
     def server(self) -> str:
         return self.config.url.partition("//")[2]
-
-    def refusal(self, mail: OutgoingMail) -> Rejected | None:
-        return NOT_ASCII if mail.needs_utf8 or not mail.recipient.isascii() else None
 
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         """One message a call, no address twice, and mails with much of their own alone."""

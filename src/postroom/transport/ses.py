@@ -51,7 +51,6 @@ RAW_BYTES_MAX = 40 * 1024 * 1024
 HEADER_CHARS_MAX = 870
 HEADERS_MAX = 15
 DELIVERY = "postroom_delivery"  # the tag with the delivery token
-NOT_ASCII = Rejected("the address is not ASCII, which SES does not support", False)
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _ABOUT_US = re.compile(r"sender|from|reply", re.IGNORECASE)
 # What Handlebars may read: two braces, a backslash before them, a brace that touches a field.
@@ -130,9 +129,6 @@ class Ses:
     @property
     def server(self) -> str:
         return self.config.url.partition("//")[2]
-
-    def refusal(self, mail: OutgoingMail) -> Rejected | None:
-        return NOT_ASCII if mail.needs_utf8 or not mail.recipient.isascii() else None
 
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         """Up to 50 entries and 1 MB a call; what does not fit goes alone."""

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
-DOUBT_S = 600.0  # longest wait for a provider's event about a mail whose reply was lost
 DRAIN_PAUSE_S = 0.05
+DRAIN_IMPORT_S = 1.0  # an import that ends rings
 DRAIN_FAULTS_MAX = 4  # attempts to reach the mail server before `drain` gives up
 
 
@@ -124,7 +124,7 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     site = Site(settings.url, secret, settings.bounce_domain)
     entry = transport_of(settings)
     transport = entry.open(storage, clock)
-    doubt_s = DOUBT_S if entry.settles_doubts else 0.0
+    doubt_s = settings.doubt_wait_s if entry.settles_doubts else 0.0
     return sender_role.build_sender(
         storage,
         clock,
@@ -264,15 +264,44 @@ async def run_web(settings: Settings, *, supervised: bool = False) -> None:
 
 
 async def drain(settings: Settings) -> None:
-    """Run scheduler and sender in this process until nothing is due."""
+    """Do everything that is due in this process: imports, returned mails, then the emails."""
     async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
         scheduler = await build_scheduler(parts)
         handler = await build_feedback_handler(parts)
         try:
+            await _drain_imports(parts, wakeup, stop)
+            await _drain_mailbox(parts, scheduler, wakeup, stop)
             while not stop.is_asked and await drain_step(scheduler, sender, handler, wakeup):
                 pass
         finally:
             await scheduler.stop()
+
+
+async def _drain_imports(parts: Parts, wakeup: WakeUpListener, stop: StopRequest) -> None:
+    """Run the imports that wait; one that is interrupted goes back into its queue."""
+    importer = build_importer(parts, wakeup)
+    try:
+        while not stop.is_asked and await importer.step():
+            while not (stop.is_asked or importer.is_idle):
+                await wakeup.wait(DRAIN_IMPORT_S)
+    finally:
+        await importer.close(parts.settings.stop_grace_s)
+
+
+async def _drain_mailbox(
+    parts: Parts, scheduler: Scheduler, wakeup: WakeUpListener, stop: StopRequest
+) -> None:
+    """Read the bounce mailbox to its end, unless another process reads it."""
+    reader = await build_mailbox_reader(parts, scheduler, wakeup.ring)
+    if reader is None:
+        return
+    stop.then(reader.stop)
+    try:
+        while not stop.is_asked and await reader.step():
+            pass
+    finally:
+        with contextlib.suppress(StorageError):  # then its lease expires
+            await reader.close()
 
 
 async def drain_step(

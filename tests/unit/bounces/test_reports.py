@@ -16,7 +16,7 @@ from tests.unit.bounces.status_shapes import STATUS_SHAPES
 from tests.unit.bounces.text_shapes import TEXT_SHAPES
 
 SHAPES = STATUS_SHAPES + TEXT_SHAPES
-SECONDS_MAX = 20  # for ten megabytes of anything, on a busy machine; usually below one
+CPU_S_MAX = 20  # for ten megabytes of anything, on a slow machine; usually below one
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -105,6 +105,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_mails_take_bounded_time(name: str) -> None:
-    began_at = time.monotonic()
+    began_at = time.process_time()
     assert is_sound(read_report(HOSTILE[name]))
-    assert time.monotonic() - began_at < SECONDS_MAX
+    assert time.process_time() - began_at < CPU_S_MAX

@@ -13,7 +13,6 @@ and is refused.
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -178,7 +177,7 @@ def _check_envelope(message: SnsMessage, topics: frozenset[str]) -> RefusalReaso
 async def _verify(
     message: SnsMessage, certificates: SigningCertificates, now: datetime
 ) -> RefusalReason | None:
-    signature = _decode_signature(message.signature)
+    signature = values.decoded_base64(message.signature, SIGNATURE_CHARS_MAX)
     signed = canonical(message)
     if not signature or signed is None:
         return RefusalReason.UNSIGNED
@@ -207,15 +206,6 @@ def canonical(message: SnsMessage) -> bytes | None:
         return "".join(f"{each}\n" for each in lines).encode()
     except UnicodeEncodeError:
         return None
-
-
-def _decode_signature(text: str) -> bytes:
-    if len(text) > SIGNATURE_CHARS_MAX:
-        return b""
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        return b""
 
 
 def is_confirm_url(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -35,6 +36,16 @@ def decoded(decoder: msgspec.json.Decoder[T], text: bytes | str | msgspec.Raw) -
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+
+
+def decoded_base64(text: str, chars_max: int) -> bytes:
+    """Empty if it is too long or not base64."""
+    if len(text) > chars_max:
+        return b""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
 
 
 def event_id(*parts: str) -> str:

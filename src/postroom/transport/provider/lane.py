@@ -51,6 +51,7 @@ WORKS_S = 600.0  # a provider that accepted a mail this recently works
 ASK_S = 10.0  # longest wait for the answer to a question
 LOST_IN_A_ROW_MAX = 2  # replies; then the rest of the slice is given back
 RESENDS_MAX = 2  # of a mail that the provider does not know although we sent it
+NOT_ASCII = Rejected("the address is not ASCII, which the provider does not support", False)
 
 
 class CallOutcomes(msgspec.Struct, frozen=True):
@@ -108,9 +109,6 @@ class MailProvider(Protocol):
     @property
     def server(self) -> str:
         """For people; without secrets."""
-
-    def refusal(self, mail: OutgoingMail) -> Rejected | None:
-        """Why this mail cannot be sent at all."""
 
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         """The places of the mails that go together in one call."""
@@ -217,8 +215,8 @@ class ProviderLane:
     async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         slice_ = _Slice(mails, watch)
         for place, mail in enumerate(mails):
-            if refused := self._provider.refusal(mail):
-                slice_.settle(place, refused)
+            if mail.needs_utf8 or not mail.recipient.isascii():
+                slice_.settle(place, NOT_ASCII)
         sendable = [at for at in range(len(mails)) if at not in slice_.outcomes]
         calls = self._provider.calls([mails[at] for at in sendable])
         waiting = deque([sendable[at] for at in call] for call in calls)
