@@ -27,6 +27,7 @@ from postroom.domain.message_template import (
 )
 from postroom.domain.texts import Text, _
 from postroom.domain.token import new_guid
+from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages, templates
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage, Tables
@@ -39,7 +40,7 @@ async def create(
 ) -> MessageTemplate:
     """Create a template or snippet; a repeated call finds what the first one created."""
     title = check_template_title(title)
-    document = _checked(document)
+    document = await _checked(document)
     identity = hashlib.sha256(call.encode()).hexdigest()[:24] if call else new_guid()[:24]
     template = MessageTemplate(
         id=f"t{identity}",
@@ -67,7 +68,7 @@ async def edit(
         found.value, title=check_template_title(title), edition=new_guid(), changed_at=act.now
     )
     new_etag = await templates.replace(
-        act.storage, found.value, edited, _checked(document), found.etag
+        act.storage, found.value, edited, await _checked(document), found.etag
     )
     return Stored(edited, new_etag)
 
@@ -88,10 +89,10 @@ async def delete(act: Act, template_id: str, etag: str) -> None:
     await templates.delete(act.storage, found.value, etag)
 
 
-def _checked(document: BlockDocument) -> BlockDocument:
+async def _checked(document: BlockDocument) -> BlockDocument:
     """Check that it can be rendered, so that nobody finds out while writing a message."""
     document = check_document(renumbered(document))
-    html_from_blocks(document)
+    await in_thread(html_from_blocks, document)
     return document
 
 

@@ -17,7 +17,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 from postroom.writing.marks import MarkedText
 
-SIGNS_MAX = 2000  # lines and signs of Markdown in one text: what takes the parser time
+SIGNS_MAX = 1000  # lines and signs of Markdown in one text: what takes the parser time
 _SIGNS = re.compile(r"[][*_`<>!&\\~#+\n-]")
 LINE_CHARS_MAX = 200  # long lines of HTML would have to be encoded
 _FOLDED = re.compile(rf"(?s:.{{{LINE_CHARS_MAX - 40},}}?(?: |\Z)|.+)")
