@@ -23,7 +23,8 @@ LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli"},
     {"supervisor"},
-    {"wiring"},
+    {"wiring", "scaling"},
+    {"logs"},
     {"web", "scheduler", "sender", "worker", "metrics"},
     {"bounce_mailbox"},  # a worker of the scheduler: mails that come back become events
     {"importing"},  # a use case beside the path, which asks people to confirm as the action does

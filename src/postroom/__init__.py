@@ -25,14 +25,17 @@ Actions, which people and programs ask for beside the path:
     actions/keep_templates.py    create, change, delete and choose templates and snippets
     actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
     actions/send_test_mail.py    mail a message to one user, to check it
+    actions/change_settings.py   change settings while the service runs
     actions/sign_in.py           users, invitations and sessions of the admin pages
 
 Around them, each using only what is below it:
 
     cli/, bench/               the command line; measurements
     supervisor.py              all roles on one machine
+    scaling.py                 how many senders run on this machine, and why
     wiring/                    from settings to running roles; the only package that names
                                engines, transports and mailboxes
+    logs.py                    one line an event on standard error
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
     bounce_mailbox/            reads the mails that come back: a port, IMAP, Maildir, a folder

@@ -19,6 +19,9 @@ class Intervals:
     last_report_s: float = 0.1  # the same when few recipients are left: the end shows at once
     feedback_s: float = 2.0  # looking for feedback while messages are sent; else as for imports
     imports_s: float = 10.0  # looking for imports; here the web role wakes the scheduler
+    settings_s: float = 2.0  # reading changed settings while there is work
+    idle_settings_s: float = 2.0  # the same while there is none
+    instance_s: float = 10.0  # writing the rows of running instances
 
 
 LOCAL = Intervals()
@@ -33,4 +36,7 @@ REMOTE = Intervals(
     last_report_s=1.0,
     feedback_s=4.0,
     imports_s=60.0,
+    settings_s=5.0,
+    idle_settings_s=60.0,
+    instance_s=180.0,
 )

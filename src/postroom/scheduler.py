@@ -20,7 +20,7 @@ from postroom.importing import upload as import_upload
 from postroom.importing import worker as import_worker
 from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
-from postroom.records import idempotency, leases, messages, throttles, trials, users
+from postroom.records import idempotency, instances, leases, messages, throttles, trials, users
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
 from postroom.records.names import MAIL_QUEUE
@@ -249,6 +249,7 @@ class Scheduler:
             "sign-ups": lambda: sweep.expire_sign_ups(tables, now, keep_days=wait_days),
             "counts": lambda: sweep.fold_counts(tables),
             "leases": lambda: leases.forget_long_expired(tables, now),
+            "instances": lambda: instances.forget_ended(tables, now),
             "sessions": lambda: users.forget_ended(tables, now),
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),

@@ -16,6 +16,7 @@ import structlog
 from postroom.actions.send_test_mail import mail_test
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker, MailHealth
+from postroom.domain.instance import Vitals
 from postroom.domain.outcome import Sent, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.flow.confirm import Confirmer
@@ -38,6 +39,7 @@ log = structlog.get_logger("sender")
 SINGLE_MAILS_EVERY_S = 1.0
 POLL_FIRST_S = 1.0
 POLL_DOUBLINGS_MAX = 10
+HELD_BACK_S = 10.0  # after a limit or a full disk let nothing go
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Sender:
     lanes: LanePool
     wakeup: WakeUpListener
     health: MailHealth
+    rules: RetryRules  # shared by the parts that retry
     claim_s: float
     poll_s: float  # longest pause between two polls of the queues
     breaker: Breaker = field(default_factory=Breaker)
@@ -103,6 +106,17 @@ class Sender:
     @property
     def is_idle(self) -> bool:
         return self.lanes.free == self.lanes.size and not self._is_mailing_singles
+
+    def vitals(self) -> Vitals:
+        """What this sender reports with its heartbeats."""
+        now_s = self.clock.monotonic()
+        full_s = self.clock.now().timestamp() - self.storage.troubles.full_at
+        is_limited = now_s < self.pacer.held_back_at + HELD_BACK_S
+        return Vitals(
+            done=sum(self.health.mails.values()),
+            busy=self.lanes.size - self.lanes.free + self._is_mailing_singles,
+            is_held_back=bool(self.breaker.faults) or is_limited or full_s < HELD_BACK_S,
+        )
 
     @property
     def has_recovered(self) -> bool:
@@ -273,6 +287,7 @@ def build_sender(
         LanePool(paced, journals, wakeup, lanes=lanes),
         wakeup,
         health,
+        rules=rules,
         claim_s=claim_s,
         poll_s=poll_s,
     )

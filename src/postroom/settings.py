@@ -40,7 +40,7 @@ class BadSettings(PostroomError):
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     storage: SecretStr = Field(
         SecretStr("sqlite:///data/postroom.db"),
@@ -93,13 +93,19 @@ class Settings(BaseModel):
         description="Folder for what belongs to this machine: ack journals, and the named pipes "
         "by which roles wake each other.",
     )
-    senders_min: int = Field(1, ge=0, le=64, description="Sender processes `serve` always runs.")
+    senders_min: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="Sender processes `serve` always runs. With 0, senders run only while there is "
+        "something to send; the first one then starts within seconds.",
+    )
     senders_max: int = Field(
         max(1, os.cpu_count() or 1),
         ge=1,
         le=64,
-        description="Sender processes that `serve` runs at most, when the queue is long. Default: "
-        "one per core; more make it no faster.",
+        description="Sender processes that `serve` runs at most on each machine, when much is "
+        "waiting, for long, or sent slowly. Default: one per core; more make it no faster.",
     )
     lanes: int = Field(
         4,
@@ -197,14 +203,19 @@ class Settings(BaseModel):
     retry_first_s: float = Field(
         60.0,
         gt=0,
+        le=86400,
         description="Seconds until an email that was temporarily refused is tried again.",
     )
     retry_longest_s: float = Field(
-        3600.0, gt=0, description="Longest pause between two attempts, in seconds; pauses double."
+        3600.0,
+        gt=0,
+        le=604800,
+        description="Longest pause between two attempts, in seconds; pauses double.",
     )
     retry_window_s: float = Field(
         86400.0,
         gt=0,
+        le=2592000,
         description="Seconds after which an email that is still refused has failed.",
     )
     doubt_wait_s: float = Field(
@@ -297,6 +308,12 @@ class Settings(BaseModel):
     def origin(self, name: str) -> str:
         """Return where the value comes from: the environment, a file, or the default."""
         return self._origins.get(name, DEFAULT)
+
+    def source_kind(self, name: str) -> str:
+        """Return the kind of the origin: environment, file, postroom.toml or default."""
+        origin = self.origin(name)
+        named = {ENVIRONMENT: "environment", DEFAULT: "default"}
+        return named.get(origin) or ("file" if ", named by " in origin else FILE.name)
 
     @model_validator(mode="before")
     @classmethod
@@ -448,6 +465,10 @@ def as_markdown() -> str:
         "folder (lower-case names without the prefix), else its default applies. To read the value",
         "of any setting from a file, add `_FILE` to its name, as in",
         f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. If both are given, the file wins.",
+        "",
+        "Owners can change some settings while Postroom runs, on the settings page or with",
+        "`postroom settings set` ([admin.md](admin.md#settings)). Such a change wins over all of",
+        "the above until it is set back.",
         "",
         "| setting | default | what it does |",
         "|---|---|---|",

@@ -1,9 +1,10 @@
 """`serve`: all roles on one machine, each in its own process, restarted when it dies or hangs.
 
 A child that sends no heartbeat (heartbeat.py) for the length of a lease is killed. That frees its
-locks, so that the others can finish its work. The number of senders follows the length of the queue
-between a minimum and a maximum. On SIGTERM every child is asked to stop and waited for; a second
-signal, or too long a wait, kills them.
+locks, so that the others can finish its work. The number of senders follows the queues between a
+minimum and a maximum (scaling.py). The supervisor also writes the rows that show people which
+processes run. On SIGTERM every child is asked to stop and waited for; a second signal, or too long
+a wait, kills them.
 """
 
 from __future__ import annotations
@@ -16,42 +17,40 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
 
+import msgspec
 import structlog
 
 from postroom import heartbeat
-from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
+from postroom.domain.instance import RateMeter, RunningInstance, Vitals
+from postroom.domain.scaling import SenderLimits
+from postroom.heartbeat import VitalsReader
+from postroom.records import instances
+from postroom.scaling import SenderScaling
 from postroom.settings import PREFIX, Settings
-from postroom.storage.port import Queues, StorageError
+from postroom.storage.port import StorageError
 from postroom.wakeup import SENDER, WakeUpListener
 from postroom.wiring import Parts, open_parts
 from postroom.wiring.engines import intervals_of
+from postroom.wiring.following import (
+    LiveSettings,
+    keep_looking,
+    new_instance,
+    with_changes,
+    with_vitals,
+)
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
 RESTART_S_LONGEST = 30.0
-HEALTHY_S = 30.0  # after living this long, a child is restarted at once
+HEALTHY_S = 5.0  # after living this long, a child is restarted at once
 CHECK_EVERY_S = 1.0
-# Batches, waiting or claimed, per sender. The scheduler lets a few dozen wait and every sender
-# keeps its lanes full, so a long mailing adds senders at this rate.
-ITEMS_PER_SENDER = 5
-CONFIRMATIONS_PER_ITEM = 100
+LOOK_S_MAX = 3.0  # between two looks at the queues while there is work, if every look is billed
 STARTS_WITHIN_S = 120.0  # until its first heartbeat: importing takes long on a busy machine
 KILL_AFTER_S = 5.0  # added to the grace period that the children use themselves
-
-
-def wanted_senders(items: int, running: int, settings: Settings) -> int:
-    """Grow with the queue, shrink only when it is empty, because starting a process is costly."""
-    wanted = -(-items // ITEMS_PER_SENDER)
-    if items and wanted < running:
-        wanted = running
-    return max(settings.senders_min, min(wanted, settings.senders_max))
-
-
-async def _count_items(queues: Queues) -> int:
-    """Count both queues; a hundred confirmations are about as much work as a batch."""
-    batches = await queues.length(MAIL_QUEUE)
-    return batches + -(-await queues.length(SINGLE_MAIL_QUEUE) // CONFIRMATIONS_PER_ITEM)
+FAREWELL_S = 2.0  # to delete the rows of our processes
 
 
 @dataclass
@@ -59,13 +58,26 @@ class Child:
     """The process of one role, restarted until it is asked to stop."""
 
     role: str
+    number: int = 0  # no other child has it
     environ: dict[str, str] = field(default_factory=dict)
     silent_s_max: float = 30.0
     stopping: bool = False
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
+    since: datetime | None = None  # when its process was started
     _again: asyncio.Event = field(default_factory=asyncio.Event)
     _silent_until: float = math.inf  # after that it is considered hung
+    _reader: VitalsReader = field(default_factory=VitalsReader)
+    _meter: RateMeter = field(default_factory=RateMeter)
+
+    @property
+    def vitals(self) -> Vitals:
+        return self._reader.last
+
+    @property
+    def per_s(self) -> float:
+        """Emails or requests a second, as its heartbeats show."""
+        return self._meter.per_s
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._keep_running())
@@ -99,6 +111,9 @@ class Child:
             except OSError as error:
                 log.error("role_not_started", role=self.role, words=str(error))
                 return -1
+            self.since = datetime.now(UTC)
+            self._reader = VitalsReader()
+            self._meter = RateMeter()
             if self.stopping:  # it was asked to stop while it started
                 self._signal(signal.SIGTERM)
             return await self._watch(self.process, ours)
@@ -117,6 +132,8 @@ class Child:
                 beats = b""
             if beats:
                 self._silent_until = loop.time() + self.silent_s_max
+                self._reader.feed(beats)
+                self._meter.note(self._reader.last.done, loop.time())
             else:
                 loop.remove_reader(pipe)  # it has closed its end, and is about to exit
 
@@ -159,6 +176,8 @@ class Child:
 class Supervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._since = datetime.now(UTC)
+        self._rows: set[str] = set()  # ids of the instances whose rows we have written
         self._fixed = [self._child("web", 0), self._child("scheduler", 1)]
         self._senders: list[Child] = []
         self._stopping: list[Child] = []
@@ -170,31 +189,42 @@ class Supervisor:
         if bind := self._settings.metrics_bind:
             host, _, port = bind.rpartition(":")
             environ[f"{PREFIX}METRICS_BIND"] = f"{host}:{int(port) + number}"
-        return Child(role, environ, silent_s_max=intervals_of(self._settings).lease_s)
+        return Child(role, number, environ, silent_s_max=intervals_of(self._settings).lease_s)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        async with open_parts(self._settings) as parts:
+        async with open_parts(self._settings) as opened:
+            parts, live = await with_changes(opened)
             wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:
                 child.start()
             beating = heartbeat.start(supervised=False)
             try:
-                await self._work_until_stopped(parts, wakeup)
+                await self._work_until_stopped(parts, live, wakeup)
             finally:
                 await self._stop_all()
+                await self._forget_instances(parts)
                 if beating:
                     beating.cancel()
                 wakeup.close()
 
-    async def _work_until_stopped(self, parts: Parts, wakeup: WakeUpListener) -> None:
+    async def _work_until_stopped(
+        self, parts: Parts, live: LiveSettings, wakeup: WakeUpListener
+    ) -> None:
         """Cancel a call to a slow storage, because it must not delay a stop."""
-        stopping = asyncio.create_task(self._stop.wait())
-        watching = asyncio.create_task(self._watch_children())
-        adjusting = asyncio.create_task(self._adjust_senders(parts, wakeup))
-        tasks = (stopping, watching, adjusting)
+        scaling = SenderScaling(parts.storage.queues, parts.clock)
+        tasks = [
+            asyncio.create_task(each)
+            for each in (
+                self._stop.wait(),
+                self._watch_children(),
+                self._adjust_senders(parts, live, scaling, wakeup),
+                self._follow_settings(parts, live, wakeup),
+                self._report_instances(parts, live, scaling),
+            )
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -213,31 +243,97 @@ class Supervisor:
             for child in self._children():
                 child.kill_if_hung(stalled_s)
 
-    async def _adjust_senders(self, parts: Parts, wakeup: WakeUpListener) -> None:
-        """Look every second while there is work, otherwise when senders are woken."""
+    async def _adjust_senders(
+        self, parts: Parts, live: LiveSettings, scaling: SenderScaling, wakeup: WakeUpListener
+    ) -> None:
+        """Look every second or so while there is work, otherwise when senders are woken."""
+        poll_s = parts.intervals.poll_s
+        look_s = max(CHECK_EVERY_S, min(poll_s, LOOK_S_MAX))
         while True:
-            items = 0
             try:
-                items = await _count_items(parts.storage.queues)
-                self._start_or_stop_one(items)
+                await self._adjust_once(live.current, scaling)
             except StorageError as error:
                 log.warning("storage_failed", error=type(error).__name__)
-            await asyncio.sleep(CHECK_EVERY_S)
-            if not items:
-                await wakeup.wait(max(0.0, parts.intervals.poll_s - CHECK_EVERY_S))
+            await asyncio.sleep(look_s)
+            if scaling.is_calm:
+                await wakeup.wait(max(0.0, poll_s - look_s))
 
-    def _start_or_stop_one(self, items: int) -> None:
-        """Start or stop one sender at a time, so that each takes effect before the next."""
-        wanted = wanted_senders(items, len(self._senders), self._settings)
-        if wanted > len(self._senders):
-            child = self._child("sender", len(self._fixed) + len(self._senders))
+    async def _adjust_once(self, settings: Settings, scaling: SenderScaling) -> None:
+        limits = SenderLimits(settings.senders_min, settings.senders_max)
+        vitals = [child.vitals for child in self._senders]
+        mails_per_s = sum(child.per_s for child in self._senders)
+        wanted = await scaling.wanted(vitals, mails_per_s, limits)
+        while len(self._senders) < wanted:
+            taken = {child.number for child in self._children()}
+            number = next(each for each in count(len(self._fixed)) if each not in taken)
+            child = self._child("sender", number)
             child.start()
             self._senders.append(child)
-        elif wanted < len(self._senders):
-            child = self._senders.pop()
-            child.ask_to_stop()
-            self._stopping.append(child)
+        while len(self._senders) > wanted:
+            idlest = min(reversed(self._senders), key=lambda child: child.vitals.busy)
+            self._senders.remove(idlest)
+            idlest.ask_to_stop()
+            self._stopping.append(idlest)
         self._stopping = [one for one in self._stopping if one.task and not one.task.done()]
+
+    async def _follow_settings(
+        self, parts: Parts, live: LiveSettings, wakeup: WakeUpListener
+    ) -> None:
+        """Read changed settings now and then, and at once if they were changed here."""
+
+        async def look() -> None:
+            is_idle = not any(child.vitals.busy for child in self._senders)
+            intervals = parts.intervals
+            if await live.refresh(intervals.idle_settings_s if is_idle else intervals.settings_s):
+                wakeup.ring()
+
+        await keep_looking(parts, live, look)
+
+    async def _report_instances(
+        self, parts: Parts, live: LiveSettings, scaling: SenderScaling
+    ) -> None:
+        """Write the rows of all our processes now and then, and whenever one comes or goes."""
+        loop = asyncio.get_running_loop()
+        known: object = None
+        due_at = 0.0
+        while True:
+            found = self._instances(parts, live, scaling)
+            now_known = ([(each.id, each.limits) for each in found], scaling.changes)
+            with contextlib.suppress(StorageError):  # _adjust_senders logs it
+                if now_known != known or loop.time() >= due_at:
+                    await instances.write(parts.storage.tables, found)
+                    ended = self._rows - {each.id for each in found}
+                    self._rows = {each.id for each in found}
+                    await instances.forget(parts.storage.tables, ended)
+                    known = now_known
+                    due_at = loop.time() + parts.intervals.instance_s
+            await asyncio.sleep(CHECK_EVERY_S)
+
+    async def _forget_instances(self, parts: Parts) -> None:
+        """Delete our rows; without an answer they end by themselves."""
+        with contextlib.suppress(StorageError, TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await instances.forget(parts.storage.tables, self._rows)
+
+    def _instances(
+        self, parts: Parts, live: LiveSettings, scaling: SenderScaling
+    ) -> list[RunningInstance]:
+        limits = SenderLimits(live.current.senders_min, live.current.senders_max)
+        ours = new_instance("supervisor", os.getpid(), self._since, parts.intervals)
+        ours = msgspec.structs.replace(
+            ours, seen_at=parts.clock.now(), limits=limits, changes=scaling.changes
+        )
+        running = [
+            with_vitals(
+                new_instance(child.role, child.process.pid, child.since, parts.intervals),
+                child.vitals,
+                child.per_s,
+                parts.clock,
+            )
+            for child in self._children()
+            if child.process and child.since and child.process.returncode is None
+        ]
+        return [ours, *running]
 
     def _on_signal(self) -> None:
         if self._stop.is_set():  # the second signal

@@ -16,6 +16,8 @@ from pathlib import Path
 
 SCHEDULER, SENDER, WEB = "scheduler", "sender", "web"
 MAILBOX_READER = "mailbox-reader"  # a part of the scheduler that other roles do not wake
+SETTINGS = "settings"  # every process: settings were changed
+STORAGE_FULL = "storage-full"  # the web role: another one could not write
 
 
 class WakeUpListener:

@@ -11,6 +11,7 @@ import structlog
 
 from postroom import heartbeat
 from postroom.clock import Clock, StepWatch
+from postroom.domain.instance import Vitals
 from postroom.storage.port import StorageError
 from postroom.wakeup import WakeUpListener
 
@@ -28,6 +29,7 @@ class StopRequest:
 
     def __init__(self, wakeup: WakeUpListener, *, supervised: bool) -> None:
         self._wakeup = wakeup
+        self.supervised = supervised
         self.is_asked = False
         self._callbacks: list[Callable[[], None]] = []
         self._loop = asyncio.get_running_loop()
@@ -35,7 +37,10 @@ class StopRequest:
             self._loop.add_signal_handler(number, self.ask)
         if supervised:
             self._loop.add_reader(heartbeat.SUPERVISOR, self._check_supervisor)
-        self._heartbeat = heartbeat.start(supervised=supervised)  # or it would be collected
+        self.vitals: Callable[[], Vitals] = Vitals  # the role sets it
+        self._heartbeat = heartbeat.start(  # kept, or it would be collected
+            supervised=supervised, vitals=lambda: self.vitals()
+        )
 
     def ask(self) -> None:
         self.is_asked = True

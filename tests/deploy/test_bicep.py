@@ -13,8 +13,9 @@ import pytest
 import tree_sitter
 
 from postroom import settings
+from postroom.domain.scaling import ITEMS_PER_SENDER
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
-from postroom.supervisor import ITEMS_PER_SENDER, KILL_AFTER_S
+from postroom.supervisor import KILL_AFTER_S
 from tests.deploy.bicep import Template
 from tests.deploy.reading import BICEP, DEPLOY, bicep_tree, nodes, schema, words
 

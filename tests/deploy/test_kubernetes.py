@@ -8,8 +8,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from postroom.domain.scaling import ITEMS_PER_SENDER
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
-from postroom.supervisor import ITEMS_PER_SENDER
 from tests.deploy.reading import (
     DEPLOY,
     MANIFESTS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,33 @@ async def test_after_a_kill_of_everything_nobody_waits_for_a_lease(tmp_path: Pat
 
 
 @pytest.mark.timeout(900)
-async def test_a_scheduler_that_dies_is_replaced_without_waiting_for_its_lease(
+async def test_a_scheduler_that_dies_or_hangs_is_replaced_without_waiting_for_its_lease(
     tmp_path: Path,
 ) -> None:
+    """Its lease lasts ten minutes, so whoever leads before that knows that it is dead."""
     async with Installation(tmp_path, SLOW_SINK) as installation, installation.parts() as parts:
         installation.overrides |= {"POSTROOM_LEASE_S": LONG_S, "POSTROOM_ITEMS_AHEAD": "2"}
-        await installation.start("serve")
+        serve = await installation.start("serve")
         ref = await sending(installation, parts)
-        os.kill(await pid_of(installation, "scheduler"), signal.SIGKILL)
+        for kills, numbers in enumerate(([signal.SIGKILL], [signal.SIGSTOP, signal.SIGKILL]), 1):
+            scheduler = await pid_of(installation, "scheduler")
+            for number in numbers:
+                os.kill(scheduler, number)
+            await until(partial(_has_led, serve, kills + 1), within_s=120)
         await settled(installation, parts, ref)
+        events = [event for event, _owner in leading(serve)]
+    assert events[:5] == ["scheduler_leads", "role_died"] * 2 + ["scheduler_leads"]
+
+
+async def _has_led(serve: Process, times: int) -> bool:
+    return len({owner for event, owner in leading(serve) if event == "scheduler_leads"}) >= times
+
+
+def leading(serve: Process) -> list[tuple[str, str]]:
+    """Who led, and when a scheduler died, in order."""
+    return [
+        (line["event"], line.get("owner", ""))
+        for line in serve.lines()
+        if line.get("event") == "scheduler_leads"
+        or (line.get("event"), line.get("role")) == ("role_died", "scheduler")
+    ]

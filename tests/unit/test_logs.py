@@ -8,7 +8,7 @@ import sys
 import pytest
 import structlog
 
-from postroom.cli import logs
+from postroom import logs
 
 
 class Terminal(io.StringIO):

@@ -15,6 +15,7 @@ from postroom.domain.ask_job import AskJob
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
+from postroom.domain.instance import RunningInstance
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.message_template import MessageTemplate
@@ -38,6 +39,7 @@ from postroom.records.leases import Lease
 from postroom.records.messages import DueEntry
 from postroom.records.rate_limits import LimitRow
 from postroom.records.rows import DESCRIBED, property_names
+from postroom.records.setting_changes import SettingChanges
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 KINDS: dict[str, type[msgspec.Struct]] = {
@@ -60,6 +62,8 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`import` / `<falling time>-<nonce>`": ImportJob,
     "`idempotency-<key id>` / `<SHA-256>`": CallNote,
     "`limit` / `transport`, `domain:<domain>`": LimitRow,
+    "`instance` / `<host>.<process id>`": RunningInstance,
+    "`settings` / `changes`": SettingChanges,
     "`migration` / `state`": Migration,
     "`templates` / `<id>`": MessageTemplate,
     "`trial` / `<ref>:<user key>`": Trial,

@@ -53,6 +53,9 @@ OPERATIONS = [
     Operation("GET", "/messages/{ref}/outcomes", READ),
     Operation("GET", "/messages/{ref}/feedback", READ),
     Operation("GET", "/messages/{ref}/bounces", READ),
+    Operation("GET", "/instances", READ),
+    Operation("GET", "/senders", READ),
+    Operation("PATCH", "/senders", WRITE, {"max": 8}),
 ]
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o[0]} {o[1]}")
 OWN, OTHER = "contoso1", "contoso2"

@@ -52,6 +52,8 @@ DATA = [
     # What an inbox shows of a mail, which is in the language of its list.
     *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),
     "Unsubscribe",
+    *("debug", "info", "warning", "error"),  # levels of the log, as they are stored
+    "postroom.toml",
 ]
 KEY = re.compile(r"prk_[\w-]+|\b[0-9a-f]{8}\b")  # and its id
 

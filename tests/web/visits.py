@@ -26,11 +26,17 @@ from postroom.web import app, notices, pages
 from postroom.web.admin import overview
 from postroom.web.admin.messages.pages import TABS
 from postroom.web.admin.messages.progress import MessageProgress, RateSample
-from postroom.web.admin.overview import QueueSample
+from postroom.web.admin.overview import FullDisk, QueueSample
 from postroom.web.admin.users import removal_path
 from postroom.web.mail_server import SharedTrouble
 from tests.acting import acting
-from tests.web import feedback_visits, importing, test_admin_outbox, test_admin_suppression
+from tests.web import (
+    feedback_visits,
+    importing,
+    operating_visits,
+    test_admin_outbox,
+    test_admin_suppression,
+)
 from tests.web.drafts import GOOD, etag_of, fields_in, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
@@ -450,6 +456,11 @@ async def at_live_parts(visit: Visit) -> None:
             bounce_mailbox=WebhookCounts(last_at=NOW, refused_at=NOW, refusal="550"),
         )
         visit.read("live", pages.part("overview_live.html", overview=seen))
+        for full in (FullDisk(NOW, is_now=True, free_bytes=4096), FullDisk(NOW, is_now=False)):
+            told = msgspec.structs.replace(seen, full_disk=full, senders=0, starts_senders=True)
+            visit.read("live", pages.part("overview_live.html", overview=told))
+        idle = msgspec.structs.replace(seen, senders=0, starts_senders=True, waiting=1)
+        visit.read("live", pages.part("overview_live.html", overview=idle))
 
 
 def every_trouble() -> Iterator[SharedTrouble]:
@@ -481,6 +492,8 @@ VISITS = [
     at_the_outbox,
     at_keys_and_users,
     at_limits,
+    operating_visits.at_instances,
+    operating_visits.at_settings,
     at_public_pages,
     at_failures,
     at_live_parts,

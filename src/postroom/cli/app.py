@@ -17,12 +17,14 @@ from postroom.cli import (
     doctor,
     exit_codes,
     feedback,
+    instances,
     keys,
     limits,
     lists,
     messages,
     migrate,
     running,
+    settings,
     storage,
     subscribers,
     suppressions,
@@ -74,6 +76,8 @@ app.add_typer(messages.app, name="message")
 app.add_typer(keys.app, name="key")
 app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")
+app.add_typer(settings.app, name="settings")
+app.command()(instances.instances)
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")

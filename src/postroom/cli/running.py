@@ -108,7 +108,7 @@ def serve() -> None:
     engine = engine_of(settings)
     if hint := engine.start_hint():
         echo_err(hint)
-    first = work(_first_link, create=True)  # fails before anything is printed
+    first, now = work(_read_at_start, create=True)  # fails before anything is printed
     with listening(settings):
         pass
     _warn_of_wrong_url(settings)
@@ -119,7 +119,7 @@ def serve() -> None:
         f"Postroom runs on {settings.bind}; {start}",
         f"  storage    {engine.description}",
         f"  mails go   {to}{transport.description}",
-        f"  senders    {settings.senders_min} to {settings.senders_max}, as the queue grows",
+        f"  senders    {now.senders_min} to {now.senders_max}, as the queues grow",
         "  stop       Ctrl-C, or SIGTERM: work in progress is finished",
     ]
 
@@ -137,6 +137,15 @@ def _warn_of_wrong_url(settings: Settings) -> None:
 
     if why := mismatch(settings.url, settings.bind, is_given=settings.is_url_given):
         echo_err(why)
+
+
+async def _read_at_start(parts: Parts) -> tuple[str | None, Settings]:
+    """Return the link to create the first account, and the settings as people changed them."""
+    from postroom.actions.change_settings import merged
+    from postroom.records import setting_changes
+
+    changes, _etag = await setting_changes.read(parts.storage.tables)
+    return await _first_link(parts), merged(parts.settings, changes)
 
 
 async def _first_link(parts: Parts) -> str | None:

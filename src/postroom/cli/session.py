@@ -36,8 +36,7 @@ ParsedAddress = Annotated[
 
 def load_settings() -> Settings:
     """Read the settings and set up logs accordingly."""
-    from postroom import settings
-    from postroom.cli import logs
+    from postroom import logs, settings
     from postroom.wiring import check
 
     loaded = settings.load()

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass
 class RetryRules:
+    """The parts of a sender share one, so that a change of settings reaches all of them."""
+
     first_s: float = 60.0
     longest_s: float = 3600.0
     window_s: float = 24 * 3600.0  # give up if the next attempt would be later than this

@@ -61,14 +61,14 @@ SETTLED_WORDS = "accepted, as the provider reports"
 _EVIDENCE_OF_HAND_OVER = frozenset(FeedbackKind) - {FeedbackKind.UNSUBSCRIBED}
 
 
-@dataclass(frozen=True)
+@dataclass
 class FeedbackHandler:
     """Deals with the events that wait in storage."""
 
     storage: Storage
     clock: Clock
     secret: str
-    policy: FeedbackPolicy = field(default_factory=FeedbackPolicy)
+    policy: FeedbackPolicy = field(default_factory=FeedbackPolicy)  # may change while it runs
 
     async def step(self) -> bool:
         """Deal with the events of one item; return whether there may be more."""

@@ -9,6 +9,7 @@ deferral is a time in the ledger, so the next sender that claims the batch knows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -44,6 +45,7 @@ class Pacer:
         self, tables: Tables, clock: Clock, owner: str, *, lanes: int, lease_s: float
     ) -> None:
         self.deferred_until = 0.0  # the latest time given to any mail, by the monotonic clock
+        self.held_back_at = -math.inf  # when a limit last let no mail go, by the monotonic clock
         self._quotas = Quotas(tables, clock, owner, lease_s=lease_s)
         self._by_name = self._quotas.by_name
         self._clock = clock
@@ -70,8 +72,11 @@ class Pacer:
             connections_max is None or lane in connected or len(connected) < connections_max
         )
         wall_s = self._clock.now().timestamp() - now_s
+        ready = self._ready_places(lane, names, waiting, now_s) if has_connection else []
+        if not ready:
+            self.held_back_at = self._clock.monotonic()
         return Admission(
-            self._ready_places(lane, names, waiting, now_s) if has_connection else [],
+            ready,
             {place: until + wall_s for place, until in deferred.items()},
             self._wait_s(len(waiting)) if has_connection else STOP_CHECK_S,
             self._can_send(TRANSPORT, now_s) and any(self._can_send(one, now_s) for one in kinds),

@@ -47,6 +47,7 @@ _OWN = {  # fields whose own name would be unclear as a property
     "last": "LastAddressKey",
     "lasts_s": "LastsSeconds",
     "mails_per_s": "MailsPerSecond",
+    "per_s": "PerSecond",
     "words": "Details",
 }
 _OF_ONE_KIND = {

@@ -19,7 +19,7 @@ from postroom.domain.texts import _
 from postroom.domain.user import Invitation, Session, User
 from postroom.records.rows import find_row, first_rows, readable_rows, to_properties
 from postroom.records.stored import Stored
-from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, Tables
+from postroom.storage.port import Change, Conflict, Delete, KeysWithin, Replace, StorageFull, Tables
 
 SEEN_NOTED_EVERY = timedelta(minutes=1)  # a write a minute, not one a page
 _TABLE = "service"
@@ -103,7 +103,8 @@ async def find_session(tables: Tables, token: str, now: datetime) -> tuple[User,
         return None
     if now - session.seen_at > SEEN_NOTED_EVERY:
         seen = msgspec.structs.replace(session, seen_at=now)
-        with contextlib.suppress(Conflict):  # ended, or noted by another request at this moment
+        # Ended, or noted by another request at this moment; or a full disk: then pages are needed.
+        with contextlib.suppress(Conflict, StorageFull):
             await tables.replace(_TABLE, _SESSION, session.id, to_properties(seen), stored.etag)
     return found.value, session
 

@@ -231,11 +231,15 @@ class Blobs(Protocol):
 
 
 class Troubles(msgspec.Struct, frozen=True):
-    """How often a remote engine failed to answer since the process started."""
+    """How often a remote engine failed to answer since the process started; when a disk was full.
+
+    Times are seconds since the epoch.
+    """
 
     refused: int = 0  # too busy or unreachable: nothing was done
     in_doubt: int = 0  # no clear answer: it may have been done
-    last_at: float = 0.0  # seconds since the epoch
+    last_at: float = 0.0  # either of them
+    full_at: float = 0.0  # when a write last found no space
 
 
 class Storage(Protocol):

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope
 from postroom.domain.errors import AlreadyThere, NotFound, WrongState
 from postroom.domain.texts import Language, Text, _
 from postroom.records import probes
-from postroom.storage.port import Conflict, StorageError, StorageGone
+from postroom.storage.port import Conflict, StorageError, StorageFull, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking
 from postroom.web.api.openapi import add_problem_schema
@@ -81,6 +81,10 @@ SLOW = (
     _("Storage did not respond in time. What you entered is still here. Wait and try again."),
 )
 MISSING = (_("The database is missing"), STORAGE_GONE)
+FULL = (
+    _("The disk is full"),
+    _("Nothing was saved, because there is no space for the database. Make room, then try again."),
+)
 CHANGED = (
     _("Somebody else changed this"),
     _("Nothing was overwritten. Check the current version and try again."),
@@ -203,9 +207,10 @@ async def not_allowed(request: Request, error: Exception) -> Response:
 
 async def storage_failed(request: Request, error: Exception) -> Response:
     log.warning("storage_failed", error=type(error).__name__)
-    if isinstance(error, StorageGone) and _is_admin(request.url.path):
+    if isinstance(error, (StorageGone, StorageFull)) and _is_admin(request.url.path):
         status = HTTPStatus.SERVICE_UNAVAILABLE
-        return _admin_error(status, *MISSING, await recovered_form(request), RETRY)
+        words = FULL if isinstance(error, StorageFull) else MISSING
+        return _admin_error(status, *words, await recovered_form(request), RETRY)
     return await timed_out(request.scope, request.receive)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import ParamSpec, TypeVar, cast
@@ -18,6 +18,7 @@ from postroom.clock import Clock
 from postroom.domain.consent import Trace
 from postroom.domain.doctor import Check
 from postroom.flow.render import Site
+from postroom.settings import Settings
 from postroom.storage.port import Storage
 from postroom.wakeup import SCHEDULER, WakeUps
 from postroom.web.fetching import Fetch, fetch_page
@@ -31,6 +32,13 @@ _FORWARDED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 Networks = tuple[IPv4Network | IPv6Network, ...]
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass
+class FullDiskNotes:
+    """When another role of this machine last found no space, in seconds since the epoch."""
+
+    heard_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,12 @@ class WebContext:
     webhook_keys: WebhookKeys = NO_WEBHOOK_KEYS
     has_bounce_mailbox: bool = False
     fetch: Fetch = fetch_page  # for pages of Amazon SNS
+    settings: Settings = field(
+        default_factory=lambda: Settings.model_validate({})
+    )  # as this process was started
+    setting_descriptions: Mapping[str, str] = field(default_factory=dict)  # without secrets
+    full_disk: FullDiskNotes = field(default_factory=FullDiskNotes)
+    free_bytes: Callable[[], int | None] = lambda: None  # on the disk with the database
 
     @property
     def is_https(self) -> bool:

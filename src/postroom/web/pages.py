@@ -47,6 +47,8 @@ MENU = [
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     MenuEntry("/admin/sending", _("Sending"), "send"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
+    MenuEntry("/admin/instances", _("Instances"), "device-desktop"),
+    MenuEntry("/admin/settings", _("Settings"), "settings", "owner"),
     MenuEntry("/admin/webhooks", _("Webhooks"), "activity", "owner"),
     MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
     MenuEntry("/admin/users", _("Users"), "users", "owner"),

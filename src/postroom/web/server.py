@@ -27,6 +27,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from postroom.domain.instance import Vitals
 from postroom.web.connections import (
     CONNECTIONS_WAITING_MAX,
     ConnectionLimits,
@@ -58,6 +59,8 @@ class WebServer:
         trusted_proxies: Networks = (),
     ) -> None:
         self._stopping = asyncio.Event()
+        self._answered = 0  # requests
+        self._open = 0
         self._notice_s = notice_s
         limits = limits or limits_within(raise_file_limit())
         connections = OpenConnections(limits, trusted_proxies)
@@ -86,6 +89,10 @@ class WebServer:
             self._stopping.set()
             asyncio.get_running_loop().call_later(self._notice_s, self._end)
 
+    def vitals(self) -> Vitals:
+        """Requests answered, and those in progress without the application's own lifespan."""
+        return Vitals(done=self._answered, busy=max(0, self._open - 1))
+
     def _end(self) -> None:
         self._server.should_exit = True
 
@@ -99,7 +106,12 @@ class WebServer:
                 await send(message)
 
             scope[_STOPPING] = self._stopping
-            await app(scope, receive, send_closing)
+            self._open += 1
+            try:
+                await app(scope, receive, send_closing)
+            finally:
+                self._open -= 1
+                self._answered += 1
 
         return announce
 

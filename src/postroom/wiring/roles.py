@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import secrets
@@ -18,6 +19,7 @@ from postroom import sender as sender_role
 from postroom.bounce_mailbox.reader import MailboxReader
 from postroom.domain.errors import WrongState
 from postroom.domain.feedback import FeedbackPolicy
+from postroom.domain.instance import Vitals
 from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
 from postroom.flow.feedback import FeedbackHandler
@@ -33,14 +35,28 @@ from postroom.sending.journal import FileJournals
 from postroom.settings import BadSettings, Settings, networks
 from postroom.storage.port import StorageError
 from postroom.transport.observed import ObservedTransport
-from postroom.wakeup import MAILBOX_READER, SCHEDULER, SENDER, WEB, WakeUpListener
+from postroom.wakeup import (
+    MAILBOX_READER,
+    SCHEDULER,
+    SENDER,
+    WEB,
+    WakeUpListener,
+)
+from postroom.wiring.describing import describe, free_bytes_of
 from postroom.wiring.engines import WORK_S
+from postroom.wiring.following import (
+    LiveSettings,
+    following,
+    hearing_of_full_disk,
+    with_changes,
+)
 from postroom.wiring.mailboxes import mailbox_of
 from postroom.wiring.parts import Parts, open_parts
 from postroom.wiring.transports import transport_of
 from postroom.worker import StopRequest
 
 if TYPE_CHECKING:
+    from postroom.web.context import WebContext
     from postroom.web.server import WebServer
 
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
@@ -70,13 +86,16 @@ async def build_scheduler(parts: Parts) -> Scheduler:
 
 async def build_feedback_handler(parts: Parts) -> FeedbackHandler:
     settings = parts.settings
-    policy = FeedbackPolicy(
+    secret = await installation_secret(parts.storage.tables)
+    return FeedbackHandler(parts.storage, parts.clock, secret, _policy_of(settings))
+
+
+def _policy_of(settings: Settings) -> FeedbackPolicy:
+    return FeedbackPolicy(
         strikes_max=settings.soft_bounces_max,
         strikes_days_min=settings.soft_bounces_days,
         pause_share=settings.pause_refused_share,
     )
-    secret = await installation_secret(parts.storage.tables)
-    return FeedbackHandler(parts.storage, parts.clock, secret, policy)
 
 
 async def build_mailbox_reader(
@@ -145,7 +164,7 @@ async def build_sender(parts: Parts, wakeup: WakeUpListener) -> Sender:
     )
 
 
-async def build_web(parts: Parts) -> WebServer:
+async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebContext]:
     # Imported here: other roles and most commands do without it and start twice as fast.
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
@@ -173,13 +192,17 @@ async def build_web(parts: Parts) -> WebServer:
             settings.mailgun_webhook_key.get_secret_value(),
             settings.sns_topics,
         ),
+        settings=live.started,
+        setting_descriptions=describe(settings),
+        free_bytes=functools.partial(free_bytes_of, settings),
     )
-    return WebServer(
+    server = WebServer(
         create_app(context),
         settings.stop_grace_s,
         settings.stop_notice_s,
         trusted_proxies=networks(settings.trusted_proxies),
     )
+    return server, context
 
 
 async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None:
@@ -188,7 +211,7 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
     One of all schedulers reads the bounce mailbox.
     """
     os.nice(BULK_NICE)
-    async with _role_parts("scheduler", settings) as parts:
+    async with _role_parts("scheduler", settings) as (parts, live):
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = await build_scheduler(parts)
@@ -201,6 +224,14 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         reader = await build_mailbox_reader(parts, scheduler, feedback_wakeup.ring)
         intervals = parts.intervals
 
+        def apply(settings: Settings) -> None:
+            scheduler.items_ahead = settings.items_ahead
+            scheduler.keep_archive_days = settings.archive_days
+            scheduler.unconfirmed_days = settings.unconfirmed_days
+            handler.policy = _policy_of(settings)
+            if reader:
+                reader.poll_s = settings.bounce_poll_s
+
         async def feedback_rest_s() -> float:
             return intervals.feedback_s if scheduler.is_sending else intervals.imports_s
 
@@ -210,14 +241,18 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
                 parts.wakeups.ring(SENDER)
             return is_busy
 
+        stop.vitals = lambda: Vitals(
+            busy=int(scheduler.is_sending), is_leading=scheduler.lease is not None
+        )
         _tune_garbage_collection()
         try:
-            await asyncio.gather(
-                worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
-                worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
-                worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
-                *([_read_mailbox(reader, parts, stop)] if reader else []),
-            )
+            async with following(parts, live, "scheduler", stop, apply):
+                await asyncio.gather(
+                    worker.run(step, scheduler.rest_s, wakeup, stop, parts.clock),
+                    worker.run(importer.step, importer.rest_s, import_wakeup, stop, parts.clock),
+                    worker.run(handler.step, feedback_rest_s, feedback_wakeup, stop, parts.clock),
+                    *([_read_mailbox(reader, parts, stop)] if reader else []),
+                )
         finally:
             await scheduler.stop()
             await importer.close(settings.stop_grace_s)
@@ -242,30 +277,54 @@ async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) 
 async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
     os.nice(BULK_NICE)
     async with (
-        _role_parts("sender", settings) as parts,
+        _role_parts("sender", settings) as (parts, live),
         _open_sender(parts, supervised=supervised) as (sender, wakeup, stop),
     ):
+
+        def apply(settings: Settings) -> None:
+            sender.claim_s = settings.claim_s
+            sender.rules.first_s = settings.retry_first_s
+            sender.rules.longest_s = settings.retry_longest_s
+            sender.rules.window_s = settings.retry_window_s
+
+        stop.vitals = sender.vitals
         _tune_garbage_collection()
-        await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        async with following(parts, live, "sender", stop, apply):
+            await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
     """Serve pages and the API; requests in progress are finished within the grace period."""
     with listening(settings) as listener:
-        async with _role_parts("web", settings, timeout_s=PAGE_S) as parts:
-            wakeup = parts.wakeups.listen(WEB)
-            server = await build_web(parts)
-            StopRequest(wakeup, supervised=supervised).then(server.stop)
-            _tune_garbage_collection()
-            try:
-                await server.run(listener)
-            finally:
-                wakeup.close()
+        async with _role_parts("web", settings, timeout_s=PAGE_S) as (parts, live):
+            server, context = await build_web(parts, live)
+            with contextlib.closing(parts.wakeups.listen(WEB)) as wakeup:
+                stop = StopRequest(wakeup, supervised=supervised)
+                await _serve_pages(parts, live, server, context, listener, stop)
+
+
+async def _serve_pages(
+    parts: Parts,
+    live: LiveSettings,
+    server: WebServer,
+    context: WebContext,
+    listener: socket.socket,
+    stop: StopRequest,
+) -> None:
+    stop.then(server.stop)
+    stop.vitals = server.vitals
+    _tune_garbage_collection()
+    async with following(parts, live, "web", stop), hearing_of_full_disk(parts, context.full_disk):
+        await server.run(listener)
 
 
 async def drain(settings: Settings) -> None:
     """Do everything that is due in this process: imports, returned mails, then the emails."""
-    async with open_parts(settings) as parts, _open_sender(parts) as (sender, wakeup, stop):
+    async with (
+        open_parts(settings) as opened,
+        _with_changes(opened) as parts,
+        _open_sender(parts) as (sender, wakeup, stop),
+    ):
         scheduler = await build_scheduler(parts)
         handler = await build_feedback_handler(parts)
         try:
@@ -275,6 +334,12 @@ async def drain(settings: Settings) -> None:
                 pass
         finally:
             await scheduler.stop()
+
+
+@contextlib.asynccontextmanager
+async def _with_changes(opened: Parts) -> AsyncIterator[Parts]:
+    parts, _live = await with_changes(opened)
+    yield parts
 
 
 async def _drain_imports(parts: Parts, wakeup: WakeUpListener, stop: StopRequest) -> None:
@@ -346,9 +411,10 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
 @contextlib.asynccontextmanager
 async def _role_parts(
     role: str, settings: Settings, *, timeout_s: float = WORK_S
-) -> AsyncIterator[Parts]:
-    """The parts of a role, with its metrics shown."""
+) -> AsyncIterator[tuple[Parts, LiveSettings]]:
+    """The parts of a role, with its metrics shown; its settings are as people changed them."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
+        parts, live = await with_changes(parts)
         storage = parts.storage
         collector = metrics.RoleCollector(
             role,
@@ -361,7 +427,7 @@ async def _role_parts(
             health=parts.health if role == "sender" else None,
         )
         with metrics.shown(settings.metrics_bind, collector):
-            yield parts
+            yield parts, live
 
 
 @contextlib.asynccontextmanager

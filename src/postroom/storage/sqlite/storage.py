@@ -47,10 +47,16 @@ class SqliteStorage:
         self.troubles = port.Troubles()
         self.writer = writer
         self._reader = reader
+        self._clock = clock
+        writer.on_full = self._note_full
 
     @property
     def commits(self) -> int:
         return self.writer.commits
+
+    def _note_full(self) -> None:
+        """Called in the writer's thread."""
+        self.troubles = port.Troubles(full_at=self._clock.now().timestamp())
 
     @classmethod
     async def open(

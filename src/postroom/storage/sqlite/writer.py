@@ -43,6 +43,7 @@ class GroupWriter:
     ) -> None:
         self.calls = 0
         self.commits = 0
+        self.on_full: Callable[[], None] = lambda: None  # nothing was written: there is no space
         self._connection = connection
         self._watch = watch
         self._loop = loop
@@ -114,6 +115,8 @@ class GroupWriter:
             return [StorageGone(str(gone)) for _ in group]
         except apsw.Error as error:
             self._roll_back()
+            if isinstance(error, apsw.FullError):
+                self.on_full()
             return [as_storage_error(error) for _ in group]
         except Exception as bug:  # noqa: BLE001 - raised to the callers; the thread continues
             self._roll_back()

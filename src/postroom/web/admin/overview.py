@@ -16,7 +16,8 @@ from starlette.responses import Response
 from postroom.domain.dead_letter import DeadLetters, grouped
 from postroom.domain.feedback import MAILBOX_SOURCE
 from postroom.domain.message import GOING_OUT, Message, Status
-from postroom.records import counts, dead_letters, leases, lists, messages, webhooks
+from postroom.domain.scaling import ScalingChange
+from postroom.records import counts, dead_letters, instances, leases, lists, messages, webhooks
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.records.webhooks import WebhookCounts
 from postroom.storage.port import StorageError, Troubles
@@ -35,12 +36,21 @@ SAMPLED_EVERY_S = 10.0
 HISTORY = timedelta(hours=1)  # shown in the charts; sampling stops an hour after the last view
 SAMPLES_MAX = 360
 TROUBLES_SHOWN_FOR_S = 600.0
+FULL_S = 12.0  # roles that cannot write try again more often than this
 
 
 class QueueSample(msgspec.Struct, frozen=True):
     at: float  # seconds since the epoch
     waiting: int
     senders: int
+
+
+class FullDisk(msgspec.Struct, frozen=True):
+    """There is no space for the database, or there was none a while ago."""
+
+    at: datetime  # when a role last could not write
+    is_now: bool
+    free_bytes: int | None = None  # as the operating system says; a quota may be tighter
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -61,6 +71,9 @@ class Overview(msgspec.Struct, frozen=True):
     queue_history: tuple[QueueSample, ...] = ()
     set_aside: list[DeadLetters] = []  # the oldest dead letters, by reason
     self_paused: list[Message] = []  # by refusals that are our fault
+    full_disk: FullDisk | None = None
+    scaling: tuple[ScalingChange, ...] = ()  # the last change on each machine
+    starts_senders: bool = False  # a supervisor starts them when there is something to send
 
     def curve(self, name: str) -> str:
         """Times and values of this field of the samples, for a chart."""
@@ -156,6 +169,7 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         storage.queues.length(MAIL_QUEUE), storage.queues.length(DEAD_LETTER_QUEUE)
     )
     alive = await leases.living(tables, now)
+    supervisors = [each for each in await instances.running(tables, now) if each.limits]
     first_lists, _next = await lists.page(tables, limit=1)
     first_list = first_lists[0].name if first_lists else ""
     going_out = [each for each in found if each.status in GOING_OUT | {Status.PAUSED}]
@@ -181,7 +195,26 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         queue_history=queue_history.recent(now),
         set_aside=grouped(await dead_letters.oldest(storage.queues)) if dead else [],
         troubles=_recent_troubles([storage.troubles, *(lease.troubles for lease in alive)], now),
+        full_disk=_find_full_disk(context, [lease.troubles for lease in alive], now),
+        scaling=tuple(each.changes[0] for each in supervisors if each.changes),
+        starts_senders=any(each.limits and each.limits.maximum for each in supervisors),
     )
+
+
+def _find_full_disk(
+    context: WebContext, by_role: Sequence[Troubles], now: datetime
+) -> FullDisk | None:
+    """What this process and the roles of this machine told; a full disk keeps leases from telling.
+
+    The leases tell of other machines, and of this one once there is room again.
+    """
+    told = [context.storage.troubles.full_at, context.full_disk.heard_at]
+    last_at = max([*told, *(each.full_at for each in by_role)])
+    if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
+        return None
+    is_now = now.timestamp() < last_at + FULL_S
+    free_bytes = context.free_bytes() if is_now else None
+    return FullDisk(datetime.fromtimestamp(last_at, UTC), is_now, free_bytes)
 
 
 async def _read_mailbox_counts(context: WebContext) -> WebhookCounts:

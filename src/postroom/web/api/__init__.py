@@ -2,7 +2,7 @@
 
 auth, route, problems       access keys; how a call reaches its function; refusals
 paging, etags, idempotency  pages by cursor; ETag and If-Match; creating once
-lists, subscribers, suppressions, messages, controls, feedback    the resources
+lists, subscribers, suppressions, messages, controls, feedback, senders    the resources
 openapi                     what /api/v1/openapi.json says beyond the routes
 """
 
@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 
-from postroom.web.api import controls, feedback, lists, messages, subscribers, suppressions
+from postroom.web.api import (
+    controls,
+    feedback,
+    lists,
+    messages,
+    senders,
+    subscribers,
+    suppressions,
+)
 from postroom.web.api.auth import BEARER
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(BEARER)])
 router.include_router(subscribers.sign_ups)
-for _resource in (lists, subscribers, suppressions, messages, controls, feedback):
+for _resource in (lists, subscribers, suppressions, messages, controls, feedback, senders):
     router.include_router(_resource.router)

@@ -83,6 +83,13 @@ class ApiCaller:
             detail = _("This access key is not for the list {name}.", name=list_name[:60])
             raise ApiProblem(403, detail, field="list")
 
+    def check_is_for_every_list(self) -> None:
+        """Refuse a key that is limited to some lists."""
+        if not self.key.is_for_every_list:
+            raise ApiProblem(
+                403, _("This access key is limited to some lists. Use one that is for all lists.")
+            )
+
     def throttle(self, limit: CallLimit, counted: str, what: Text) -> None:
         """Count the call, or refuse it if there were too many."""
         wait = throttles_of(self.request).wait(limit, counted, self.now)

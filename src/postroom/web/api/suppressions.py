@@ -38,7 +38,7 @@ from postroom.web.api.openapi import (
     example,
 )
 from postroom.web.api.paging import PageQuery, parse_page
-from postroom.web.api.problems import ApiProblem, invalid
+from postroom.web.api.problems import invalid
 from postroom.web.api.route import ApiRoute
 from postroom.web.api.subscribers import AddressPart
 
@@ -110,7 +110,7 @@ async def show_suppressions(
 
     Erased people are not shown, because only a hash of their address is stored.
     """
-    _check_is_for_every_list(caller)
+    caller.check_is_for_every_list()
     requested = parse_page(caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
@@ -128,7 +128,7 @@ async def show_suppression(caller: Reader, address: AddressPart) -> Response:
 
     404 if the address is not suppressed. An erased person is found by their address.
     """
-    _check_is_for_every_list(caller)
+    caller.check_is_for_every_list()
     return etags.respond(await _represent(caller, parse_address(address)))
 
 
@@ -140,7 +140,7 @@ async def put_suppression(caller: Writer, address: AddressPart, call: NewSuppres
 
     Subscriptions are not changed. Senders skip the address within seconds, even if it is queued.
     """
-    _check_is_for_every_list(caller)
+    caller.check_is_for_every_list()
     parsed = parse_address(address)
     check_lists(call.scope, call.lists)
     await manage_suppressions.add(
@@ -162,7 +162,7 @@ async def remove_suppression(
 
     They get the next message to each list they are still subscribed to.
     """
-    _check_is_for_every_list(caller)
+    caller.check_is_for_every_list()
     parsed = parse_address(address)
     secret = caller.context.site.secret
     async with expected_version(if_match, lambda: _represent(caller, parsed)) as etag:
@@ -175,10 +175,3 @@ async def _represent(caller: ApiCaller, address: Address) -> Representation:
     entry, etag = await manage_suppressions.read(caller.tables, secret, address)
     cause = await manage_suppressions.find_cause(caller.tables, secret, entry)
     return Representation(suppression_data(entry, address) | cause_data(cause), etag)
-
-
-def _check_is_for_every_list(caller: ApiCaller) -> None:
-    if not caller.key.is_for_every_list:
-        raise ApiProblem(
-            403, _("This access key is limited to some lists. Use one that is for all lists.")
-        )

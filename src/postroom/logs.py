@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import Processor
+
+
+class _Log:
+    """Standard error; a line that cannot be written, as on a full disk, must not end the role."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(line)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def configure(level: str) -> None:
@@ -25,6 +42,6 @@ def configure(level: str) -> None:
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Log(sys.stderr))),
         cache_logger_on_first_use=False,  # modules create their loggers before the level is known
     )
