@@ -10,7 +10,6 @@ import msgspec
 
 from postroom.actions import ask_to_confirm, sign_in
 from postroom.domain.address import parse_address
-from postroom.domain.block import KIND_TITLES
 from postroom.domain.job_status import JobStatus
 from postroom.domain.message import Books, Status
 from postroom.domain.subscriber import InactiveReason
@@ -36,8 +35,9 @@ from tests.web import (
     operating_visits,
     test_admin_outbox,
     test_admin_suppression,
+    writing_visits,
 )
-from tests.web.drafts import GOOD, etag_of, fields_in, written
+from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, leave, path_of, second_list, stored
 from tests.web.pseudo import PSEUDO
@@ -233,49 +233,12 @@ async def at_imports(visit: Visit) -> None:
     await visit.post(f"{path}/start", 409)
 
 
-async def _in_blocks(visit: Visit) -> None:
-    """The block editor with every kind of block and finding, templates, the page in a browser."""
-    owner = visit.owner
-    page = (await owner.get("/admin/messages/new", list=LIST)).text
-    # Without the words of the template, which are nobody's text of ours.
-    fields = {
-        name: "Ada" if name.endswith("-text") else "" if name.endswith("-place") else value
-        for name, value in fields_in(page, subject="Ada").items()
-    }
-    for kind in KIND_TITLES:
-        answer = await owner.post("/admin/messages/blocks", **fields | {"op": f"add:{kind}"})
-        fields = fields_in(answer.text)
-    visit.read("every block", answer.text)
-    last = fields["shape"].count('"kind"')
-    for op in ("nothing:x", "undo", "snippet", f"columns:b{last}:3", "add:text:b99", "fix:x"):
-        await visit.post("/admin/messages/blocks", 200, **fields | {"op": op})
-    await visit.post("/admin/messages/blocks", 200, **fields | {"op": "undo", "shape": "x"})
-    await visit.post("/admin/messages/preview", 200, **fields | {"theme-text": "#eeeeee"})
-    wrong = {"theme-width": "1", "preview_text": "x" * 300, "language": "?"}
-    await visit.post("/admin/messages/write", 422, **fields | wrong)
-    await visit.get("/admin/templates")
-    await visit.get("/admin/templates/new", kind="snippet")
-    await visit.post("/admin/templates/new", 422, title="")
-    for kind, title in (("template", "Ada"), ("snippet", "Ada")):
-        answer = await owner.post("/admin/templates/new", title=title, kind=kind)
-        await visit.get(answer.headers["location"])
-    kept = answer.headers["location"]
-    await visit.get("/admin/templates")
-    await visit.get(f"{kept}/delete")
-    await visit.post(f"{kept}/delete", 409, etag="old")
-    fields = fields_in((await owner.get(kept)).text.replace("template-form", "message"))
-    await visit.post(kept, 422, **fields | {"title": "", "theme-width": "1"})
-    await visit.post(kept, 409, **fields | {"etag": "old", "theme-width": "500"})
-    await owner.get("/admin/messages/new", list=LIST)
-    await visit.as_anybody("/v/1/2", 404)
-
-
 async def at_messages(visit: Visit) -> None:
     owner = visit.owner
     await visit.get("/admin/messages")
     await visit.get("/admin/messages/new", list=LIST)
     await visit.get("/admin/messages/new", kind="html")
-    await _in_blocks(visit)
+    await writing_visits.in_blocks(visit)
     await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
     await visit.post("/admin/messages/preview", 200)
     unseen = "".join(f"<img src='{source}'>" for source in UNSEEN_PICTURES)
