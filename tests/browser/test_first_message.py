@@ -138,7 +138,7 @@ async def read_in_outbox_and_leave(page: Page) -> None:
     await page.get_by_role("link", name="Test mailbox").first.click()
     await page.get_by_role("link", name="New lecture series").first.click()
     mail = page.frame_locator("iframe.mail")
-    await expect(mail.get_by_text("Dear friend of the department")).to_be_visible()
+    await expect(mail.get_by_text("Hello there,")).to_be_visible()
     leaving = await open_elsewhere(page, mail.get_by_role("link", name="Unsubscribe"))
     await leaving.get_by_role("button", name="Unsubscribe").click()
     await expect(leaving.get_by_role("heading", name="You’ve unsubscribed")).to_be_visible()

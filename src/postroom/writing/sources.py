@@ -22,6 +22,8 @@ from postroom.writing.mjml import direction_of, html_from_mjml
 
 STYLE_CHARS_MAX = 128 * 1024  # each rule is tried on every element
 _STYLE = re.compile(r"<style\b", re.IGNORECASE)
+_STYLE_CONTENT = re.compile(r"<style\b[^>]*>.*?</style>", re.IGNORECASE | re.DOTALL)
+_DECLARATIONS = re.compile(r"\{([^{}@]*)\}")  # the body of one rule
 _HTML_ENGLISH = '<html lang="en">'
 
 
@@ -56,7 +58,8 @@ def has_styles(html: str) -> bool:
 def with_inline_styles(html: str) -> str:
     """Copy the rules of <style> into the elements, since some email programs ignore <style>.
 
-    Nothing is loaded from files or the network. Rules that cannot be inlined, such as @media, stay.
+    Nothing is loaded from files or the network. Rules that cannot be inlined, such as @media, stay
+    and become important, so that they still win over the inlined ones.
     """
     check_shape(html)
     if len(html) > STYLE_CHARS_MAX:
@@ -72,6 +75,22 @@ def with_inline_styles(html: str) -> str:
         load_remote_stylesheets=False, keep_at_rules=True, keep_link_tags=True
     )
     try:
-        return marked.restored(inliner.inline(marked.text))
+        return marked.restored(_STYLE_CONTENT.sub(_stronger, inliner.inline(marked.text)))
     except (css_inline.InlineError, ValueError) as error:
         raise BadTemplate(_("The styles cannot be read: {why}", why=error)) from None
+
+
+def _stronger(style: re.Match[str]) -> str:
+    """Mark what is left in <style> as important: otherwise the inlined styles would win over it."""
+    return _DECLARATIONS.sub(_important, style[0])
+
+
+def _important(body: re.Match[str]) -> str:
+    declarations = [each.strip() for each in body[1].split(";") if each.strip()]
+    is_plain = all(":" in each for each in declarations) and "data:" not in body[1]
+    if not is_plain:
+        return body[0]
+    marked = [
+        each if "!important" in each.lower() else f"{each} !important" for each in declarations
+    ]
+    return f"{{ {'; '.join(marked)} }}"

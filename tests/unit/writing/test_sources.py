@@ -64,7 +64,7 @@ def test_styles_are_inlined_without_reading_files_or_the_network() -> None:
     )
     made = with_inline_styles(source)
     assert '<p style="color: red;">' in made
-    assert "@media (max-width: 600px)" in made
+    assert "@media (max-width: 600px) { p { color: blue !important } }" in " ".join(made.split())
     assert "<!--[if mso]><p>Outlook</p><![endif]-->" in made
     assert "root:" not in made
 
