@@ -27,6 +27,8 @@ from postroom.domain.mailing_list import (
     check_postal_address,
     check_sender,
 )
+from postroom.domain.message import check_language
+from postroom.domain.message_template import check_template_id
 from postroom.records import lists
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
@@ -39,6 +41,8 @@ class ListChanges(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     postal_address: str | None = None
     public_form: bool | None = None
+    language: str | None = None
+    template: str | None = None
 
 
 class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,8 @@ class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     postal_address: str
     public_form: bool = False
+    language: str = "en"
+    template: str = ""
 
 
 def checked(
@@ -57,6 +63,8 @@ def checked(
     description: str = "",
     postal_address: str = "",
     public_form: bool = False,
+    language: str = "en",
+    template: str = "",
 ) -> CheckedList:
     """Check every value; BadInput if there can be no such list."""
     return CheckedList(
@@ -65,6 +73,8 @@ def checked(
         description=check_description(description),
         postal_address=check_postal_address(postal_address),
         public_form=public_form,
+        language=check_language(language) or "en",
+        template=check_template_id(template),
     )
 
 

@@ -43,6 +43,7 @@ MENU = [
     MenuEntry("/admin/imports", _("Imports"), "upload"),
     MenuEntry("/admin/suppression", _("Suppression"), "mail-off"),
     MenuEntry("/admin/messages", _("Messages"), "mail"),
+    MenuEntry("/admin/templates", _("Templates"), "stack"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     MenuEntry("/admin/sending", _("Sending"), "send"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
