@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"supervisor"},
     {"wiring", "scaling"},
     {"logs"},
-    {"web", "scheduler", "sender", "worker", "metrics"},
+    {"web", "scheduler", "sender", "worker", "metrics", "tracing"},
     {"bounce_mailbox"},  # a worker of the scheduler: mails that come back become events
     {"backup"},  # everything into one file, and back
     {"importing"},  # a use case beside the path, which asks people to confirm as the action does
@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
-    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals"},
+    {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals", "spans"},
     {"task_pool"},
     {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"mail"},

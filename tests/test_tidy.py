@@ -38,7 +38,9 @@ REGISTRY_HOSTS = [
 ]
 
 # "path: rule" → why it may. An entry that is no longer needed fails the test as well.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "src/postroom/settings.py: module is short": "the list of all settings, in one place",
+}
 
 
 @dataclass(frozen=True)

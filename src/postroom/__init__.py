@@ -24,6 +24,8 @@ Actions, which people and programs ask for beside the path:
     actions/export_people.py     write everyone on a list into a file
     actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
     actions/send_test_mail.py    mail a message to one user, to check it
+    actions/handle_dead_letters.py    put set-aside work items back, or clear them away
+    actions/edit_storage.py      change rows, items and blobs by hand
     actions/change_settings.py   change settings while the service runs
     actions/sign_in.py           users, invitations and sessions of the admin pages
 
@@ -37,6 +39,7 @@ Around them, each using only what is below it:
     logs.py                    one line an event on standard error
     web/                       admin pages, subscriber pages, the web service
     scheduler.py, sender.py    the two roles; worker.py is the loop around them
+    tracing.py, metrics.py     what a role did, as traces in storage; what Prometheus reads
     bounce_mailbox/            reads the mails that come back: a port, IMAP, Maildir, a folder
     importing/                 people from CSV files: upload, job, reading, and the worker
     backup/                    everything into one file while mail is sent, and back

@@ -22,6 +22,8 @@ class Intervals:
     settings_s: float = 2.0  # reading changed settings while there is work
     idle_settings_s: float = 2.0  # the same while there is none
     instance_s: float = 10.0  # writing the rows of running instances
+    trace_s: float = 1.0  # writing traces, if there are any
+    metrics_s: float = 10.0  # sampling queues and messages, if metrics are served
 
 
 LOCAL = Intervals()
@@ -39,4 +41,6 @@ REMOTE = Intervals(
     settings_s=5.0,
     idle_settings_s=60.0,
     instance_s=180.0,
+    trace_s=5.0,
+    metrics_s=60.0,
 )

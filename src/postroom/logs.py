@@ -1,4 +1,7 @@
-"""Logs on standard error, one line per event: readable on a terminal, JSON for machines."""
+"""Logs on standard error, one line per event: readable on a terminal, JSON for machines.
+
+While a role runs, the same events go to storage as traces (tracing.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import sys
 from typing import TextIO, cast
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+from postroom.domain.trace_entry import TraceLevel
+from postroom.tracing import BUFFER
 
 
 class _Log:
@@ -26,7 +32,8 @@ class _Log:
             self._stream.flush()
 
 
-def configure(level: str) -> None:
+def configure(level: str, trace_level: str = "off") -> None:
+    """Write events of `level` and above; of `trace_level` and above, also as traces."""
     if sys.stderr.isatty():
         # Structlog's own tracebacks show the values of variables, and so addresses.
         plain = structlog.dev.plain_traceback
@@ -39,9 +46,25 @@ def configure(level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    BUFFER.level = None if trace_level == "off" else TraceLevel(trace_level)
+    lowest = TraceLevel(level)
+    if BUFFER.level and BUFFER.level.covers(lowest):
+        lowest = BUFFER.level
     structlog.configure(
-        processors=[*shared, *renderers],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        processors=[*shared, BUFFER, _without_lower(TraceLevel(level)), *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(lowest.upper())),
         logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Log(sys.stderr))),
         cache_logger_on_first_use=False,  # modules create their loggers before the level is known
     )
+
+
+def _without_lower(level: TraceLevel) -> Processor:
+    """Keep events that only traces want out of the log."""
+    lower = {each.value for each in TraceLevel if not level.covers(each)}
+
+    def drop(_logger: object, _name: str, event: EventDict) -> EventDict:
+        if event["level"] in lower:
+            raise structlog.DropEvent
+        return event
+
+    return drop

@@ -12,15 +12,27 @@ from datetime import datetime
 
 import structlog
 
+from postroom import spans
 from postroom.clock import Clock
-from postroom.domain.message import Status
+from postroom.domain.message import Message, Status
 from postroom.flow import archive, fan_out, feedback, report, schedule, sweep
 from postroom.flow.schedule import Agenda, DueMessage, Leftovers
 from postroom.importing import upload as import_upload
 from postroom.importing import worker as import_worker
 from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
-from postroom.records import idempotency, instances, leases, messages, throttles, trials, users
+from postroom.records import (
+    audit,
+    dead_letters,
+    idempotency,
+    instances,
+    leases,
+    messages,
+    throttles,
+    traces,
+    trials,
+    users,
+)
 from postroom.records.leases import Lease, RenewalTracker
 from postroom.records.messages import DueEntry
 from postroom.records.names import MAIL_QUEUE
@@ -46,6 +58,9 @@ class Scheduler:
     items_ahead: int = CLAIM_ITEMS_MAX  # items that may wait before messages do; 0: any number
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
+    keep_traces: tuple[float, int] = (14.0, 1_000_000)  # days and rows
+    audit_days: int = 730
+    dead_letter_days: int = 90
     is_test_mode: bool = False  # mails are stored, not sent
     suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     lease: Lease | None = None
@@ -58,6 +73,7 @@ class Scheduler:
     _leftovers: Leftovers = field(init=False)
     _is_full: bool = False  # a message waits for room in the queue
     _queued_last: str = ""  # ref of the message that had room last
+    _taken_over: set[str] = field(default_factory=set)  # refs of messages that others had begun
 
     def __post_init__(self) -> None:
         self._renewal_tracker = RenewalTracker(self.clock)
@@ -81,6 +97,7 @@ class Scheduler:
                 return False
         self._leftovers.keep(agenda.due)
         self._reported = {ref: at for ref, at in self._reported.items() if ref in refs}
+        self._taken_over &= set(refs)
         await self._sweep(is_busy=is_busy)
         return is_busy
 
@@ -152,7 +169,10 @@ class Scheduler:
             due = await schedule.due_message(tables, entry, agenda, self._leftovers)
             if due is None:
                 self._reported.pop(entry.ref, None)
-            return due is not None and await self._advance(due)
+            if due is None:
+                return False
+            with spans.span("advance message", **{"postroom.message": entry.ref}):
+                return await self._advance(due)
         except Conflict:  # a person or another scheduler changed it: read it again
             return True
         except Exception as error:
@@ -190,6 +210,7 @@ class Scheduler:
             self._is_full = True
             return await self._report(due, now)
         self._queued_last = message.ref
+        self._note_take_over(message)
         step, _ = await fan_out.advance(
             self.storage,
             message,
@@ -200,7 +221,16 @@ class Scheduler:
             scheduler=self._leadership,
             suppressions=self.suppressions,
         )
+        if step.fanned_out and not message.fanned_out:
+            log.info("message_queued", ref=step.ref, audience=step.audience, batches=step.batches)
         return step != message
+
+    def _note_take_over(self, message: Message) -> None:
+        """Log once that another scheduler, or one before a restart, had begun the message."""
+        if message.batches and message.queued_by not in ("", self._leadership):
+            if message.ref not in self._taken_over:
+                log.warning("message_taken_over", ref=message.ref, batch=message.batches - 1)
+            self._taken_over.add(message.ref)
 
     async def _room(self) -> int:
         """How many batches may be written; a whole page if the queue is empty.
@@ -235,6 +265,7 @@ class Scheduler:
         now = self.clock.now()
         now_s = self.clock.monotonic()
         keep_days, wait_days = self.keep_archive_days, self.unconfirmed_days
+        trace_days, traces_max = self.keep_traces
         later = BUSY_SWEEPS_LATER if is_busy else 1
         if self._swept_at is None or now_s >= self._swept_at + self.intervals.sweep_s * later:
             self._swept_at = now_s
@@ -254,9 +285,14 @@ class Scheduler:
             "idempotency": lambda: idempotency.forget_old(tables, now),
             "throttles": lambda: throttles.forget_expired(tables, now),
             "test mails": lambda: trials.forget_old(tables, now),
+            "traces": lambda: traces.expire(tables, now, keep_days=trace_days, rows_max=traces_max),
             "imports": lambda: import_upload.sweep(storage, now),
             "import items": lambda: import_worker.put_forgotten_items(storage, now),
             "feedback": lambda: feedback.put_forgotten_items(storage),
+            "audit log": lambda: audit.expire(tables, now, keep_days=self.audit_days),
+            "dead letters": lambda: dead_letters.expire(
+                storage.queues, now, keep_days=self.dead_letter_days
+            ),
         }
         if self.suppressions:
             chores["suppressions"] = self.suppressions.save_snapshot

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from postroom import spans
 from postroom.actions.send_test_mail import mail_test
 from postroom.clock import Clock
 from postroom.domain.breaker import Breaker, MailHealth
@@ -218,7 +219,9 @@ class Sender:
         return bool(claims)
 
     async def _send(self, claim: Claim, lane: Lane, journal: FileJournal) -> None:
-        handled = await self.batch_sender.handle(claim, lane, journal)
+        with spans.span("send batch") as added:
+            handled = await self.batch_sender.handle(claim, lane, journal)
+            added["postroom.handled"] = handled.value
         match handled:
             case Handled.FAULT:
                 self._note_fault()

@@ -276,6 +276,19 @@ class Settings(BaseModel):
     backup_keep: int = Field(
         7, ge=1, le=1000, description="Scheduled backups to keep; older ones are deleted."
     )
+    audit_days: int = Field(
+        730,
+        ge=1,
+        le=36500,
+        description="Days to keep the audit log, which has who changed what, and all sign-ins.",
+    )
+    dead_letter_days: int = Field(
+        90,
+        ge=1,
+        le=3650,
+        description="Days to keep dead letters, work items that could not be processed. People "
+        "in them are on hold or not affected, so nobody waits for an old one.",
+    )
     trusted_proxies: str = Field(
         "",
         description="Addresses or networks of reverse proxies whose `X-Forwarded-For` is trusted, "
@@ -303,6 +316,18 @@ class Settings(BaseModel):
         "as long as several health checks; without a load balancer, leave it at 0.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
+    trace_level: str = Field(
+        "info",
+        description="From which level on events are also kept as traces in storage: `debug`, "
+        "`info`, `warning`, `error` or `off`. The admin pages and `postroom trace` show them.",
+    )
+    trace_days: float = Field(14.0, ge=0.05, le=3650, description="Days to keep traces.")
+    trace_rows_max: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Traces to keep at most, about 500 bytes each; the oldest are deleted first. "
+        "One process writes at most a twentieth of it in an hour.",
+    )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -396,11 +421,14 @@ class Settings(BaseModel):
             raise ValueError("must not be longer than POSTROOM_STOP_GRACE_S, which includes it")
         return value
 
-    @field_validator("log_level")
+    @field_validator("log_level", "trace_level")
     @classmethod
-    def _level(cls, value: str) -> str:
+    def _level(cls, value: str, info: ValidationInfo) -> str:
         if value not in ("debug", "info", "warning", "error"):
-            raise ValueError("must be debug, info, warning or error")
+            if info.field_name == "log_level":
+                raise ValueError("must be debug, info, warning or error")
+            if value != "off":
+                raise ValueError("must be debug, info, warning, error or off")
         return value
 
 

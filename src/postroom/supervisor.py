@@ -41,6 +41,7 @@ from postroom.wiring.following import (
     with_changes,
     with_vitals,
 )
+from postroom.wiring.observing import traced_role
 
 log = structlog.get_logger("supervisor")
 RESTART_S_FIRST = 0.2
@@ -195,7 +196,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        async with open_parts(self._settings) as opened:
+        async with open_parts(self._settings) as opened, traced_role("supervisor", opened):
             parts, live = await with_changes(opened)
             wakeup = parts.wakeups.listen(SENDER)
             for child in self._fixed:

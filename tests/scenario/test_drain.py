@@ -13,6 +13,7 @@ from postroom.actions import control_message
 from postroom.domain.errors import WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.retry import RetryRules
+from postroom.scheduler import Scheduler
 from postroom.sender import Sender
 from postroom.wakeup import WakeUpListener
 from postroom.wiring import roles
@@ -127,3 +128,12 @@ async def test_it_gives_up_with_a_sentence_when_the_provider_stays_away(
     with pytest.raises(WrongState, match="asks us to try again later: 421"):
         await drain.to_its_end()
     assert (await town.read(ref)).books == Books(queued=1)
+
+
+async def test_it_waits_while_another_scheduler_leads(town: Town, drain: Drain) -> None:
+    """That one does the rest; if it has died, its lease ends."""
+    await Scheduler(town.storage, town.clock, "scheduler.2").step()
+    ref = await town.mailing("ada")
+    await drain.to_its_end()
+    assert town.arrived() == once_each(["ada"])
+    assert await town.is_archived(ref)

@@ -25,7 +25,7 @@ from tests.scenario.moving_house import (
     move_with,
 )
 
-RUNS_MAX = 300
+RUNS_MAX = 400
 
 
 @pytest.fixture

@@ -8,7 +8,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from postroom import metrics
 from postroom.domain.breaker import Breaker, MailHealth
+from postroom.domain.message import Books, Message, Status
 from postroom.domain.outcome import Deferred, Scope, Sent
+from postroom.records import messages
+from postroom.records.names import MAIL_QUEUE, STORAGE_NAMES
+from postroom.storage.memory import MemoryStorage
+from tests.clock import START, MovableClock
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
@@ -30,8 +35,41 @@ def test_a_sender_shows_mails_by_outcome_and_the_mail_servers_health() -> None:
     assert 'postroom_mail_server_faults_total{kind="login",role="sender"} 1.0' in page
     assert 'postroom_mail_server_faults_total{kind="connect",role="sender"} 0.0' in page
     assert 'postroom_mail_server_trouble{role="sender"} 1.0' in page
+    assert 'postroom_breaker_faults{role="sender"} 1.0' in page
     health.worked()
     assert 'postroom_mail_server_trouble{role="sender"} 0.0' in shown("sender", health)
+
+
+async def test_the_scheduler_shows_what_waits_and_for_how_long() -> None:
+    clock = MovableClock()
+    storage = MemoryStorage(clock, STORAGE_NAMES)
+    service = metrics.ServiceCollector(storage, clock)
+    await storage.queues.put(MAIL_QUEUE, "one", "two")
+    late = Message(
+        ref="",
+        list_name="news",
+        list_created_at=START,
+        subject="News",
+        sender="a@contoso.edu",
+        created_at=START,
+        due_at=START,
+        status=Status.PENDING,
+        books=Books(held=3, doubts=4),
+    )
+    message, _etag = await messages.reserve(storage.tables, late)
+    await messages.put_due(storage.tables, message, START)
+    await service.sample()
+    clock.move(30)
+    await service.sample()
+    assert (service.items[MAIL_QUEUE], service.ages_s[MAIL_QUEUE]) == (2, 30)
+    assert service.due_lag_s == 30
+    assert service.deliveries == {"queued": 0, "sending": 0, "held": 3, "doubts": 4}
+    (claim,) = await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=60)
+    await service.sample()
+    assert service.ages_s[MAIL_QUEUE] == 0  # the next one has just become the first
+    await storage.queues.complete(claim)
+    page = "".join(str(family.samples) for family in service.collect())
+    assert "postroom_queue_wait_seconds" in page
 
 
 def test_other_roles_show_storage_alone() -> None:

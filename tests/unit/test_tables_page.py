@@ -12,6 +12,7 @@ import pytest
 
 from postroom.domain.access_key import AccessKey
 from postroom.domain.ask_job import AskJob
+from postroom.domain.audit import AuditEntry
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
@@ -20,6 +21,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
+from postroom.domain.trace_entry import TraceEntry
 from postroom.domain.trial import Trial
 from postroom.domain.user import Invitation, Session, User
 from postroom.importing.job import ImportJob
@@ -71,6 +73,8 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`m-<ref>` / `batch:<batch>`": CountedRecipients,
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
     "`soft` / `<address key>`": SoftBounces,
+    "`<level>-<falling hour>` / `<falling time>-<number>-<instance>`": TraceEntry,
+    "`log` / `<falling time>-<order><nonce>`": AuditEntry,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

@@ -33,8 +33,10 @@ from tests.web import (
     feedback_visits,
     importing,
     operating_visits,
+    storage_visits,
     test_admin_outbox,
     test_admin_suppression,
+    trace_visits,
 )
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -71,6 +73,8 @@ async def at_the_door(visit: Visit) -> None:
     values = (
         "suppressions-imported|2|1",
         "sending|9",
+        "letters-cleared|2",
+        "letters-put-back|2|1",
         "scheduled|1794903600|UTC|9|1763367600",
         "scheduled|1794903600||0|0",
     )
@@ -452,8 +456,10 @@ VISITS = [
     at_the_outbox,
     at_keys_and_users,
     at_limits,
+    *storage_visits.VISITS,
     operating_visits.at_instances,
     operating_visits.at_settings,
+    trace_visits.at_traces,
     at_public_pages,
     at_failures,
     at_live_parts,

@@ -35,6 +35,7 @@ Tls = Annotated[bool, typer.Option("--tls", help="STARTTLS, with a certificate o
 Size = Annotated[
     int, typer.Option("--size", min=MAIL_BYTES_MIN, max=1 << 20, help="Bytes of a mail.")
 ]
+Traces = Annotated[str, typer.Option(help="The level of traces; off for none.")]
 Baselines = Annotated[
     bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
 ]
@@ -88,6 +89,7 @@ def bench(
     mail_bytes: Size = 4096,
     limit: Limited = 0.0,
     domain_limit: DomainLimited = 0.0,
+    traces: Traces = "info",
     baselines: Baselines = True,
     svg: Svg = None,
     count_calls: CountCalls = False,

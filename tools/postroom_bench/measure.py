@@ -134,6 +134,7 @@ async def _baselines(
 def _installation(plan: Plan, folder: Path) -> Installation:
     """An installation and a sink as planned; runs in one account have names of their own."""
     settings = {"POSTROOM_LANES": str(plan.lanes), "POSTROOM_SMTP_WINDOW": str(plan.window)}
+    settings["POSTROOM_TRACE_LEVEL"] = plan.traces
     transport = CLEAR if plan.transport is Way.SMTP else "outbox:"
     if plan.fan_out_first:
         settings["POSTROOM_ITEMS_AHEAD"] = "0"  # nobody takes them

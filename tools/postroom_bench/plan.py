@@ -41,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mail_bytes: int = 4096
     limit: float = 0.0  # mails a second, of the transport
     domain_limit: float = 0.0  # mails a second, of the domain that everybody is at
+    traces: str = "info"  # as POSTROOM_TRACE_LEVEL
     baselines: bool = True  # also measure what others do with the same sink
 
     @property

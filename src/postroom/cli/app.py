@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    audit,
     backup,
     dkim,
     doctor,
@@ -29,6 +30,7 @@ from postroom.cli import (
     storage,
     subscribers,
     suppressions,
+    trace,
     users,
 )
 from postroom.domain.errors import BadInput
@@ -82,7 +84,9 @@ app.command()(instances.instances)
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
+app.command()(audit.audit)
 app.command()(migrate.migrate)
+app.command()(trace.trace)
 app.add_typer(backup.app, name="backup")
 app.command()(backup.restore)
 app.command()(doctor.doctor)

@@ -14,7 +14,6 @@ import typer
 
 from postroom.cli.exit_codes import REFUSED
 from postroom.cli.output import AsJson, readable, show
-from postroom.cli.running import waits_for_scheduler
 from postroom.cli.session import in_loop, load_settings
 from postroom.domain.address import parse_domain
 from postroom.domain.dead_letter import grouped
@@ -22,6 +21,7 @@ from postroom.domain.doctor import Check, CheckResult
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import ngettext
 from postroom.domain.web_address import mismatch
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.records import backups, dead_letters, leases, probes
 from postroom.records.names import MAIL_QUEUE
 from postroom.storage.port import StorageError
@@ -196,9 +196,12 @@ async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
         yield Check(RIGHT, "dead letters", "there are none")
     for group in groups:
         items = ngettext("{count} work item set aside", "{count} work items set aside", group.count)
-        since = f" since {readable(group.since)}" if group.since else ""
+        since = f" since {readable(group.since)}"
         refs = f" (message {', '.join(group.refs)})" if group.refs else ""
-        fix = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
+        fix = (
+            "The page “Queues and dead letters” and “postroom storage dead-letters” list them, put "
+            "them back or clear them."
+        )
         yield Check(WRONG, "dead letters", f"{items}{since}{refs}. {group.explanation}", fix)
 
 

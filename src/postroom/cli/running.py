@@ -10,16 +10,12 @@ import typer
 from postroom.cli.exit_codes import INTERRUPTED
 from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import in_loop, load_settings, work
-from postroom.domain.message import Status
 from postroom.domain.texts import ngettext
-from postroom.records import messages
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from postroom.settings import Settings
-    from postroom.storage.port import Tables
     from postroom.wiring import Parts
 
 TEST_MODE = "Test mode: no mail server is set up, so emails are kept in the test mailbox, not sent."
@@ -83,16 +79,6 @@ def drain(as_json: AsJson = False) -> None:
     data = {"waiting": waiting, "dead_letters": dead_letters, "test_mode": is_test}
     text = f"Nothing else is due now{later if waiting else ''}."
     show(data, as_json, text, *([TEST_MODE] if is_test else []))
-
-
-async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
-    """Return whether a message is due and not all of its work items are queued."""
-    async for entry in messages.due_entries(tables, now):
-        if entry.due_at <= now:
-            found = await messages.find_live(tables, entry.ref)
-            if found and found.value.status in (Status.PENDING, Status.QUEUING):
-                return True
-    return False
 
 
 def serve() -> None:

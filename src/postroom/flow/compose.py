@@ -25,6 +25,7 @@ from msgspec import UNSET, UnsetType
 
 from postroom.act import Act
 from postroom.domain.address import parse_mailbox
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import (
@@ -81,6 +82,18 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
+    """Create a message; its status is pending if the draft has a time."""
+    after = {"subject": draft.subject} | ({"due": draft.due_at} if draft.due_at else {})
+    async with act.audited(
+        AuditKind.MESSAGE,
+        f"{draft.list_name} {origin.ref}" if origin else draft.list_name,
+        AuditAction.CREATE,
+        after=values_text(after),
+    ):
+        return await _compose(act, draft, origin)
+
+
+async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
     """Check everything, then store: ref, bodies, due entry, status."""
     storage = act.storage
     mailing_list = await lists.read(storage.tables, draft.list_name)
@@ -158,8 +171,17 @@ async def give_time(
     act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
     """Schedule a draft or reschedule a message; the entry under the old date has no effect."""
+    message, etag = await _editable(act.tables, ref, seen_etag)
+    before = values_text({"due": message.due_at}) if message.due_at else ""
+    after = values_text({"due": due_at})
+    scheduled = AuditAction.SCHEDULE
+    async with act.audited(AuditKind.MESSAGE, ref, scheduled, before=before, after=after):
+        return await _schedule(act, message, etag, due_at, zone)
+
+
+async def _schedule(act: Act, message: Message, etag: str, due_at: datetime, zone: str) -> Message:
     tables = act.tables
-    message, etag = await _editable(tables, ref, seen_etag)
+    ref = message.ref
     pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
     await messages.put_due(tables, pending, act.now)
     try:

@@ -120,3 +120,13 @@ async def start(
 
 def _moved(message: Message, entry: DueEntry) -> bool:
     return message.due_at != entry.due_at
+
+
+async def waits_for_scheduler(tables: Tables, now: datetime) -> bool:
+    """Return whether a message is due and not all of its work items are queued."""
+    async for entry in messages.due_entries(tables, now):
+        if entry.due_at <= now:
+            found = await messages.find_live(tables, entry.ref)
+            if found and found.value.status in (Status.PENDING, Status.QUEUING):
+                return True
+    return False

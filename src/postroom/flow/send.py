@@ -307,7 +307,11 @@ class BatchSender:
         ends = ends_of(verdicts, now)
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
         await batch.write_ends(ends)
+        doubts = -batch.ledger.doubts
         batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
+        if doubts := doubts + batch.ledger.doubts:
+            ledger = batch.ledger
+            log.warning("deliveries_in_doubt", ref=ledger.ref, batch=ledger.batch, count=doubts)
         batch.fault = any(map(is_fault, outcomes.values()))
         batch.is_tried |= not all(map(is_fault, outcomes.values()))
 

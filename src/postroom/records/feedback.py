@@ -39,6 +39,7 @@ from postroom.records.rows import (
     find_row,
     first_rows,
     from_properties,
+    readable,
     stored,
     to_properties,
 )
@@ -333,6 +334,17 @@ async def bounces_of(
     )
     found = [from_properties(row.properties, BounceRecord) for row in rows]
     return found, rows[-1].key if rows and more else None
+
+
+async def bounces_of_delivery(
+    tables: Tables, ref: str, batch: int, position: int
+) -> list[BounceRecord]:
+    """What came back for one recipient."""
+    key = f"{_TO}{batch:07d}:{position:02d}:"
+    rows, _more = await first_rows(
+        tables, TABLE, KeysWithin(_partition(ref), key, key + _END), limit=len(FeedbackKind)
+    )
+    return [each.value for each in readable(rows, BounceRecord)]
 
 
 def is_bounce_cursor(text: str) -> bool:

@@ -26,6 +26,7 @@ class RecipientOutcome(msgspec.Struct, frozen=True):
     outcome: str
     at: datetime | None  # when it ended or was held, or when it will be tried again
     words: str
+    place: str = ""  # batch and position, by which its story is found
 
 
 class AudiencePosition(msgspec.Struct, frozen=True, order=True):
@@ -89,7 +90,10 @@ async def _of_batch(
     return [
         (
             AudiencePosition(ledger.batch, at),
-            _outcome(ledger, at, State(code), waiting.get(at), ends.get(at)),
+            msgspec.structs.replace(
+                _outcome(ledger, at, State(code), waiting.get(at), ends.get(at)),
+                place=f"{ledger.batch}.{at}",
+            ),
         )
         for at, code in enumerate(ledger.states)
         if only is None or code == only

@@ -21,5 +21,10 @@ def parse_sortable(text: str) -> datetime:
     return datetime.fromtimestamp(int(text) / 1000, UTC)
 
 
+def parse_newest_first(text: str) -> datetime:
+    """Parse what `sortable_newest_first` returned, to the millisecond."""
+    return datetime.fromtimestamp((_LAST - int(text)) / 1000, UTC)
+
+
 def _milliseconds(at: datetime) -> int:
     return int(at.timestamp() * 1000)

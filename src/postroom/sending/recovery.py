@@ -16,6 +16,7 @@ import structlog
 
 from postroom.clock import Clock
 from postroom.domain.delivery import (
+    FINAL,
     DeliveryEnd,
     JournalEvidence,
     SenderStillAlive,
@@ -27,6 +28,8 @@ from postroom.domain.delivery import (
 from postroom.domain.delivery_token import delivery_tokens
 from postroom.domain.feedback import SMTP_SOURCE, FeedbackEvent, FeedbackKind
 from postroom.domain.retry import RetryRules
+from postroom.domain.trace_entry import person_id
+from postroom.domain.trouble import one_line
 from postroom.domain.work_item import BatchItem
 from postroom.feedback.classify import classify_words
 from postroom.records import archive, batches, feedback, leases, messages
@@ -90,6 +93,15 @@ class BatchSettler:
             for at in failed
         ]
         await feedback.take_in(self._storage, events)
+        person = batch.deliveries[failed[0]].guid if len(failed) == 1 else ""
+        log.warning(
+            "deliveries_failed",
+            ref=ledger.ref,
+            batch=ledger.batch,
+            count=len(failed),
+            words=one_line(ends[failed[0]].words),
+            person=person_id(person),
+        )
 
     async def settle_if_abandoned(self, batch: ClaimedBatch) -> bool:
         """Settle the batch if its sender died; return whether it is free to be sent now."""
@@ -150,6 +162,16 @@ class BatchSettler:
         has_outcomes = any(verdict.state is not State.QUEUED for verdict in verdicts.values())
         settled = judged(ledger, verdicts, now_s=now.timestamp(), has_outcome=has_outcomes)
         await batch.record(msgspec.structs.replace(settled, owner=""))
+        states = [verdict.state for verdict in verdicts.values()]
+        log.warning(
+            "batch_taken_over",
+            ref=ledger.ref,
+            batch=ledger.batch,
+            owner=ledger.owner,
+            known=sum(state in FINAL for state in states),
+            again=states.count(State.QUEUED),
+            held=states.count(State.HELD),
+        )
 
 
 class JournalRecovery:

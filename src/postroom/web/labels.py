@@ -9,12 +9,14 @@ from typing import Any
 
 from postroom.domain import (
     access_key,
+    audit,
     consent,
     feedback,
     job_status,
     message,
     subscriber,
     suppression,
+    trace_entry,
     user,
 )
 from postroom.domain.due_time import in_zone, known_zone
@@ -23,6 +25,10 @@ from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
     access_key.RIGHT_TEXTS,
+    audit.ACTION_TEXTS,
+    audit.ACTOR_TEXTS,
+    audit.KIND_TEXTS,
+    audit.OUTCOME_TEXTS,
     consent.EVENT_TEXTS,
     feedback.CLASS_TEXTS,
     feedback.KIND_TEXTS,
@@ -33,6 +39,7 @@ _TABLES: list[Mapping[Any, Text]] = [
     subscriber.STANDING_TEXTS,
     suppression.REASON_TEXTS,
     suppression.SCOPE_TEXTS,
+    trace_entry.LEVEL_TEXTS,
     user.ROLE_TEXTS,
 ]
 # Keyed by type as well: members of different enums are equal if their values are.

@@ -49,8 +49,12 @@ MENU = [
     MenuEntry("/admin/instances", _("Instances"), "device-desktop"),
     MenuEntry("/admin/settings", _("Settings"), "settings", "owner"),
     MenuEntry("/admin/webhooks", _("Webhooks"), "activity", "owner"),
+    MenuEntry("/admin/traces", _("Traces"), "clock"),
     MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
     MenuEntry("/admin/users", _("Users"), "users", "owner"),
+    MenuEntry("/admin/dead-letters", _("Queues and dead letters"), "stack"),
+    MenuEntry("/admin/storage", _("Storage"), "database", "owner"),
+    MenuEntry("/admin/audit", _("Audit log"), "history", "owner"),
 ]
 
 _pages = template_environment()
@@ -106,6 +110,14 @@ def moment(at: datetime | None, otherwise: str = "–") -> Markup:
     return Markup('<time datetime="{}" data-moment>{}</time>').format(instant.isoformat(), text)
 
 
+def second(at: datetime) -> Markup:
+    """A time to the second, which the script shows in the reader's own zone."""
+    instant = at.astimezone(UTC)
+    text = instant.strftime("%Y-%m-%d %H:%M:%S UTC")
+    tag = '<time datetime="{}" data-moment="second">{}</time>'
+    return Markup(tag).format(instant.isoformat(), text)
+
+
 def until(at: datetime) -> Markup:
     """A time to the second, which the script shows as the time left."""
     instant = at.astimezone(UTC)
@@ -138,6 +150,7 @@ def polyline(values: Sequence[float], width: float, height: float) -> str:
 
 
 _pages.filters |= {"number": number, "moment": moment, "until": until, "word": word, "size": size}
+_pages.filters["second"] = second
 _pages.filters |= {"address": readable_address, "rate": rate_text, "source_text": source_text}
 _pages.filters |= {"suppression_source": suppression_source_text}
 _pages.globals |= {"share": share, "percent": percent, "polyline": polyline, "new_token": new_token}

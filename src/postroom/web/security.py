@@ -39,6 +39,10 @@ REQUEST_LIMITS = [
         re.compile(r"/admin/messages/\d+/(people|feedback)/export|/admin/suppression/export"),
         _STREAM,
     ),
+    (
+        re.compile(r"/admin/audit/export|/admin/storage/tables/\w+/export"),
+        _STREAM,
+    ),
     # Longer than the longest wait for an answer of a mail server.
     (re.compile(r"/admin/sending/test"), RequestLimits(answer_s=60.0)),
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
@@ -46,6 +50,9 @@ REQUEST_LIMITS = [
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
     (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
+    # Larger than a blob may be, so that one that is too large gets its own error.
+    (re.compile(r"/admin/storage/blobs/upload"), RequestLimits(65 * _MEGABYTE, answer_s=60.0)),
+    (re.compile(r"/admin/storage/tables/\w+/(new|rows/[\w-]+)"), RequestLimits(12 * _MEGABYTE)),
     (re.compile(r"/admin/suppression/import"), RequestLimits(5 * _MEGABYTE, answer_s=None)),
 ]
 

@@ -75,8 +75,8 @@ class LiveSettings:
             for name in LIVE
             if getattr(before, name) != getattr(self.current, name)
         }
-        if before.log_level != self.current.log_level:
-            logs.configure(self.current.log_level)
+        if {"log_level", "trace_level"} & applied.keys():
+            logs.configure(self.current.log_level, self.current.trace_level)
         if applied:
             log.info("settings_applied", **applied)
         return bool(applied)

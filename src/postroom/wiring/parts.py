@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from postroom.clock import Clock, WallClock
 from postroom.domain.backup import BackupWatch
 from postroom.domain.breaker import MailHealth
@@ -33,6 +35,7 @@ class Parts:
     wakeups: WakeUps
     intervals: Intervals
     health: MailHealth = field(default_factory=MailHealth)  # of the mail server, in a sender
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # metrics of a role
     backups: BackupWatch = field(default_factory=BackupWatch)  # in a scheduler
 
 

@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
+import structlog
 
 from postroom import metrics, worker
 from postroom import sender as sender_role
@@ -25,6 +25,7 @@ from postroom.domain.retry import RetryRules
 from postroom.domain.web_address import host_and_port
 from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
+from postroom.flow.schedule import waits_for_scheduler
 from postroom.importing.worker import ImportWorker
 from postroom.process_locks import ProcessLocks
 from postroom.records import outbox, storage_format
@@ -54,6 +55,7 @@ from postroom.wiring.following import (
     with_changes,
 )
 from postroom.wiring.mailboxes import mailbox_of
+from postroom.wiring.observing import log_mails, observed, sampled_service, traced_role
 from postroom.wiring.parts import Parts, open_parts
 from postroom.wiring.transports import transport_of
 from postroom.worker import StopRequest
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from postroom.web.context import WebContext
     from postroom.web.server import WebServer
 
+log = structlog.get_logger("roles")
 PAGE_S = 10.0  # longest call to a remote storage while a person waits for a page
 COLLECT_AFTER = 50_000  # objects; collecting took a sixth of fan-out, and rows form no cycles
 BULK_NICE = 5  # on a busy machine, pages and a mail server come first: a person waits for pages
@@ -81,7 +84,10 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         intervals=parts.intervals,
         items_ahead=settings.items_ahead,
         keep_archive_days=settings.archive_days,
+        keep_traces=(settings.trace_days, settings.trace_rows_max),
         unconfirmed_days=settings.unconfirmed_days,
+        audit_days=settings.audit_days,
+        dead_letter_days=settings.dead_letter_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
     )
@@ -171,6 +177,7 @@ async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebCon
     # Imported here: other roles and most commands do without it and start twice as fast.
     from postroom.web.app import create_app
     from postroom.web.context import WebContext
+    from postroom.web.measured import MeasuredApp
     from postroom.web.server import WebServer
     from postroom.web.webhooks.keys import WebhookKeys
 
@@ -200,7 +207,7 @@ async def build_web(parts: Parts, live: LiveSettings) -> tuple[WebServer, WebCon
         free_bytes=functools.partial(free_bytes_of, settings),
     )
     server = WebServer(
-        create_app(context),
+        MeasuredApp(create_app(context), metrics.request_times(parts.registry)),
         settings.stop_grace_s,
         settings.stop_notice_s,
         trusted_proxies=networks(settings.trusted_proxies),
@@ -214,7 +221,10 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
     One of all schedulers reads the bounce mailbox.
     """
     os.nice(BULK_NICE)
-    async with _role_parts("scheduler", settings) as (parts, live):
+    async with (
+        _role_parts("scheduler", settings) as (parts, live),
+        sampled_service(parts),
+    ):
         wakeup = parts.wakeups.listen(SCHEDULER)
         stop = StopRequest(wakeup, supervised=supervised)
         scheduler = await build_scheduler(parts)
@@ -228,13 +238,8 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         keeper = build_backup_keeper(parts, lambda: scheduler.lease is not None)
         intervals = parts.intervals
 
-        def apply(settings: Settings) -> None:
-            scheduler.items_ahead = settings.items_ahead
-            scheduler.keep_archive_days = settings.archive_days
-            scheduler.unconfirmed_days = settings.unconfirmed_days
-            handler.policy = _policy_of(settings)
-            if reader:
-                reader.poll_s = settings.bounce_poll_s
+        def apply(changed: Settings) -> None:
+            _apply_to_scheduler(changed, scheduler, handler, reader)
 
         async def feedback_rest_s() -> float:
             return intervals.feedback_s if scheduler.is_sending else intervals.imports_s
@@ -264,6 +269,22 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             feedback_wakeup.close()
             import_wakeup.close()
             wakeup.close()
+
+
+def _apply_to_scheduler(
+    settings: Settings,
+    scheduler: Scheduler,
+    handler: FeedbackHandler,
+    reader: MailboxReader | None,
+) -> None:
+    scheduler.items_ahead = settings.items_ahead
+    scheduler.keep_archive_days = settings.archive_days
+    scheduler.unconfirmed_days = settings.unconfirmed_days
+    scheduler.audit_days = settings.audit_days
+    scheduler.dead_letter_days = settings.dead_letter_days
+    handler.policy = _policy_of(settings)
+    if reader:
+        reader.poll_s = settings.bounce_poll_s
 
 
 async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:
@@ -305,8 +326,12 @@ async def run_sender(settings: Settings, *, supervised: bool = False) -> None:
 
         stop.vitals = sender.vitals
         _tune_garbage_collection()
-        async with following(parts, live, "sender", stop, apply):
-            await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        summing_up = asyncio.create_task(log_mails(parts))
+        try:
+            async with following(parts, live, "sender", stop, apply):
+                await worker.run(sender.step, sender.rest_s, wakeup, stop, parts.clock)
+        finally:
+            summing_up.cancel()
 
 
 async def run_web(settings: Settings, *, supervised: bool = False) -> None:
@@ -339,6 +364,7 @@ async def drain(settings: Settings) -> None:
     async with (
         open_parts(settings) as opened,
         _with_changes(opened) as parts,
+        traced_role("drain", parts),
         _open_sender(parts) as (sender, wakeup, stop),
     ):
         scheduler = await build_scheduler(parts)
@@ -404,7 +430,12 @@ async def drain_step(
         words = str(trouble.sentence).removesuffix(".")
         raise WrongState(f"{words}. {trouble.advice} Nothing is lost. Run it again when it works.")
     if sender.is_idle and sender.has_recovered:
-        return await scheduler.step_and_report()
+        if await scheduler.step_and_report():
+            return True
+        tables = scheduler.storage.tables
+        if scheduler.lease or not await waits_for_scheduler(tables, scheduler.clock.now()):
+            return False
+        # Another scheduler leads, or led until it died: it does the rest, or its lease ends.
     await wakeup.wait(pause_s)
     return True
 
@@ -431,20 +462,8 @@ async def _role_parts(
     """The parts of a role, with its metrics shown; its settings are as people changed them."""
     async with open_parts(settings, timeout_s=timeout_s) as parts:
         parts, live = await with_changes(parts)
-        storage = parts.storage
-        await storage_format.mark(storage.tables)
-        collector = metrics.RoleCollector(
-            role,
-            calls=lambda: msgspec.structs.asdict(storage.calls),
-            commits=lambda: {} if storage.commits is None else {"group": storage.commits},
-            troubles=lambda: {
-                "refused": storage.troubles.refused,
-                "in_doubt": storage.troubles.in_doubt,
-            },
-            health=parts.health if role == "sender" else None,
-            backups=lambda: parts.backups.record,
-        )
-        with metrics.shown(settings.metrics_bind, collector):
+        await storage_format.mark(parts.storage.tables)
+        async with observed(role, parts):
             yield parts, live
 
 

@@ -7,6 +7,8 @@ from fastapi import APIRouter
 from postroom.web.admin import (
     account,
     asking,
+    audit,
+    dead_letters,
     imports,
     instances,
     keys,
@@ -19,10 +21,12 @@ from postroom.web.admin import (
     subscriber,
     subscribers,
     suppression,
+    traces,
     users,
     webhooks,
 )
-from postroom.web.admin.messages import autosave, control, feedback, pages, progress, writing
+from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
+from postroom.web.admin.storage import blobs, queues, tables
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -40,14 +44,21 @@ MODULES = (
     control,
     progress,
     feedback,
+    story,
     outbox,
     sending,
     limits,
     instances,
     settings,
     webhooks,
+    traces,
     keys,
     users,
+    dead_letters,
+    tables,
+    queues,
+    blobs,
+    audit,
 )
 router = APIRouter(include_in_schema=False)
 for module in MODULES:

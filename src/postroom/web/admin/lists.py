@@ -107,22 +107,22 @@ async def edit(request: Editor, name: str) -> Response:
     form = await request.form()
     page_list = {"name": list_named(name)}  # what the page needs if storage does not respond
     try:
-        if await _save(request.tables, name, form):
+        if await _save(request, name, form):
             return go(f"/admin/lists/{name}", "saved")
     except StorageError:
         form.keep_for_later()
     return request.show("lists/form.html", form.status, form=form, mailing_list=page_list)
 
 
-async def _save(tables: Tables, name: str, form: Form) -> bool:
+async def _save(request: AdminRequest, name: str, form: Form) -> bool:
     """Save what the form says; False, with the reason in the form, if that did not work."""
     changes = _fields_in(form)
     if not form.is_good:
         return False
     try:
-        await manage_lists.edit(tables, name, changes, form.value("etag"))
+        await manage_lists.edit(request.act(), name, changes, form.value("etag"))
     except Conflict:
-        found, etag = await lists.read_with_etag(tables, name)
+        found, etag = await lists.read_with_etag(request.tables, name)
         return not form.show_others(_values(found), etag)
     return True
 

@@ -65,6 +65,7 @@ class SenderChange(BaseModel):
 
 
 class InstanceView(BaseModel):
+    model_config = example(_INSTANCE)
     role: str
     host: str
     pid: int

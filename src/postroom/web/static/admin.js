@@ -3,6 +3,7 @@
 
 (() => {
   const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const precise = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   const minute = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const second = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
   const round = new Intl.NumberFormat();
@@ -13,7 +14,7 @@
     for (const time of root.querySelectorAll("time[data-moment]")) {
       const at = new Date(time.dateTime);
       time.title = `${withZone.format(at)} · ${at.toISOString().slice(0, 19)} UTC`;
-      time.textContent = full.format(at);
+      time.textContent = (time.dataset.moment === "second" ? precise : full).format(at);
       time.removeAttribute("data-moment");
     }
   };

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, GOING_OUT, SUBJECT_CHARS_MAX, Message, Status
@@ -279,7 +280,8 @@ async def delete(request: Editor, ref: str) -> Response:
     except NotFound:  # deleted by a second click or by somebody else
         return go("/admin/messages", "deleted")
     try:
-        await compose.discard(request.storage, ref, form.value("etag"))
+        async with request.act().audited(AuditKind.MESSAGE, ref, AuditAction.DELETE):
+            await compose.discard(request.storage, ref, form.value("etag"))
         return go("/admin/messages", "deleted")
     except WrongState as error:
         return await details(request, message, Form(mistake=str(error)), 409)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import EDITABLE, Message, OnDoubt, Status, ref_of_call
@@ -17,7 +18,7 @@ from postroom.domain.texts import Text, _
 from postroom.flow import compose
 from postroom.flow.compose import Draft, Origin, Revision
 from postroom.records import lists, messages
-from postroom.storage.port import Conflict, Storage, StorageError, Tables
+from postroom.storage.port import Conflict, StorageError, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor
 from postroom.web.admin.messages.form import (
     MessageInput,
@@ -143,7 +144,7 @@ async def edit(request: Editor, ref: str) -> Response:
     content = await read_input(form)
     message: Message | dict[str, str] | None = None
     try:
-        if content and await _save(request.storage, ref, content, form):
+        if content and await _save(request, ref, content, form):
             return go(f"/admin/messages/{ref}", "saved")
         message = await messages.read(request.tables, ref)
     except NotFound:  # deleted, or not a valid ref
@@ -157,11 +158,16 @@ async def edit(request: Editor, ref: str) -> Response:
     return await _show_form(request, form, message, form.status)
 
 
-async def _save(storage: Storage, ref: str, content: MessageInput, form: Form) -> bool:
+async def _save(request: AdminRequest, ref: str, content: MessageInput, form: Form) -> bool:
     """Save what the form says; False, with the reason in the form, if that did not work."""
+    storage = request.storage
+    act = request.act()
+    revision = Revision(**content._asdict())
+    after = values_text({"subject": revision.subject})
     try:
         with _mistakes_in(form):
-            await compose.edit(storage, ref, Revision(**content._asdict()), form.value("etag"))
+            async with act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE, after=after):
+                await compose.edit(storage, ref, revision, form.value("etag"))
             return True
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
