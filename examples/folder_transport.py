@@ -22,13 +22,13 @@ class FolderLane:
         if watch.may_hand_over():
             watch.handing_over([mail.position])
             outcome = self._write(mail)
-        watch.answered(mail.position, outcome)
+        watch.answered({mail.position: outcome})
         return outcome
 
     def _write(self, mail: OutgoingMail) -> Outcome:
         try:
             path = self._folder / f"{mail.token}.eml"  # the same file at every attempt
-            path.write_bytes(mail.source(eight_bit=True))
+            path.write_bytes(mail.spliced(eight_bit=True).source)
         except OSError as error:
             return Deferred(str(error.strerror), Scope.PROVIDER, reached=False)
         return Sent(f"written to {path.name}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from postroom.domain.address import parse_mailbox
 from postroom.domain.outcome import Outcome
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
+from postroom.mail.rendition import SplicedMail
 
 COMPILED = compile_mail(
     MailParts(
@@ -63,6 +64,9 @@ class Letter:
             body = self.body_eight_bit
         return b"Message-ID: %b\r\nSubject: Lectures\r\n\r\n%b" % (self.message_id.encode(), body)
 
+    def spliced(self, *, eight_bit: bool) -> SplicedMail:
+        return SplicedMail.of(self.source(eight_bit=eight_bit))
+
 
 def letters(*recipients: str) -> list[Letter]:
     """One letter each; positions differ from indexes so that mixing them up shows."""
@@ -91,5 +95,5 @@ class Witness:
     def returned(self, positions: Sequence[int]) -> None:
         self.handed_over = [at for at in self.handed_over if at not in positions]
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self.answers.append((position, outcome))
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self.answers += outcomes.items()

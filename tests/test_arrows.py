@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"transport"},  # the outbox keeps its mails in storage
     {"storage"},
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals", "spans"},
-    {"task_pool"},
+    {"task_pool", "nursery"},
     {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
     {"writing"},  # what people write, as the HTML of an email
     {"mail"},

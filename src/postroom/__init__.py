@@ -33,7 +33,7 @@ Actions, which people and programs ask for beside the path:
 Around them, each using only what is below it:
 
     cli/, bench/               the command line; measurements
-    supervisor.py              all roles on one machine
+    supervisor.py, nursery.py  all roles on one machine, forked from one process
     scaling.py                 how many senders run on this machine, and why
     wiring/                    from settings to running roles; the only package that names
                                engines, transports and mailboxes

@@ -27,6 +27,7 @@ from postroom import heartbeat
 from postroom.domain.instance import RateMeter, RunningInstance, Vitals
 from postroom.domain.scaling import SenderLimits
 from postroom.heartbeat import VitalsReader
+from postroom.nursery import Nursery, RoleProcess, environ_with
 from postroom.records import instances
 from postroom.scaling import SenderScaling
 from postroom.settings import PREFIX, Settings
@@ -63,7 +64,8 @@ class Child:
     environ: dict[str, str] = field(default_factory=dict)
     silent_s_max: float = 30.0
     stopping: bool = False
-    process: asyncio.subprocess.Process | None = None
+    nursery: Nursery | None = None
+    process: RoleProcess | None = None
     task: asyncio.Task[None] | None = None
     since: datetime | None = None  # when its process was started
     _again: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,12 +105,7 @@ class Child:
         with ours:
             try:
                 with theirs:
-                    self.process = await asyncio.create_subprocess_exec(
-                        *(sys.executable, "-m", "postroom.cli", self.role, "--supervised"),
-                        stdin=theirs.fileno(),
-                        env=self._inherited_environ() | self.environ,
-                        start_new_session=True,  # Ctrl-C reaches only us; we stop the children
-                    )
+                    self.process = await self._start_process(theirs.fileno())
             except OSError as error:
                 log.error("role_not_started", role=self.role, words=str(error))
                 return -1
@@ -119,7 +116,17 @@ class Child:
                 self._signal(signal.SIGTERM)
             return await self._watch(self.process, ours)
 
-    async def _watch(self, process: asyncio.subprocess.Process, pipe: socket.socket) -> int:
+    async def _start_process(self, stdin: int) -> RoleProcess:
+        if self.nursery and self.nursery.is_alive:
+            return await self.nursery.start(self.role, self.environ, stdin)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "postroom.cli", self.role, "--supervised"),
+            stdin=stdin,
+            env=environ_with(self.environ),
+            start_new_session=True,  # Ctrl-C reaches only us; we stop the children
+        )
+
+    async def _watch(self, process: RoleProcess, pipe: socket.socket) -> int:
         loop = asyncio.get_running_loop()
         self._silent_until = loop.time() + STARTS_WITHIN_S
         pipe.setblocking(False)
@@ -145,14 +152,6 @@ class Child:
             loop.remove_reader(pipe)
             self._silent_until = math.inf
 
-    def _inherited_environ(self) -> dict[str, str]:
-        """Leave out NAME_FILE of the child's own settings, because a file wins over a value."""
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if name.removesuffix("_FILE") not in self.environ
-        }
-
     def kill_if_hung(self, stalled_s: float) -> None:
         """`stalled_s` is how long the supervisor itself was blocked, and read no heartbeats."""
         self._silent_until += stalled_s
@@ -175,8 +174,9 @@ class Child:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, nursery: Nursery | None = None) -> None:
         self._settings = settings
+        self._nursery = nursery
         self._since = datetime.now(UTC)
         self._rows: set[str] = set()  # ids of the instances whose rows we have written
         self._fixed = [self._child("web", 0), self._child("scheduler", 1)]
@@ -190,7 +190,8 @@ class Supervisor:
         if bind := self._settings.metrics_bind:
             host, _, port = bind.rpartition(":")
             environ[f"{PREFIX}METRICS_BIND"] = f"{host}:{int(port) + number}"
-        return Child(role, number, environ, silent_s_max=intervals_of(self._settings).lease_s)
+        lease_s = intervals_of(self._settings).lease_s
+        return Child(role, number, environ, silent_s_max=lease_s, nursery=self._nursery)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -206,6 +207,8 @@ class Supervisor:
                 await self._work_until_stopped(parts, live, wakeup)
             finally:
                 await self._stop_all()
+                if self._nursery:
+                    self._nursery.close()
                 await self._forget_instances(parts)
                 if beating:
                     beating.cancel()

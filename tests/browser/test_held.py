@@ -14,6 +14,7 @@ from postroom.domain.message import OnDoubt, Status
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.records import batches, messages
+from postroom.records.subscribers import Recipient
 from postroom_bench.installation import until
 from tests.acting import acting
 from tests.browser.chromium import axe
@@ -37,7 +38,8 @@ async def held_message(site: RunningSite, subject: str) -> str:
     draft = Draft(list_name=name, subject=subject, html="<p>News</p>", on_doubt=OnDoubt.HOLD)
     message = await compose(acting(storage, now), draft)
     ref = message.ref
-    await batches.write_batches(storage.tables, message, [deliveries])
+    recipients = [Recipient(one.key, one.address, one.guid, "") for one in deliveries]
+    await batches.write_batches(storage.tables, message, [recipients])
     first, last = deliveries[0].key, deliveries[-1].key
     ledger = Ledger(ref=ref, batch=0, states="h" * PEOPLE, first=first, last=last)
     await batches.insert_ledgers(storage.tables, [ledger])

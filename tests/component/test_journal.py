@@ -70,7 +70,7 @@ def test_every_hand_over_and_every_answer_is_known_after_a_death(
     page.handing_over([0, 1, 2])
     page.handing_over((3, 4, 5))
     for at, outcome in enumerate(OUTCOMES):
-        page.answered(at, outcome)
+        page.answered({at: outcome})
     died(journals, page)
     assert recall(ours) == JournalEvidence(
         frozenset(range(6)), dict(enumerate(OUTCOMES)), whole=True
@@ -89,7 +89,7 @@ KILLED = """
     page = journals.lane(0)
     page.begin("639303300000000000", 7)
     page.handing_over([0, 1])
-    page.answered(0, Sent("250 ok"))
+    page.answered({0: Sent("250 ok")})
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -132,11 +132,50 @@ def test_a_torn_last_line_is_as_if_it_had_not_been_written(
 ) -> None:
     journals, page = begun(tmp_path)
     page.handing_over([0])
-    page.answered(0, Sent("250 ok"))
+    page.answered({0: Sent("250 ok")})
     died(journals, page)
     path = tmp_path / "sender.1" / "0"
     path.write_bytes(path.read_bytes()[:-torn_bytes])
     assert recall(ours) == JournalEvidence(frozenset({0}), {}, whole=True)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 3])
+@pytest.mark.parametrize("torn_bytes", [0, 7])
+def test_of_answers_written_together_those_before_the_tear_count(
+    ours: FileJournals, tmp_path: Path, lines: int, torn_bytes: int
+) -> None:
+    """A kill may cut a write short: the rest is in doubt, and nothing more than that."""
+    journals, page = begun(tmp_path)
+    page.handing_over([0, 1, 2])
+    path = tmp_path / "sender.1" / "0"
+    before = len(path.read_bytes())
+    page.answered({at: Sent(f"250 {at}") for at in range(3)})
+    died(journals, page)
+    whole = path.read_bytes()
+    kept = b"".join(whole[before:].splitlines(keepends=True)[:lines])
+    path.write_bytes(whole[:before] + kept + whole[before + len(kept) :][:torn_bytes])
+    answered: dict[int, Outcome] = {at: Sent(f"250 {at}") for at in range(lines)}
+    assert recall(ours) == JournalEvidence(frozenset({0, 1, 2}), answered, whole=True)
+
+
+def test_the_answers_of_one_read_are_one_write(
+    ours: FileJournals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals, page = begun(tmp_path)
+    page.handing_over([0, 1, 2])
+    written: list[bytes] = []
+    write = os.write
+
+    def noted(file: int, data: bytes) -> int:
+        written.append(data)
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", noted)
+    page.answered({at: Sent(f"250 {at}") for at in range(3)})
+    monkeypatch.undo()
+    died(journals, page)
+    assert [data.count(b"\n") for data in written] == [3]
+    assert recall(ours).answered.keys() == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +202,7 @@ def test_another_boot_proves_what_it_wrote_and_nothing_more(
 ) -> None:
     journals, page = begun(tmp_path)
     page.handing_over([0])
-    page.answered(0, Sent("250 ok"))
+    page.answered({0: Sent("250 ok")})
     died(journals, page)
     other_boot = tmp_path / "boot_id"
     other_boot.write_text("another boot\n")
@@ -207,7 +246,7 @@ def test_a_page_that_cannot_be_written_is_set_aside(
     page.handing_over([0])
     with monkeypatch.context() as full:
         full.setattr(os, "write", write)
-        page.answered(0, Sent("250 ok"))
+        page.answered({0: Sent("250 ok")})
     page.handing_over([1])  # goes on without a page: no page, no claim
     assert not (tmp_path / "sender.1" / "0").exists()
     page.begin(REF, BATCH + 1)  # there is room again
@@ -235,7 +274,7 @@ def test_a_recorded_page_tells_that_the_item_is_in_hand_and_nothing_more(
 ) -> None:
     journals, before = begun(tmp_path)
     before.handing_over([0])
-    before.answered(0, Deferred("451 4.2.0 later", Scope.ADDRESS))
+    before.answered({0: Deferred("451 4.2.0 later", Scope.ADDRESS)})
     before.recorded()
     after = journals.lane(1)
     after.begin(REF, BATCH)

@@ -169,7 +169,7 @@ def test_every_other_address_of_the_site_stands_in_the_head_of_a_mail(file: Path
         message_id="<a@contoso.edu>",
         date=format_date(START),
         unsubscribe_url=site.unsubscribe_url("contoso1", "0" * 32),
-    )
+    ).source
     assert f"<{url}/".encode() in mail
 
 

@@ -13,6 +13,7 @@ from postroom.clock import WallClock
 from postroom.domain.instance import Vitals
 from postroom.domain.scaling import SHRINK_AFTER_S, QueueLook, SenderLimits
 from postroom.intervals import LOCAL
+from postroom.nursery import environ_with
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE, STORAGE_NAMES
 from postroom.records.queue_watch import QueueWatch
 from postroom.scaling import SenderScaling
@@ -161,5 +162,7 @@ def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first
     measured = FEW.model_copy(update={"metrics_bind": "127.0.0.1:9464"})
     child = Supervisor(measured)._child("scheduler", 1)
     assert child.environ == {"POSTROOM_METRICS_BIND": "127.0.0.1:9465"}
-    assert "POSTROOM_METRICS_BIND_FILE" not in child._inherited_environ()
-    assert child._inherited_environ()["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
+    environ = environ_with(child.environ)
+    assert "POSTROOM_METRICS_BIND_FILE" not in environ
+    assert environ["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
+    assert environ["POSTROOM_METRICS_BIND"] == "127.0.0.1:9465"

@@ -12,11 +12,13 @@ from postroom.storage.port import (
     Blobs,
     Change,
     Delete,
+    DeleteRange,
     Insert,
     KeysAcross,
     KeysWithin,
     Queues,
     Tables,
+    Upsert,
 )
 
 BAD_KEYS = ["a/b", "a\\b", "a#b", "a?b", "tab\t", "line\n", "del\x7f", "ü", "x" * 513]
@@ -86,6 +88,39 @@ async def test_a_property_name_that_some_engine_cannot_hold_is_refused(
         await tables.scan("message", KeysWithin("p"), where={name: 1})
 
 
+class Nested(port.FlatRow, frozen=True):
+    values: list[str]
+
+
+class Misnamed(port.FlatRow, frozen=True, rename={"key": "RowKey"}):
+    key: str
+
+
+class Plain(port.FlatRow, frozen=True):
+    text: str
+    number: int = 0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Nested([]),
+        Misnamed("k"),
+        Plain("\ud800"),
+        Plain("", 2**70),
+        Plain("x" * (port.PROPERTY_CHARS_MAX + 1)),
+        Plain("🎓" * (port.PROPERTY_CHARS_MAX // 2 + 1)),
+    ],
+    ids=["nested", "misnamed", "surrogate", "number", "long", "long-in-utf-16"],
+)
+async def test_a_struct_that_some_engine_cannot_hold_is_refused(
+    tables: Tables, row: port.FlatRow
+) -> None:
+    with pytest.raises(ValueError):
+        await tables.batch("message", "p", [Insert("fine", Plain("x")), Upsert("k", row)])
+    assert (await tables.scan("message", KeysWithin("p"))).rows == []
+
+
 async def test_a_row_has_so_many_properties_and_no_more(tables: Tables) -> None:
     await tables.insert("message", "p", "k", {f"p{n}": n for n in range(port.PROPERTIES_MAX)})
     with pytest.raises(ValueError):
@@ -111,8 +146,18 @@ async def test_a_batch_of_more_than_four_mebibytes_is_refused(tables: Tables) ->
         [Insert(f"k{n}", {}) for n in range(101)],
         [Insert("k", {}), Delete("k")],
         [Insert("fine", {}), Insert("not/fine", {})],
+        [DeleteRange("k", "l", ())],
+        [DeleteRange("k", "l", ("k1", "l"))],
+        [DeleteRange("k", "l", ("j", "k1"))],
+        [DeleteRange("k", "l", ("k/1",))],
+        [DeleteRange("k", "l", ("k1",)), Insert("k1", {})],
+        [DeleteRange("k", "l", tuple(f"k{n}" for n in range(100))), Insert("fine", {})],
     ],
-    ids=["none", "too-many", "key-twice", "bad-key"],
+    ids=[
+        *("none", "too-many", "key-twice", "bad-key"),
+        *("empty-range", "after-range", "before-range", "bad-key-of-range", "range-twice"),
+        "range-too-long",
+    ],
 )
 async def test_a_batch_that_some_engine_cannot_take_is_refused(
     tables: Tables, changes: list[Change]

@@ -68,7 +68,7 @@ class MergedLetter(ContractLetter):
             date="Sun, 15 Nov 2026 09:00:00 +0000",
             unsubscribe_url=self.merge_values["unsubscribe_url"],
             eight_bit=eight_bit,
-        )
+        ).source
 
 
 def delivered(name: str, mails: list[MergedLetter]) -> list[AcceptedMail]:

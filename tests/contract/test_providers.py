@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -234,7 +234,7 @@ class Watch:
 
     def handing_over(self, positions: object) -> None: ...
     def returned(self, positions: object) -> None: ...
-    def answered(self, position: int, outcome: Outcome) -> None: ...
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None: ...
 
 
 async def test_entries_that_ses_throttles_are_sent_again(

@@ -26,6 +26,7 @@ from postroom.storage.port import (
     ClaimLost,
     Conflict,
     Delete,
+    DeleteRange,
     Insert,
     Item,
     Keys,
@@ -142,6 +143,16 @@ class SameAsMemory(RuleBasedStateMachine):
         batches = [[self.change(partition, one, side) for one in drawn] for side in (0, 1)]
         found = self.both(lambda s, side: s.tables.batch(TABLE, partition, batches[side]))
         self.note(partition, [key for _, key, _, _ in drawn], found)
+
+    @rule(partition=partitions, start=bounds, stop=bounds, other=st.none() | keys)
+    def delete_range(self, partition: str, start: str, stop: str, other: str | None) -> None:
+        """With the keys that are there, and perhaps one that is not."""
+        model: Outcome = self.both(
+            lambda s, _: all_rows(s.tables, TABLE, KeysWithin(partition, start, stop))
+        )[0]
+        named = {row.key for row in model[1]} | ({other} if other is not None else set())
+        change = DeleteRange(start, stop, tuple(named))
+        self.both(lambda s, _: s.tables.batch(TABLE, partition, [change]))
 
     @rule(span=spans, where=properties, limit=st.integers(1, 4))
     def scan(self, span: Keys, where: Properties, limit: int) -> None:

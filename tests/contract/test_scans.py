@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.storage.port import Insert, Keys, KeysAcross, KeysWithin, Properties, Tables, Value
+from postroom.storage.port import (
+    FlatRow,
+    Insert,
+    Keys,
+    KeysAcross,
+    KeysWithin,
+    Properties,
+    Tables,
+    TypedRow,
+    Unreadable,
+    Value,
+)
 from tests.contract.engines import all_rows
 
 TABLE = "message"
@@ -182,3 +193,46 @@ async def test_a_scan_goes_on_though_its_last_row_was_deleted(tables: Tables) ->
             break
     assert found == KEYS
     assert await places(tables, KeysWithin("p")) == []
+
+
+# --- Typed rows -------------------------------------------------------------------------------
+
+
+class Numbered(FlatRow, frozen=True):
+    n: int
+    note: str = "none"
+
+
+async def numbered(
+    tables: Tables, keys: Keys, *, where: Properties | None = None, limit: int = 1000
+) -> list[TypedRow[Numbered]]:
+    typed: list[TypedRow[Numbered]] = []
+    after: str | None = None
+    for _page in range(100):
+        page = await tables.scan_as(Numbered, TABLE, keys, where=where, limit=limit, after=after)
+        typed += page.rows
+        after = page.next
+        if after is None:
+            return typed
+    raise AssertionError("more pages than rows")
+
+
+@pytest.mark.parametrize("where", [None, {"even": True}])
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+async def test_typed_rows_are_the_same_rows_page_by_page(
+    tables: Tables, where: Properties | None, limit: int
+) -> None:
+    await fill(tables, "a", "b")
+    typed = await numbered(tables, KeysAcross(), where=where, limit=limit)
+    rows = await all_rows(tables, TABLE, KeysAcross(), where=where)
+    assert [(row.partition, row.key, row.etag, row.properties) for row in typed] == [
+        (row.partition, row.key, row.etag, Numbered(int(row.properties["n"]))) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("content", [{}, {"n": "1"}, {"n": True}, {"n": 1.5}, {"n": 1, "note": 2}])
+async def test_a_row_that_does_not_fit_is_unreadable(tables: Tables, content: Properties) -> None:
+    await tables.batch(TABLE, "p", [Insert("k1", {"n": 1}), Insert("k2", content)])
+    with pytest.raises(Unreadable):
+        await numbered(tables, KeysWithin("p"))
+    assert len(await all_rows(tables, TABLE, KeysWithin("p"))) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.domain.address import parse_address, parse_mailbox
 from postroom.domain.outcome import Outcome, Rejected, Sent, Untried
-from postroom.flow.render import RenderedMail
+from postroom.flow.render import RenderedMail, SharedParts, Site
 from postroom.mail.dkim import DkimSigner
 from postroom.mail.dkim_keys import Algorithm, create_key
 from postroom.mail.mime import MailParts, compile_mail
@@ -59,17 +59,21 @@ def newsletters(count: int, sender: str = "news@contoso.edu") -> list[RenderedMa
         )
     )
     names = ["Ada", "Łukasz  Ö.", "<b>&", "李", "\r\n.\r\nx: y", "", " . ", "x" * 200]
+    shared = SharedParts(
+        compiled,
+        parse_address("news@contoso.edu"),
+        Site("https://lists.contoso.edu", "a secret"),
+        "Wed, 18 Nov 2026 00:00:00 +0000",
+        "@contoso.edu>",
+    )
     return [
         RenderedMail(
             number,
-            "a" * 32,
-            "news@contoso.edu",
+            str(number),
             parse_address(f"student{number}@contoso.edu"),
-            compiled,
             {"name": names[number % len(names)], "course": f"{number}.  Kurs"},
-            f"<{number}@contoso.edu>",
-            "Wed, 18 Nov 2026 00:00:00 +0000",
             f"https://lists.contoso.edu/u/news/{number}",
+            shared,
         )
         for number in range(count)
     ]
@@ -114,7 +118,7 @@ async def test_an_email_of_another_domain_is_sent_unsigned() -> None:
     async with Sink(SHAPES["chunking"]) as sink:
         [mail] = newsletters(1, "news@fabrikam.com")
         assert [type(each) for each in await send(sink, [mail], Witness())] == [Sent]
-    assert sink.mails[0].content == mail.source(eight_bit=False)
+    assert sink.mails[0].content == mail.spliced(eight_bit=False).source
 
 
 @in_every_shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from enum import StrEnum
 
 import pytest
@@ -12,6 +13,7 @@ from postroom.storage.port import (
     Change,
     Conflict,
     Delete,
+    DeleteRange,
     Insert,
     KeysWithin,
     Replace,
@@ -191,6 +193,33 @@ async def test_an_enum_comes_back_as_its_plain_value(tables: Tables) -> None:
     assert await all_rows(tables, TABLE, KeysWithin(LIST), where={"state": State.QUEUED}) == [row]
 
 
+class Visit(port.FlatRow, frozen=True, omit_defaults=True, rename="pascal"):
+    visitor: str
+    number: int
+    is_first: bool
+    share: float = 0.5
+    remarks: str = ""
+
+
+async def test_a_struct_is_written_as_its_properties(tables: Tables) -> None:
+    changes: list[Change] = [
+        Upsert(ANN, Visit("Zoë 🎓", 0, True, 1.0, 'a "b"\n\u2028')),
+        Insert(BOB, {"n": 1}),
+        Insert("email:carl@contoso.edu", Visit("", -(2**63), False)),
+    ]
+    await tables.batch(TABLE, LIST, changes)
+    assert await properties_of(tables, ANN) == {
+        "Visitor": "Zoë 🎓",
+        "Number": 0,
+        "IsFirst": True,
+        "Share": 1.0,
+        "Remarks": 'a "b"\n\u2028',
+    }
+    assert await properties_of(tables, BOB) == {"n": 1}
+    carl = await properties_of(tables, "email:carl@contoso.edu")
+    assert carl == {"Visitor": "", "Number": -(2**63), "IsFirst": False}  # no defaults
+
+
 async def test_what_the_caller_does_to_its_dict_later_changes_nothing(tables: Tables) -> None:
     mine: dict[str, Value] = {"n": 1}
     await tables.insert(TABLE, LIST, ANN, mine)
@@ -291,6 +320,62 @@ async def test_etags_of_a_batch_are_good_for_the_next_change(tables: Tables) -> 
     await tables.replace(TABLE, LIST, ANN, {"n": 1}, etags[0])
     await tables.batch(TABLE, LIST, [Delete(BOB, etags[1])])
     assert [row.key for row in await all_rows(tables, TABLE, KeysWithin(LIST))] == [ANN]
+
+
+GUARD = "batch"
+TO_KEYS = ("to:ann", "to:bob", "to:carl")
+
+
+async def guarded_rows(tables: Tables, *others: str) -> str:
+    """Rows of a range, with a guard before it and rows right outside of it; the guard's etag."""
+    keys = (*TO_KEYS, "to", "to9", "to;", *others)
+    etags = await tables.batch(TABLE, LIST, [Insert(key, {}) for key in (GUARD, *keys)])
+    await tables.insert(TABLE, "contoso2", TO_KEYS[0], {})
+    return etags[0]
+
+
+async def keys_left(tables: Tables) -> list[str]:
+    return [row.key for row in await all_rows(tables, TABLE, KeysWithin(LIST))]
+
+
+async def test_a_range_is_deleted_as_a_whole_and_nothing_beside_it(tables: Tables) -> None:
+    etag = await guarded_rows(tables)
+    keys = (TO_KEYS[2], TO_KEYS[0], TO_KEYS[1])  # in any order
+    changes: list[Change] = [
+        Upsert("new", {}),
+        DeleteRange("to:", "to;", keys),
+        Replace(GUARD, {"n": 1}, etag),
+    ]
+    etags = await tables.batch(TABLE, LIST, changes)
+    assert [bool(new) for new in etags] == [True, False, True]
+    assert await keys_left(tables) == [GUARD, "new", "to", "to9", "to;"]
+    assert await tables.get(TABLE, "contoso2", TO_KEYS[0]) is not None
+    guard = await tables.get(TABLE, LIST, GUARD)
+    assert guard is not None
+    assert guard.etag == etags[2]
+
+
+async def test_a_range_with_an_absent_row_conflicts_and_changes_nothing(tables: Tables) -> None:
+    etag = await guarded_rows(tables)
+    before = await keys_left(tables)
+    wrong: list[list[Change]] = [
+        [DeleteRange("to:", "to;", (*TO_KEYS, "to:zoe"))],
+        [DeleteRange("to:", "to;", ("to:zoe",))],
+        [DeleteRange("to:", "to;", TO_KEYS), Replace(GUARD, {}, "another etag")],
+        [DeleteRange("to:", "to;", TO_KEYS), Insert(GUARD, {})],
+        [Replace(GUARD, {}, etag), DeleteRange("to:", "to;", TO_KEYS), Delete("absent")],
+    ]
+    for changes in wrong:
+        with pytest.raises(Conflict):
+            await tables.batch(TABLE, LIST, changes)
+        assert await keys_left(tables) == before
+
+
+async def test_a_row_of_the_range_that_is_not_named_stays(tables: Tables) -> None:
+    await guarded_rows(tables, "to:zoe")
+    with contextlib.suppress(Conflict):  # of an engine that sees it
+        await tables.batch(TABLE, LIST, [DeleteRange("to:", "to;", TO_KEYS)])
+    assert "to:zoe" in await keys_left(tables)
 
 
 async def test_batches_in_parallel_each_apply_whole(tables: Tables) -> None:

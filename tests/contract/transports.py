@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -299,13 +299,15 @@ class ContractWatch:
         assert set(positions) <= self.handed, "returned without a hand-over"
         self.handed.difference_update(positions)
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        assert position not in self.answers, "answered twice"
-        if isinstance(outcome, Sent | Unknown):
-            assert position in self.handed, "sent without a hand-over"
-        if isinstance(outcome, Untried):
-            assert position not in self.handed, "untried after a hand-over"
-        self.answers[position] = outcome
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        assert outcomes, "answered for nobody"
+        for position, outcome in outcomes.items():
+            assert position not in self.answers, "answered twice"
+            if isinstance(outcome, Sent | Unknown):
+                assert position in self.handed, "sent without a hand-over"
+            if isinstance(outcome, Untried):
+                assert position not in self.handed, "untried after a hand-over"
+            self.answers[position] = outcome
 
 
 async def deliver(

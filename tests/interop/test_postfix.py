@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -64,8 +64,8 @@ class OpenWatch:
     def returned(self, positions: Sequence[int]) -> None:
         self.handed_over = [at for at in self.handed_over if at not in positions]
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self.outcomes[position] = outcome
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self.outcomes.update(outcomes)
 
 
 def students(number: int) -> list[str]:

@@ -42,7 +42,7 @@ def _find_pid(installation: Installation, role: str) -> int | None:
 
 def _command_of(pid: int) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_bytes()  # which the nursery sets
     except OSError:
         return b""
 

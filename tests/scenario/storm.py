@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.storage.port import Blobs, Queues, Storage, StorageError, Tables
 
-READS = frozenset({"get", "scan", "length", "peek", "list"})
+READS = frozenset({"get", "scan", "scan_as", "length", "peek", "list"})
 
 
 class Storm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -73,8 +73,8 @@ class Journal:
     def returned(self, positions: Sequence[int]) -> None:
         self._page.handed.difference_update(positions)
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self._page.answered[position] = outcome
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self._page.answered.update(outcomes)
 
     def recorded(self) -> None:
         self._page.is_recorded = True
@@ -161,7 +161,7 @@ class Lane:
         outcome: Outcome = Unknown("the line failed")
         with contextlib.suppress(StorageError):  # a simulated failure of this I/O is a broken line
             outcome = await self._post.hand_over(mail.recipient)
-        watch.answered(mail.position, outcome)
+        watch.answered({mail.position: outcome})
         return outcome
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from postroom.domain.message import Message
 from postroom.flow import fan_out, schedule
 from postroom.flow.send import BatchSender
 from postroom.records import batches, departures, messages, subscribers
-from postroom.records.deliveries import TO, to_row
+from postroom.records.deliveries import TO, DeliveryRow
 from postroom.records.messages import DueEntry
 from postroom.records.rows import to_properties
 from postroom.sending.claimed_batch import ClaimedBatch
@@ -93,12 +93,14 @@ def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
 
     async def write_batches(tables: Any, message: Message, audience: Any) -> Any:
         headers = []
-        for number, deliveries in enumerate(audience, start=message.batches):
-            first, last = deliveries[0].key, deliveries[-1].key
-            size = len(deliveries)
+        for number, people in enumerate(audience, start=message.batches):
+            first, last = people[0].key, people[-1].key
+            size = len(people)
             headers.append(batches.header_of(message, size=size, first=first, last=last))
             rows = [Upsert(batches._HEADER, to_properties(headers[-1]))]
-            rows += [Upsert(TO + one.key, to_row(one)) for one in deliveries]
+            for at, one in enumerate(people):
+                row = DeliveryRow(at, one.address, one.guid, one.attributes)
+                rows.append(Upsert(TO + one.key, row))
             await tables.batch(batches.LIVE, batches.partition(message.ref, number), rows)
         return headers
 

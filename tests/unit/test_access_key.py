@@ -24,7 +24,7 @@ from postroom.records import keys
 from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.records.rows import Unreadable
 from postroom.storage.memory import MemoryStorage, MemoryTables
-from postroom.storage.port import KeysAcross, Properties, Tables
+from postroom.storage.port import Content, KeysAcross, Tables
 from postroom.web.api import auth as gate_module
 from postroom.web.api.auth import KeyCache
 
@@ -168,7 +168,7 @@ class RevokedMeanwhile(MemoryTables):
     """Between reading a key and writing it, somebody revokes it."""
 
     async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
+        self, table: str, partition: str, key: str, properties: Content, etag: str
     ) -> str:
         await self.delete(table, partition, key)
         return await super().replace(table, partition, key, properties, etag)

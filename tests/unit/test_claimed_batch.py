@@ -11,6 +11,7 @@ from postroom.domain.delivery import Delivery, Ledger, announced, revived
 from postroom.domain.message import Message, Status
 from postroom.records import batches
 from postroom.records.names import STORAGE_NAMES
+from postroom.records.subscribers import Recipient
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Unavailable
@@ -51,7 +52,8 @@ class NoAnswer:
 
 async def written(states: str = "qq") -> MemoryStorage:
     storage = MemoryStorage(MovableClock(), STORAGE_NAMES)
-    [header] = await batches.write_batches(storage.tables, MESSAGE, [PEOPLE])
+    recipients = [Recipient(one.key, one.address, one.guid, "") for one in PEOPLE]
+    [header] = await batches.write_batches(storage.tables, MESSAGE, [recipients])
     ledger = Ledger(ref="1", batch=0, states=states, first=header.first, last=header.last)
     await batches.insert_ledgers(storage.tables, [ledger])
     return storage

@@ -19,9 +19,11 @@ from postroom.domain.delivery import (
     Verdict,
     announced,
     due_positions,
+    ends_of,
     held_for_people,
     judge,
     judge_in_hindsight,
+    judge_slice,
     judged,
     revived,
     skipped,
@@ -198,6 +200,48 @@ def test_verdicts_become_letters_waits_and_doubts() -> None:
     assert after.doubts == 2
     assert after.attempts_without_outcome == 0
     assert judged(book, verdicts, now_s=NOW_S, has_outcome=False).attempts_without_outcome == 3
+
+
+OUTCOMES: list[Outcome] = [
+    Sent("250 ok"),
+    Sent(""),
+    Rejected("550 no"),
+    Deferred("450 busy"),
+    Deferred("down", Scope.PROVIDER, reached=False),
+    Unknown("broke"),
+    Untried("stopping"),
+]
+waits = st.builds(
+    Deferral,
+    st.integers(0, 9),
+    st.just(NOW_S),
+    st.floats(NOW_S - 30 * HOUR_S, NOW_S),
+    st.just("451 later"),
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=6)
+    | st.lists(st.sampled_from(OUTCOMES[:2]), min_size=1, max_size=6),
+    st.dictionaries(st.integers(0, 7), waits, max_size=4),
+    st.sampled_from(OnDoubt),
+)
+def test_a_slice_is_judged_as_each_of_its_deliveries(
+    found: list[Outcome], waiting: dict[int, Deferral], on_doubt: OnDoubt
+) -> None:
+    """Also one that is accepted as a whole, for which no verdicts are made."""
+    before = ledger(
+        "a" * len(found) + "q" * (8 - len(found)), deferred=waiting, attempts_without_outcome=2
+    )
+    outcomes = dict(enumerate(found))
+    now = datetime.fromtimestamp(NOW_S, UTC)
+    after, ends = judge_slice(before, outcomes, on_doubt=on_doubt, rules=RULES, now=now)
+    verdicts = {
+        at: verdict_of(outcome, waiting.get(at), on_doubt) for at, outcome in outcomes.items()
+    }
+    assert after == judged(before, verdicts, now_s=NOW_S)
+    assert ends == ends_of(verdicts, now)
 
 
 def test_who_is_skipped_waits_no_longer() -> None:

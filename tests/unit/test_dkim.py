@@ -74,7 +74,7 @@ def test_our_own_renditions_verify(text: str, name: str, html: bool, eight_bit: 
         date="Wed, 18 Nov 2026 00:00:00 +0000",
         unsubscribe_url="https://lists.contoso.edu/u/news/1",
         eight_bit=eight_bit,
-    )
+    ).source
     assert verifies(signed(source), KEY)
 
 

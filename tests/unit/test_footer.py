@@ -83,7 +83,7 @@ def test_titles_and_addresses_are_never_markup_nor_merge_fields() -> None:
         date="Sun, 15 Nov 2026 09:00:00 +0000",
         unsubscribe_url="https://post.contoso.edu/u/contoso1/1",
         eight_bit=True,
-    ).decode()
+    ).source.decode()
     assert '<b>A</b> & "B" {{ email }}' in mail  # in the text part, as it is
     assert "&lt;b&gt;A&lt;/b&gt; &amp; &quot;B&quot; {{ email }}" in mail
     assert "{{ 1 + 1 }} {" in mail

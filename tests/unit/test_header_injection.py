@@ -61,7 +61,7 @@ def spliced(parts: MailParts, values: dict[str, str] | None = None) -> list[byte
             date="Sun, 15 Nov 2026 22:39:00 +0000",
             unsubscribe_url=URL,
             eight_bit=eight_bit,
-        )
+        ).source
         for eight_bit in (False, True)
     ]
 
@@ -188,8 +188,12 @@ def test_an_address_is_refused_or_is_alone_in_its_header(typed: str) -> None:
         except BadAddress:
             continue
         assert not CONTROL.search(address.typed)
-        source = compile_mail(parts()).splice(
-            address, {}, message_id="<0123@contoso.edu>", date="Sun, 15 Nov 2026 22:39:00 +0000"
+        source = (
+            compile_mail(parts())
+            .splice(
+                address, {}, message_id="<0123@contoso.edu>", date="Sun, 15 Nov 2026 22:39:00 +0000"
+            )
+            .source
         )
         assert f"\r\nTo: {address.typed}\r\n".encode() in source
         assert source.count(b"\r\nTo:") == 1
@@ -200,8 +204,12 @@ def test_an_address_is_refused_or_is_alone_in_its_header(typed: str) -> None:
 def test_an_address_that_was_never_parsed_injects_no_header(typed: str) -> None:
     forged = Address(typed, typed)
     try:
-        source = compile_mail(parts()).splice(
-            forged, {}, message_id="<0123@contoso.edu>", date="Sun, 15 Nov 2026 22:39:00 +0000"
+        source = (
+            compile_mail(parts())
+            .splice(
+                forged, {}, message_id="<0123@contoso.edu>", date="Sun, 15 Nov 2026 22:39:00 +0000"
+            )
+            .source
         )
     except BadHeader:
         return

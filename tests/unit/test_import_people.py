@@ -29,7 +29,7 @@ from postroom.importing.job import ImportCounts
 from postroom.records import lists, subscribers
 from postroom.records.names import STORAGE_NAMES, TABLES
 from postroom.storage.memory import MemoryStorage, MemoryTables
-from postroom.storage.port import Change, Unavailable
+from postroom.storage.port import Change, DeleteRange, Unavailable
 from tests.acting import acting
 from tests.clock import MovableClock
 
@@ -268,7 +268,8 @@ class WatchedTables(TroubledTables):
         self.together: list[list[str]] = []
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        people = [change.key for change in changes if change.key.startswith("email:")]
+        keys = [change.key for change in changes if not isinstance(change, DeleteRange)]
+        people = [key for key in keys if key.startswith("email:")]
         self.together += [people] if people else []
         return await super().batch(table, partition, changes)
 

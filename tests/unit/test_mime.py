@@ -42,14 +42,18 @@ def mail(
     eight_bit: bool = False,
     one_click: bool = True,
 ) -> bytes:
-    return compile_mail(parts).splice(
-        recipient,
-        values or {},
-        message_id=ID,
-        date=DATE,
-        unsubscribe_url=url,
-        one_click=one_click,
-        eight_bit=eight_bit,
+    return (
+        compile_mail(parts)
+        .splice(
+            recipient,
+            values or {},
+            message_id=ID,
+            date=DATE,
+            unsubscribe_url=url,
+            one_click=one_click,
+            eight_bit=eight_bit,
+        )
+        .source
     )
 
 
@@ -337,7 +341,7 @@ def test_a_message_id_ends_in_a_domain_name_and_nothing_else() -> None:
 def test_the_structure_of_a_mail_is_what_its_bytes_say() -> None:
     compiled = compile_mail(but(headers=(("X-Term", "Winter"),), feedback_id="1:2:list:contoso"))
     source = email.message_from_bytes(
-        compiled.splice(ANN, {}, message_id=ID, date=DATE), policy=email.policy.default
+        compiled.splice(ANN, {}, message_id=ID, date=DATE).source, policy=email.policy.default
     )
     for name, value in compiled.fixed_headers:
         assert source[name] == value

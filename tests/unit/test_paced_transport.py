@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -64,7 +64,7 @@ class Line:
         watch.handing_over([mail.position])
         self.times.append(self.clock.passed_s)
         outcome = self.answers.get(mail.position, Sent())
-        watch.answered(mail.position, outcome)
+        watch.answered({mail.position: outcome})
         return outcome
 
     async def close(self) -> None:
@@ -90,8 +90,8 @@ class Looker:
     def returned(self, positions: Sequence[int]) -> None:
         return
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self.told[position] = outcome
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self.told.update(outcomes)
 
 
 class Desk:

@@ -228,7 +228,7 @@ def test_long_lines_are_no_sign_because_they_are_folded_on_the_way() -> None:
         message_id="<a@contoso.edu>",
         date="Mon, 2 Nov 2026 09:00:00 +0000",
         eight_bit=True,
-    )
+    ).source
     assert max(map(len, source.split(b"\r\n"))) <= 998  # RFC 5322 2.1.1
 
 

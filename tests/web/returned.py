@@ -21,6 +21,7 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import subscribe
 from postroom.records import archive, batches, feedback, messages, subscribers
 from postroom.records.feedback import LocatedEvent
+from postroom.records.subscribers import Recipient
 from tests.acting import acting
 from tests.web.drafts import written
 from tests.web.office import LIST, NOW
@@ -66,7 +67,8 @@ async def sent_to(
         first=deliveries[0].key,
         last=deliveries[-1].key,
     )
-    await batches.write_batches(tables, found[0], [deliveries])
+    recipients = [Recipient(one.key, one.address, one.guid, "") for one in deliveries]
+    await batches.write_batches(tables, found[0], [recipients])
     await batches.insert_ledgers(tables, [ledger])
     ended = dict.fromkeys(range(people), DeliveryEnd(State.SENT, "250 2.0.0 Ok", NOW))
     await archive.write(tables, ledger, dict(enumerate(deliveries)), ended)

@@ -47,7 +47,7 @@ class NoWatch:
     def returned(self, positions: object) -> None:
         return
 
-    def answered(self, position: int, outcome: object) -> None:
+    def answered(self, outcomes: object) -> None:
         return
 
 

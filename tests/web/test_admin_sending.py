@@ -17,6 +17,7 @@ from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.message import Books, Revive, Status
 from postroom.domain.user import Role
 from postroom.records import archive, batches, messages
+from postroom.records.subscribers import Recipient
 from tests.web.drafts import GOOD, stored, written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work, notice_in
@@ -36,7 +37,8 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
     found = await messages.find_live(tables, ref)
     assert found
     people = [Delivery(at, f"key{at}", f"=student{at}@contoso.edu", f"guid{at}") for at in range(2)]
-    await batches.write_batches(tables, found[0], [people])
+    recipients = [Recipient(one.key, one.address, one.guid, "") for one in people]
+    await batches.write_batches(tables, found[0], [recipients])
     ledger = Ledger(ref=ref, batch=0, states="fh", first="key0", last="key1")
     await batches.insert_ledgers(tables, [ledger])
     ended = DeliveryEnd(State.FAILED, "550 5.1.1 mailbox unavailable", NOW)

@@ -55,6 +55,9 @@ Archived = Annotated[
 Suppressed = Annotated[
     int, typer.Option(min=0, help="Other addresses that are on the suppression list.")
 ]
+Attributes = Annotated[
+    int, typer.Option(min=0, max=50, help="Of each person; the first is the name in every mail.")
+]
 Beside = Annotated[
     bool, typer.Option("--beside", help="Time a small message that is due meanwhile.")
 ]
@@ -77,6 +80,7 @@ def bench(
     lists: Lists = 1,
     archived: Archived = 0,
     suppressed: Suppressed = 0,
+    attributes: Attributes = 1,
     beside: Beside = False,
     fan_out_first: FanOutFirst = False,
     senders: Senders = 1,

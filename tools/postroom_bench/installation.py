@@ -36,7 +36,8 @@ from postroom_bench.plan import WrittenAs
 
 LIST = "contoso1"
 DOMAIN = "contoso.edu"
-TITLE = "<html><body><h1>News for {{ email }}</h1>\n"
+TITLE = '<html><body><h1>News for {{ name | default("you") }}</h1>\n'
+NAMES = ("Ada", "José", "Grace Hopper", "Zoë", "李雷", "O’Brien", "Barbara", "Søren")
 PARAGRAPH = "<p>Lecture series and more.</p>\n"
 PARAGRAPH_BYTES = 61  # in HTML and in text
 CONDITION = '{% if city == "Oslo" %}See you on Monday, {{ email }}.{% else %}See you.{% endif %}'
@@ -221,6 +222,7 @@ class Installation:
         *,
         list_name: str = LIST,
         refused_once: float = 0.0,
+        attributes: int = 0,
     ) -> None:
         """A list with so many verified subscribers, of whom the sink refuses a share at first."""
         now = parts.clock.now()
@@ -236,7 +238,8 @@ class Installation:
                 ]
                 for first in range(start, min(start + 49 * 20, number), 49)
             ]
-            await asyncio.gather(*(_join(parts, list_name, chunk) for chunk in chunks))
+            joining = (_join(parts, list_name, chunk, attributes) for chunk in chunks)
+            await asyncio.gather(*joining)
 
     async def suppress(self, parts: Parts, number: int, name: str = "student") -> None:
         """Suppress addresses whose keys are between those of the recipients."""
@@ -329,13 +332,20 @@ def paragraphs(size: int) -> int:
     return max(0, round(size / PARAGRAPH_BYTES))
 
 
-async def _join(parts: Parts, list_name: str, names: list[str]) -> None:
+async def _join(parts: Parts, list_name: str, names: list[str], attributes: int) -> None:
     now = parts.clock.now()
     addresses = [parse_address(f"{name}@{DOMAIN}") for name in names]
     newcomers = [
-        subscribe.new_subscriber(list_name, address, {}, True, now) for address in addresses
+        subscribe.new_subscriber(list_name, address, attributes_of(number, attributes), True, now)
+        for number, address in enumerate(addresses)
     ]
     await subscribers.join_together(parts.storage.tables, newcomers, now)
+
+
+def attributes_of(number: int, attributes: int) -> dict[str, str]:
+    """So many attributes of a person; the first is the name."""
+    values = {f"field {at}": f"value {number} of {at}" for at in range(2, attributes + 1)}
+    return {"name": NAMES[number % len(NAMES)]} | values if attributes else {}
 
 
 def is_of_share(number: int, share: float) -> bool:

@@ -71,7 +71,14 @@ async def _fill(installation: Installation, parts: Parts, plan: Plan, say: Say) 
     for number, size in enumerate(plan.list_sizes()):
         name = f"student{number}-" if number else "student"
         list_name = name_of_list(number)
-        await installation.people(parts, size, name, list_name=list_name, refused_once=share)
+        await installation.people(
+            parts,
+            size,
+            name,
+            list_name=list_name,
+            refused_once=share,
+            attributes=plan.attributes,
+        )
     await installation.suppress(parts, plan.suppressed)
     if plan.beside:
         await installation.people(parts, SMALL_PEOPLE, "small", list_name=SMALL_LIST)

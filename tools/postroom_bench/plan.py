@@ -34,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lists: int = 1  # among which they are divided, a message each, all due at once
     archived: int = 0  # messages that were sent before
     suppressed: int = 0  # other addresses on the suppression list
+    attributes: int = 1  # of each recipient; the first is the name, which every mail contains
     beside: bool = False  # a small message becomes due while the others go out
     fan_out_first: bool = False  # senders start when it is done
     senders: int = 1

@@ -15,6 +15,7 @@ from postroom.flow.schedule import waits_for_scheduler
 from postroom.records.names import DEAD_LETTER_QUEUE, QUEUES
 
 if TYPE_CHECKING:
+    from postroom.nursery import Nursery
     from postroom.settings import Settings
     from postroom.wiring import Parts
 
@@ -92,6 +93,7 @@ def serve() -> None:
     settings = load_settings()
     dkim_keys_of(settings)  # a sender that cannot read them would be restarted for ever
     engine = engine_of(settings)
+    nursery = _fork_nursery()  # before anything is opened
     if hint := engine.start_hint():
         echo_err(hint)
     first, now = work(_read_at_start, create=True)  # fails before anything is printed
@@ -110,12 +112,25 @@ def serve() -> None:
     ]
 
     async def run() -> None:
-        running = asyncio.create_task(Supervisor(settings).run())
+        running = asyncio.create_task(Supervisor(settings, nursery).run())
         await asyncio.sleep(0)  # it handles signals from its first step on
         typer.echo("\n".join(lines))
         await running
 
     in_loop(run())
+
+
+def _fork_nursery() -> Nursery | None:
+    """Import what the roles need, and fork the process from which they are forked."""
+    import uvloop  # noqa: F401
+
+    import postroom.web.app
+    import postroom.web.server
+    import postroom.wiring.roles  # noqa: F401
+    from postroom.cli.app import run
+    from postroom.nursery import fork_nursery
+
+    return fork_nursery(lambda role: run([role, "--supervised"]))
 
 
 def _warn_of_wrong_url(settings: Settings) -> None:

@@ -202,6 +202,38 @@ def judge(
             assert_never(outcome)
 
 
+def judge_slice(
+    ledger: Ledger,
+    outcomes: Mapping[int, Outcome],
+    *,
+    on_doubt: OnDoubt,
+    rules: RetryRules,
+    now: datetime,
+) -> tuple[Ledger, dict[int, DeliveryEnd]]:
+    """The ledger after a slice, and the outcomes to archive before it is written.
+
+    Nearly every slice is accepted as a whole. Then nothing has to be weighed: whatever came before,
+    each delivery is sent, as `judge` says, and no verdicts are made.
+    """
+    now_s = now.timestamp()
+    if all(type(outcome) is Sent for outcome in outcomes.values()):
+        sent = State.SENT
+        deferred = ledger.deferred
+        after = msgspec.structs.replace(
+            ledger,
+            states=with_states(ledger, dict.fromkeys(outcomes, sent)),
+            deferred=deferred and {at: deferred[at] for at in deferred if at not in outcomes},
+            attempts_without_outcome=0,
+            touched_at=now_s,
+        )
+        return after, {at: DeliveryEnd(sent, end.words, now) for at, end in outcomes.items()}
+    verdicts = {
+        at: judge(outcome, ledger.deferred.get(at), on_doubt=on_doubt, rules=rules, now_s=now_s)
+        for at, outcome in outcomes.items()
+    }
+    return judged(ledger, verdicts, now_s=now_s), ends_of(verdicts, now)
+
+
 def _wait(
     words: str, before: Deferral | None, rules: RetryRules, now_s: float, doubt: bool = False
 ) -> Verdict:

@@ -25,7 +25,6 @@ import msgspec
 from postroom.domain.delivery import (
     BATCH_DELIVERIES_MAX,
     GROUP_BATCHES,
-    Delivery,
     DeliveryEnd,
     Ledger,
     State,
@@ -121,13 +120,8 @@ async def _uncounted(storage: Storage, message: Message, now: datetime) -> Ledge
 async def _write_batches(
     storage: Storage, message: Message, people: Sequence[Recipient], now: datetime, scheduler: str
 ) -> Message:
-    audience = [
-        [
-            Delivery(position, one.key, one.address, one.guid, one.attributes)
-            for position, one in enumerate(people[start : start + BATCH_DELIVERIES_MAX])
-        ]
-        for start in range(0, len(people), BATCH_DELIVERIES_MAX)
-    ]
+    size = BATCH_DELIVERIES_MAX
+    audience = [people[start : start + size] for start in range(0, len(people), size)]
     # Commit point, one batch after the other. Conflict: another scheduler is writing them.
     headers = await batches.write_batches(storage.tables, message, audience)
     ledgers: list[Ledger] = []

@@ -36,6 +36,7 @@ from postroom.mail.mime import (
     message_id_end,
     unsubscribe_headers,
 )
+from postroom.mail.rendition import SplicedMail
 from postroom.records import bodies, lists
 from postroom.storage.port import Storage
 
@@ -60,7 +61,7 @@ class Site:
         return urlsplit(self.url).hostname or "localhost"
 
     def unsubscribe_url(self, list_name: str, guid: str) -> str:
-        return f"{self.url}/u/{list_name}/{guid}"
+        return f"{self.url}/u/{list_name}/{guid}"  # the GUID comes last: mails_for adds it
 
     def confirm_url(self, list_name: str, guid: str) -> str:
         token = sign(self.secret, "confirm", list_name, guid)
@@ -78,18 +79,41 @@ class Site:
         return f"b+{token}@{self.bounce_domain}" if self.bounce_domain else sender.typed
 
 
+class SharedParts(msgspec.Struct, frozen=True):
+    """What the mails of a slice have in common."""
+
+    compiled: CompiledMail
+    sender: Address
+    site: Site
+    date: str
+    id_end: str  # of the Message-ID
+
+    @classmethod
+    def of(cls, compiled: CompiledMail, sender: Address, site: Site, clock: Clock) -> SharedParts:
+        return cls(compiled, sender, site, format_date(clock.now()), message_id_end(sender.domain))
+
+
 class RenderedMail(msgspec.Struct, frozen=True):
     """One mail; it is encoded when the lane knows what the server accepts."""
 
     position: int
     token: str
-    sender: str
     address: Address
-    compiled: CompiledMail
     values: dict[str, str]
-    message_id: str
-    date: str
     unsubscribe_url: str | None
+    shared: SharedParts
+
+    @property
+    def compiled(self) -> CompiledMail:
+        return self.shared.compiled
+
+    @property
+    def sender(self) -> str:
+        return self.shared.site.envelope_sender(self.token, self.shared.sender)
+
+    @property
+    def message_id(self) -> str:
+        return f"<{self.token}{self.shared.id_end}"
 
     @property
     def recipient(self) -> str:
@@ -110,12 +134,13 @@ class RenderedMail(msgspec.Struct, frozen=True):
         unsubscribe = unsubscribe_headers(self.unsubscribe_url) if self.unsubscribe_url else []
         return [("Message-ID", self.message_id), *unsubscribe]
 
-    def source(self, *, eight_bit: bool) -> bytes:
-        return self.compiled.splice(
+    def spliced(self, *, eight_bit: bool) -> SplicedMail:
+        shared = self.shared
+        return shared.compiled.splice(
             self.address,
             self.values,
             message_id=self.message_id,
-            date=self.date,
+            date=shared.date,
             unsubscribe_url=self.unsubscribe_url,
             eight_bit=eight_bit,
         )
@@ -131,23 +156,19 @@ class CompiledMessage:
 
     def mails_for(self, batch: int, deliveries: Sequence[Delivery]) -> list[RenderedMail]:
         """The mails of a slice; what they have in common is computed once."""
-        list_name = self.message.list_name
         site = self.site
         positions = [delivery.position for delivery in deliveries]
         tokens = delivery_tokens(site.secret.encode(), self.message.ref, batch, positions)
-        id_end = message_id_end(self.sender.domain)
-        date = format_date(self.clock.now())
+        shared = SharedParts.of(self.compiled, self.sender, site, self.clock)
+        unsubscribe_url = site.unsubscribe_url(self.message.list_name, "")
         return [
             RenderedMail(
                 delivery.position,
-                token := tokens[delivery.position],
-                site.envelope_sender(token, self.sender),
+                tokens[delivery.position],
                 Address(delivery.address, delivery.key),  # parsed when its owner joined
-                self.compiled,
                 delivery.attributes,
-                f"<{token}{id_end}",
-                date,
-                site.unsubscribe_url(list_name, delivery.guid),
+                unsubscribe_url + delivery.guid,
+                shared,
             )
             for delivery in deliveries
         ]
@@ -188,23 +209,19 @@ class Renderer:
         secret = site.secret.encode()
         compiled, sender = self._compiled_confirmation(mailing_list.sender)
         title = mailing_list.description or mailing_list.name
-        id_end = message_id_end(sender.domain)
-        date = format_date(self._clock.now())
+        shared = SharedParts.of(compiled, sender, site, self._clock)
         return [
             RenderedMail(
                 position,
-                token := single_mail_token(secret, one.guid),
-                site.envelope_sender(token, sender),
+                single_mail_token(secret, one.guid),
                 Address(one.address, one.key),
-                compiled,
                 {
                     "list": title,
                     "confirm_url": site.confirm_url(mailing_list.name, one.guid),
                     "site": site.host,
                 },
-                f"<{token}{id_end}",
-                date,
                 None,
+                shared,
             )
             for position, one in enumerate(people)
         ]
@@ -239,12 +256,7 @@ class Renderer:
         [mail] = compiled.mails_for(0, [nobody])
         digest = hashlib.sha256(f"{message.ref}-{nonce}-{nobody.key}".encode()).hexdigest()
         token = single_mail_token(self.site.secret.encode(), digest[:32])
-        return msgspec.structs.replace(
-            mail,
-            token=token,
-            sender=self.site.envelope_sender(token, compiled.sender),
-            message_id=f"<{token}{message_id_end(compiled.sender.domain)}",
-        )
+        return msgspec.structs.replace(mail, token=token)
 
 
 def _remember(cache: OrderedDict[str, T], key: str, value: T, size_max: int) -> None:

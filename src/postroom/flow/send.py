@@ -39,15 +39,13 @@ from postroom.domain.delivery import (
     after_doubt,
     announced,
     due_positions,
-    ends_of,
     held_for_people,
-    judge,
-    judged,
+    judge_slice,
     skipped,
 )
 from postroom.domain.errors import PostroomError
 from postroom.domain.message import Message, Status
-from postroom.domain.outcome import Outcome, clip, is_fault
+from postroom.domain.outcome import Outcome, Sent, clip, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.suppression import REASON_TEXTS
 from postroom.domain.work_item import BadItem, BatchItem, RecipientItem, parse_mail_item
@@ -216,9 +214,8 @@ class BatchSender:
                 break  # record first
             if slice_:
                 await self._announce(batch, slice_)
-                mails = compiled.mails_for(
-                    batch.ledger.batch, [batch.deliveries[at] for at in slice_]
-                )
+                deliveries = batch.deliveries
+                mails = compiled.mails_for(batch.ledger.batch, [deliveries[at] for at in slice_])
                 outcomes = await lane.send(mails, watch)
                 await self._archive_ends(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
@@ -239,7 +236,8 @@ class BatchSender:
     async def _skip_departed(self, batch: ClaimedBatch, positions: Sequence[int]) -> list[int]:
         """Skip people who unsubscribed or were suppressed since; return the others."""
         reason, is_skipped = await self._skip_rule(batch)
-        reasons = {at: reason for at in positions if is_skipped(batch.deliveries[at])}
+        deliveries = batch.deliveries
+        reasons = {at: reason for at in positions if is_skipped(deliveries[at])}
         reasons |= await self._suppressed(batch, [at for at in positions if at not in reasons])
         if not reasons:
             return list(positions)
@@ -255,7 +253,8 @@ class BatchSender:
         suppressions = self.suppressions
         if suppressions is None:
             return {}
-        keys = {batch.deliveries[at].key: at for at in positions}
+        deliveries = batch.deliveries
+        keys = {deliveries[at].key: at for at in positions}
         found = await batch.retry_until_stored(
             lambda: suppressions.suppressed(list(keys), batch.message.list_name)
         )
@@ -293,27 +292,22 @@ class BatchSender:
 
     async def _archive_ends(self, batch: ClaimedBatch, outcomes: Mapping[int, Outcome]) -> None:
         """Write the ends; the ledger follows with its next write."""
-        now = self.clock.now()
-        verdicts = {
-            at: judge(
-                outcome,
-                batch.ledger.deferred.get(at),
-                on_doubt=batch.message.on_doubt,
-                rules=self.rules,
-                now_s=now.timestamp(),
-            )
-            for at, outcome in outcomes.items()
-        }
-        ends = ends_of(verdicts, now)
+        ledger, ends = judge_slice(
+            batch.ledger,
+            outcomes,
+            on_doubt=batch.message.on_doubt,
+            rules=self.rules,
+            now=self.clock.now(),
+        )
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
         await batch.write_ends(ends)
-        doubts = -batch.ledger.doubts
-        batch.ledger = judged(batch.ledger, verdicts, now_s=now.timestamp())
-        if doubts := doubts + batch.ledger.doubts:
-            ledger = batch.ledger
+        if doubts := ledger.doubts - batch.ledger.doubts:
             log.warning("deliveries_in_doubt", ref=ledger.ref, batch=ledger.batch, count=doubts)
-        batch.fault = any(map(is_fault, outcomes.values()))
-        batch.is_tried |= not all(map(is_fault, outcomes.values()))
+        batch.ledger = ledger
+        others = [outcome for outcome in outcomes.values() if type(outcome) is not Sent]
+        faults = sum(map(is_fault, others))
+        batch.fault = faults > 0
+        batch.is_tried |= faults < len(outcomes)
 
     async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> Handled:
         """Delete the rows of a final batch; complete the item, or give it back until it is due."""

@@ -1,8 +1,8 @@
 """Write emails as bytes: each message is compiled once, then spliced for each recipient.
 
 Everything that is the same for all recipients is encoded when the message is compiled; a splice
-copies a list of byte strings, fills in the values and joins. This is our own writer because the
-standard library's `email` takes a thousand times as long, encodes long URLs and lets headers be
+copies a list of byte strings and fills in the values (rendition.py). This is our own writer because
+the standard library's `email` takes a thousand times as long, encodes long URLs and lets headers be
 injected (standards F7).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 
@@ -20,15 +20,21 @@ from postroom.domain.address import Address, Mailbox
 from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
 from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
-from postroom.mail import control_flow, header, merge, quoted_printable
+from postroom.mail import control_flow, header, merge
 from postroom.mail.body import text_from_html
 from postroom.mail.control_flow import Region, with_regions
 from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
-from postroom.mail.merge import BadTemplate, Field, Segment, escape, fill, line_of, value_of
-from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
-from postroom.mail.quoted_printable import SOFT_BREAK
+from postroom.mail.merge import BadTemplate, Field, Segment, fill, line_of
+from postroom.mail.quoted_printable import encode_lines
+from postroom.mail.rendition import (
+    EMAIL,
+    UNSUBSCRIBE_URL,
+    EightBit,
+    QuotedPrintable,
+    SplicedMail,
+)
 
 BODY_BYTES_MAX = TEMPLATE_BYTES_MAX + 8192  # a template and its footer
 LITERAL_LINE_MAX = 400  # octets of a template's line sent as 8bit, which leaves room for values
@@ -48,16 +54,6 @@ _RECIPIENT_HEADERS = re.compile(
     r"(?:List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n)?)?"
 )
 _ONE_CLICK = "List-Unsubscribe=One-Click"
-
-# Values that need neither escaping nor encoding: nearly all of them, recognized in one step.
-_PLAIN_VALUES = {
-    EscapeContext.TEXT: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
-    EscapeContext.HTML: re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"),
-    EscapeContext.URL: re.compile(r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}"),
-    EscapeContext.URL_PART: re.compile(r"[A-Za-z0-9_.~-]{0,75}"),
-    EscapeContext.MAILTO: re.compile(r"[A-Za-z0-9_.~@-]{0,75}"),
-    EscapeContext.READY: re.compile(r"(?!)"),  # whole lines, which are always encoded
-}
 
 
 class MailParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +104,7 @@ class CompiledMail:
         self._headers = _fixed_headers(parts)
         self._bodies = bodies
         has_fields = any(isinstance(segment, Field) for segment in subject)
-        self._subject_line = None if has_fields else _subject_line(subject, {})
+        self._fixed_subject = b"" if has_fields else _subject_line(subject, {})
 
     @property
     def text(self) -> list[Segment]:
@@ -145,32 +141,48 @@ class CompiledMail:
         unsubscribe_url: str | None = None,
         one_click: bool = True,
         eight_bit: bool = False,
-    ) -> bytes:
+    ) -> SplicedMail:
         """Write the whole email for one recipient, in pure ASCII unless `eight_bit`.
 
         Only the To of a recipient who `needs_utf8` is always UTF-8, because such an email goes
         through a server with SMTPUTF8 or not at all. No value of a subscriber makes this fail;
         BadHeader means that the address, Message-ID, Date or URL did not come from us.
         """
-        values = {**values, "email": recipient.typed, "unsubscribe_url": unsubscribe_url or ""}
+        own = {EMAIL: recipient.typed, UNSUBSCRIBE_URL: unsubscribe_url or ""}
         if self.regions:
-            values = with_regions(self.regions, values)
+            values = with_regions(self.regions, {**values, **own})
         head = _recipient_headers(recipient, message_id, date, unsubscribe_url, one_click)
-        head += self._subject_line or _subject_line(self.subject, values)
+        if not self._fixed_subject:
+            head += _subject_line(self.subject, {**values, **own})
         if eight_bit and self._eight_bit is not None:
-            source = self._eight_bit.fill(head, values)
-            if source is not None:
-                return source
-        return self._quoted_printable.fill(head, values)
+            spliced = self._eight_bit.fill(head, values, own)
+            if spliced is not None:
+                return spliced
+        spliced = self._quoted_printable.fill(head, values, own)
+        assert spliced is not None  # ASCII in short lines carries every value
+        return spliced
 
     @cached_property
-    def _quoted_printable(self) -> _QuotedPrintable:
-        return _QuotedPrintable(self._headers, self._bodies)
+    def _quoted_printable(self) -> QuotedPrintable:
+        encoded = [
+            [part if isinstance(part, Field) else encode_lines(part) for part in body.segments]
+            for body in self._bodies
+        ]
+        headers = self._fixed_subject + self._headers
+        return QuotedPrintable(_layout(headers, self._bodies, encoded, b"quoted-printable"))
 
     @cached_property
-    def _eight_bit(self) -> _EightBit | None:
+    def _eight_bit(self) -> EightBit | None:
         room = _room_for_values(self._bodies)
-        return _EightBit(self._headers, self._bodies, room) if room else None
+        if not room:
+            return None
+        encoded = [
+            [part.encode() if isinstance(part, str) else part for part in body.segments]
+            for body in self._bodies
+        ]
+        layout = _layout(self._fixed_subject + self._headers, self._bodies, encoded, b"8bit")
+        delimiters = len(self._bodies) + 1 if len(self._bodies) > 1 else 0
+        return EightBit(layout, b"\r\n--" + _boundary(self._bodies), delimiters, room)
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -178,80 +190,6 @@ class _Body(msgspec.Struct, frozen=True):
 
     subtype: str
     segments: list[Segment]
-
-
-class _Slots:
-    """Byte strings with slots for values, which the two renditions have in common."""
-
-    def __init__(self, layout: Iterable[bytes | Field]) -> None:
-        self.pieces: list[bytes] = [b"", b""]  # the first is for the recipient's headers
-        slots: dict[Field, list[int]] = {}
-        for part in layout:
-            if isinstance(part, bytes):
-                self.pieces[-1] += part
-                continue
-            slots.setdefault(part, []).append(len(self.pieces))
-            self.pieces += [b"", b""]
-        self.fields = [
-            (field, _PLAIN_VALUES[field.context].fullmatch, at) for field, at in slots.items()
-        ]
-
-
-class _QuotedPrintable:
-    """The rendition for every server: ASCII, with a soft line break after each value."""
-
-    def __init__(self, headers: bytes, bodies: tuple[_Body, ...]) -> None:
-        encoded = [
-            [part if isinstance(part, Field) else _encode_lines(part) for part in body.segments]
-            for body in bodies
-        ]
-        self._slots = _Slots(_layout(headers, bodies, encoded, b"quoted-printable"))
-
-    def fill(self, head: bytes, values: Mapping[str, str]) -> bytes:
-        pieces = self._slots.pieces.copy()
-        pieces[0] = head
-        for field, is_plain, slots in self._slots.fields:
-            value = value_of(field, values)
-            if is_plain(value) and len(value) < QP_LINE_MAX:
-                encoded = value.encode("ascii") + SOFT_BREAK if value else b""
-            elif field.context is EscapeContext.READY:
-                encoded = _encode_lines(value)
-            else:
-                encoded = quoted_printable.open_line(escape(value, field.context).encode())
-            for slot in slots:
-                pieces[slot] = encoded
-        return b"".join(pieces)
-
-
-class _EightBit:
-    """The rendition for servers with 8BITMIME: plain UTF-8, a third shorter in many scripts."""
-
-    def __init__(self, headers: bytes, bodies: tuple[_Body, ...], room: int) -> None:
-        encoded = [
-            [part.encode() if isinstance(part, str) else part for part in body.segments]
-            for body in bodies
-        ]
-        self._slots = _Slots(_layout(headers, bodies, encoded, b"8bit"))
-        self._room = room
-        self._delimiter = b"\r\n--" + _boundary(bodies)
-        self._delimiters = len(bodies) + 1 if len(bodies) > 1 else 0
-
-    def fill(self, head: bytes, values: Mapping[str, str]) -> bytes | None:
-        """Write the email; None if these values make a line too long or look like a boundary."""
-        pieces = self._slots.pieces.copy()
-        pieces[0] = head
-        longest = 0
-        for field, is_plain, slots in self._slots.fields:
-            value = value_of(field, values)
-            escaped = value if is_plain(value) else escape(value, field.context)
-            encoded = escaped.encode()
-            longest = max(longest, len(encoded))
-            for slot in slots:
-                pieces[slot] = encoded
-        source = b"".join(pieces)
-        if longest > self._room and max(map(len, source.split(b"\r\n"))) > LINE_OCTETS_MAX:
-            return None
-        return source if source.count(self._delimiter) == self._delimiters else None
 
 
 def message_id_end(domain: str) -> str:
@@ -435,9 +373,3 @@ def _layout(
     for part, content in zip(part_headers, encoded, strict=True):
         layout += [b"\r\n--%b\r\n" % boundary, part, *content]
     return [*layout, b"\r\n--%b--\r\n" % boundary]
-
-
-def _encode_lines(text: str) -> bytes:
-    *lines, rest = text.encode().split(b"\r\n")
-    whole = b"".join(map(quoted_printable.whole_line, lines))
-    return whole + quoted_printable.open_line(rest)

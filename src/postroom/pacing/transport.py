@@ -67,9 +67,9 @@ class PacedLane:
                 outcomes = await self._send_in_bursts(mails, watch)
             finally:
                 await self._pacer.release(self.id)
-        for place, mail in enumerate(mails):
-            if place not in outcomes:
-                watch.answered(mail.position, NOT_ADMITTED)
+        left = [mail.position for place, mail in enumerate(mails) if place not in outcomes]
+        if left:
+            watch.answered(dict.fromkeys(left, NOT_ADMITTED))
         return [outcomes.get(place, NOT_ADMITTED) for place in range(len(mails))]
 
     async def close(self) -> None:

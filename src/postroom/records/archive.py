@@ -13,7 +13,7 @@ import msgspec
 
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.records.batches import partition
-from postroom.records.deliveries import TO, of_row, to_row
+from postroom.records.deliveries import TO, DeliveryRow, of_row, property_name, to_row
 from postroom.records.rows import Unreadable, all_rows, delete_partition
 from postroom.storage.port import (
     Change,
@@ -24,7 +24,6 @@ from postroom.storage.port import (
     Row,
     Tables,
     Upsert,
-    Value,
 )
 
 TABLE = "messagearchive"
@@ -102,16 +101,28 @@ def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> dict[str, Value]:
+class _OutcomeRow(DeliveryRow, frozen=True, kw_only=True, omit_defaults=True, rename=property_name):
+    outcome: str
+    email_sent: bool
+    details: str
+    ended_at: str
+    revived: int = 0
+
+
+def _row(delivery: Delivery, ended: DeliveryEnd, revived: int) -> _OutcomeRow:
     # Attributes are stored only for deliveries that may be retried.
-    row = to_row(delivery, with_attributes=ended.state is State.FAILED)
-    row["Outcome"] = _WORD[ended.state]
-    row["EmailSent"] = ended.state is State.SENT
-    row["Details"] = ended.words
-    row["EndedAt"] = _iso(ended.ended_at)
-    if revived:
-        row["Revived"] = revived
-    return row
+    attributes = to_row(delivery).attributes if ended.state is State.FAILED else ""
+    return _OutcomeRow(
+        delivery.position,
+        delivery.address,
+        delivery.guid,
+        attributes,
+        outcome=_WORD[ended.state],
+        email_sent=ended.state is State.SENT,
+        details=ended.words,
+        ended_at=_iso(ended.ended_at),
+        revived=revived,
+    )
 
 
 def _archived(row: Row) -> ArchivedDelivery:

@@ -17,16 +17,28 @@ import contextlib
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
 from postroom.domain.delivery import GROUP_BATCHES, Delivery, Ledger
 from postroom.domain.message import Message
-from postroom.records.deliveries import TO, of_row, to_row
+from postroom.records.deliveries import (
+    TO,
+    DeliveryRow,
+    of_row,
+    parse_attributes,
+    property_name,
+    to_row,
+)
 from postroom.records.rows import (
+    FORMAT,
+    Unreadable,
     all_rows,
+    all_typed_rows,
     delete_partition,
     from_properties,
+    property_names,
     readable_rows,
     stored,
     to_properties,
@@ -36,17 +48,20 @@ from postroom.storage.port import (
     Batch,
     Change,
     Conflict,
-    Delete,
+    DeleteRange,
+    FlatRow,
     Insert,
     KeysWithin,
     Replace,
     Tables,
+    TypedRow,
     Upsert,
 )
 
 LIVE = "message"
 ARCHIVE = "messagearchive"
 _HEADER, _LEDGER = "batch", "ledger"
+_AFTER_TO = "to;"  # the next key after all that begin with TO
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -67,8 +82,22 @@ def header_of(message: Message, *, size: int, first: str, last: str) -> Header:
     return Header(size, first, last, *shared)
 
 
+class QueuedRecipient(Protocol):
+    """Somebody who is given a delivery; the position is that in the batch."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def guid(self) -> str: ...
+    @property
+    def attributes(self) -> str:
+        """As JSON."""
+
+
 async def write_batches(
-    tables: Tables, message: Message, batches: Sequence[Sequence[Delivery]]
+    tables: Tables, message: Message, batches: Sequence[Sequence[QueuedRecipient]]
 ) -> list[Header]:
     """Write the next batches of a message in order, all rows of each or none.
 
@@ -78,9 +107,12 @@ async def write_batches(
         header_of(message, size=len(each), first=each[0].key, last=each[-1].key) for each in batches
     ]
     rows: list[Batch] = []
-    for number, (header, deliveries) in enumerate(zip(headers, batches, strict=True)):
-        inserts = [Insert(_HEADER, to_properties(header))]
-        inserts += [Insert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+    for number, (header, people) in enumerate(zip(headers, batches, strict=True)):
+        inserts: list[Change] = [Insert(_HEADER, to_properties(header))]
+        inserts += [
+            Insert(TO + one.key, DeliveryRow(at, one.address, one.guid, one.attributes))
+            for at, one in enumerate(people)
+        ]
         rows.append((partition(message.ref, message.batches + number), inserts))
     await tables.batches(LIVE, rows)
     return headers
@@ -121,10 +153,67 @@ class BatchRows(msgspec.Struct, frozen=True):
     deliveries: dict[int, Delivery] = {}
 
 
+_header_names = property_names(Header)
+
+
+class _BatchRow(
+    FlatRow,
+    frozen=True,
+    omit_defaults=True,
+    rename=lambda field: _header_names.get(field) or property_name(field),
+):
+    """A row of either kind, as it is read."""
+
+    format: int = FORMAT
+    position: int | None = None  # and the next two: of every delivery
+    address: str | None = None
+    guid: str | None = None
+    attributes: str = ""
+    size: int | None = None  # and the rest: of the header
+    first: str | None = None
+    last: str | None = None
+    ref: str | None = None
+    subject: str | None = None
+    list_name: str | None = None
+    sender: str | None = None
+    due_at: str | None = None
+
+
 async def load_batch(tables: Tables, ref: str, batch: int) -> BatchRows:
     """Header and deliveries by position."""
+    keys = KeysWithin(partition(ref, batch))
+    try:
+        return _of_typed_rows(await all_typed_rows(tables, LIVE, keys, _BatchRow))
+    except Unreadable:
+        # Read row by row, which forgives more, such as a number written as text, and else says
+        # what is wrong.
+        return await _load_row_by_row(tables, keys)
+
+
+def _of_typed_rows(rows: Iterable[TypedRow[_BatchRow]]) -> BatchRows:
     header, etag, deliveries = None, "", {}
-    async for row in all_rows(tables, LIVE, KeysWithin(partition(ref, batch))):
+    for row in rows:
+        found = row.properties
+        if found.format != FORMAT:
+            raise Unreadable("a row of another format")
+        if row.key == _HEADER:
+            header, etag = from_properties(msgspec.to_builtins(found), Header), row.etag
+        elif found.position is None or found.address is None or found.guid is None:
+            raise Unreadable("not a delivery")
+        else:
+            deliveries[found.position] = Delivery(
+                found.position,
+                row.key[len(TO) :],
+                found.address,
+                found.guid,
+                parse_attributes(found.attributes) if found.attributes else {},
+            )
+    return BatchRows(header, etag, deliveries)
+
+
+async def _load_row_by_row(tables: Tables, keys: KeysWithin) -> BatchRows:
+    header, etag, deliveries = None, "", {}
+    async for row in all_rows(tables, LIVE, keys):
         if row.key == _HEADER:
             header, etag = from_properties(row.properties, Header), row.etag
         else:
@@ -146,7 +235,7 @@ async def restore_deliveries(
     """
     if deliveries:
         header = header_of(message, size=len(ledger.states), first=ledger.first, last=ledger.last)
-        rows = [Upsert(TO + delivery.key, to_row(delivery)) for delivery in deliveries]
+        rows: list[Change] = [Upsert(TO + one.key, to_row(one)) for one in deliveries]
         rows.append(Upsert(_HEADER, to_properties(header)))
         await tables.batch(LIVE, partition(ledger.ref, ledger.batch), rows)
 
@@ -157,8 +246,11 @@ async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRow
     The header stays as long as the message, so that the number of a batch is never used again.
     """
     if rows.header and rows.deliveries:
-        changes: list[Change] = [Delete(TO + one.key) for one in rows.deliveries.values()]
-        changes.append(Replace(_HEADER, to_properties(rows.header), rows.etag))
+        keys = tuple(TO + one.key for one in rows.deliveries.values())
+        changes: list[Change] = [
+            DeleteRange(TO, _AFTER_TO, keys),  # all rows but the header, whose etag guards them
+            Replace(_HEADER, to_properties(rows.header), rows.etag),
+        ]
         with contextlib.suppress(Conflict):
             await tables.batch(LIVE, partition(ref, batch), changes)
 

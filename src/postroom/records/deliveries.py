@@ -9,22 +9,40 @@ from __future__ import annotations
 import msgspec
 
 from postroom.domain.delivery import Delivery
-from postroom.records.rows import Unreadable, check_format
-from postroom.storage.port import Row, Value
+from postroom.records.rows import DESCRIBED, Unreadable, check_format
+from postroom.storage.port import FlatRow, Row
 
 TO = "to:"  # row key prefix, followed by the address key
+_encode = msgspec.json.Encoder().encode
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def to_row(delivery: Delivery, *, with_attributes: bool = True) -> dict[str, Value]:
-    row: dict[str, Value] = {
-        "Position": delivery.position,
-        "EmailAddress": delivery.address,
-        "SubscriberGUID": delivery.guid,
-    }
-    if delivery.attributes and with_attributes:
-        row["Attributes"] = msgspec.json.encode(delivery.attributes).decode()
-    return row
+def property_name(field: str) -> str:
+    return DESCRIBED.get(field) or field.title().replace("_", "")
+
+
+class DeliveryRow(FlatRow, frozen=True, omit_defaults=True, rename=property_name):
+    position: int
+    address: str
+    guid: str
+    attributes: str = ""  # JSON
+
+
+def to_row(delivery: Delivery) -> DeliveryRow:
+    attributes = delivery.attributes
+    return DeliveryRow(
+        delivery.position,
+        delivery.address,
+        delivery.guid,
+        _encode(attributes).decode() if attributes else "",
+    )
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    try:
+        return _attributes(text)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"Attributes cannot be read: {error}.") from error
 
 
 def of_row(row: Row) -> Delivery:

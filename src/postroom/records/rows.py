@@ -17,15 +17,21 @@ import structlog
 from postroom.records.stored import Stored
 from postroom.storage.port import (
     SCAN_ROWS_MAX,
+    SHORT_SCAN_ROWS,
+    Content,
     Delete,
     Keys,
     KeysWithin,
+    KindT,
     Properties,
     Row,
-    StorageError,
     Tables,
+    TypedRow,
+    Unreadable,
     Value,
 )
+
+__all__ = ["Unreadable"]
 
 log = structlog.get_logger("records")
 FORMAT = 1  # readers accept this format and the one before it
@@ -65,10 +71,6 @@ _OF_ONE_KIND = {
 }
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-
-
-class Unreadable(StorageError):
-    """A row was written by a newer version of the program, or was damaged."""
 
 
 class OtherFormat(Unreadable):
@@ -152,7 +154,7 @@ async def find_row(
 
 
 async def write_row(
-    tables: Tables, table: str, partition: str, key: str, properties: Properties, etag: str | None
+    tables: Tables, table: str, partition: str, key: str, properties: Content, etag: str | None
 ) -> str:
     """Insert the row if `etag` is None, else replace it; the new etag, or Conflict."""
     if etag is None:
@@ -195,15 +197,30 @@ async def first_rows(
 async def all_rows(
     tables: Tables, table: str, keys: Keys, *, where: Properties | None = None
 ) -> AsyncIterator[Row]:
-    """All rows of a range, page by page; only for ranges that are bounded by design."""
-    after: str | None = None
+    """All rows of a range, page by page; only for ranges that are bounded by design.
+
+    The first page is short, because most ranges are (a batch, recent departures), and switching to
+    a thread costs as much as reading them.
+    """
+    page = await tables.scan(table, keys, where=where, limit=SHORT_SCAN_ROWS)
     while True:
-        page = await tables.scan(table, keys, where=where, after=after)
         for row in page.rows:
             yield row
         if page.next is None:
             return
-        after = page.next
+        page = await tables.scan(table, keys, where=where, after=page.next)
+
+
+async def all_typed_rows(
+    tables: Tables, table: str, keys: Keys, kind: type[KindT]
+) -> list[TypedRow[KindT]]:
+    """The rows of a short range as structs; Unreadable if one of them does not fit."""
+    page = await tables.scan_as(kind, table, keys, limit=SHORT_SCAN_ROWS)
+    rows = page.rows
+    while page.next is not None:
+        page = await tables.scan_as(kind, table, keys, after=page.next)
+        rows += page.rows
+    return rows
 
 
 def readable(rows: Iterable[Row], kind: type[StructT]) -> list[Stored[StructT]]:

@@ -28,6 +28,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber, SubscriberFilter
 from postroom.domain.texts import _
 from postroom.records import consents, counts, lists, sign_ups
+from postroom.records.deliveries import parse_attributes
 from postroom.records.rows import (
     FORMAT,
     Unreadable,
@@ -36,6 +37,7 @@ from postroom.records.rows import (
     find_row,
     first_rows,
     from_properties,
+    property_names,
     to_properties,
 )
 from postroom.records.sortable_time import parse_sortable, sortable
@@ -45,6 +47,7 @@ from postroom.storage.port import (
     Change,
     Conflict,
     Delete,
+    FlatRow,
     Insert,
     KeysWithin,
     Properties,
@@ -318,7 +321,7 @@ class Recipient(NamedTuple):
     key: str
     address: str
     guid: str
-    attributes: dict[str, str]
+    attributes: str  # JSON as it is stored, checked; "" if there are none
 
 
 async def verified_after(
@@ -328,8 +331,46 @@ async def verified_after(
     # The space sorts before every character of a key: strictly after `after_key`.
     start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
     keys = KeysWithin(list_name, start, _EMAIL + _END)
-    rows, has_more = await first_rows(tables, TABLE, keys, where={"Verified": True}, limit=limit)
-    return [_recipient_of(row) for row in rows], not has_more
+    try:
+        return await _typed_recipients(tables, keys, limit)
+    except Unreadable:  # row by row: what is wrong, unless they can be read after all
+        rows, has_more = await first_rows(tables, TABLE, keys, where=_VERIFIED, limit=limit)
+        return [_recipient_of(row) for row in rows], not has_more
+
+
+_VERIFIED: Properties = {"Verified": True}
+_names = property_names(Subscriber)
+
+
+class _RecipientRow(FlatRow, frozen=True, rename=lambda field: _names.get(field, "Format")):
+    key: str
+    address: str
+    guid: str
+    attributes: str = ""
+    format: int = FORMAT
+
+
+async def _typed_recipients(
+    tables: Tables, keys: KeysWithin, limit: int
+) -> tuple[list[Recipient], bool]:
+    found: list[Recipient] = []
+    after: str | None = None
+    while len(found) < limit:
+        room = min(limit - len(found), SCAN_ROWS_MAX)
+        page = await tables.scan_as(
+            _RecipientRow, TABLE, keys, where=_VERIFIED, limit=room, after=after
+        )
+        for row in page.rows:
+            one = row.properties
+            if one.format != FORMAT:
+                raise Unreadable("a row of another format")
+            if one.attributes:
+                parse_attributes(one.attributes)  # only a check: delivery rows have the same text
+            found.append(Recipient(one.key, one.address, one.guid, one.attributes))
+        after = page.next
+        if after is None:
+            break
+    return found, after is None
 
 
 class SubscriberPage(msgspec.Struct, frozen=True):
@@ -388,14 +429,16 @@ def _recipient_of(row: Row) -> Recipient:
     properties = row.properties
     check_format(properties)
     try:
-        attributes = properties.get("Attributes")
+        attributes = str(properties.get("Attributes") or "")
+        if attributes:
+            parse_attributes(attributes)
         return Recipient(
             str(properties["AddressKey"]),
             str(properties["EmailAddress"]),
             str(properties["SubscriberGUID"]),
-            _attributes(str(attributes)) if attributes else {},
+            attributes,
         )
-    except (KeyError, msgspec.DecodeError) as error:
+    except KeyError as error:
         raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
 
 

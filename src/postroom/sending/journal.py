@@ -3,7 +3,8 @@
     <folder>/<owner>/lock      held (flock) by the sender as long as it lives
     <folder>/<owner>/<lane>    one page: the batch in hand, a line for each hand-over and answer
 
-A line is one write(2) without fsync: it survives the death of the process, not of the machine. So
+What happens at one moment is one write(2) without fsync, of one line or, for the answers that came
+together, of several: it survives the death of the process, not of the machine. So
 "not in the journal" means "not handed over" only within the boot that wrote it. If a line cannot be
 written (full disk), the page is renamed to <lane>.lost until the lane begins its next batch; until
 then no page of this sender counts as complete, and the announcement decides.
@@ -15,7 +16,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from postroom.process_locks import is_unlocked
 
 UNBORN_S = 60.0  # far more than a sender needs to create its folder
 LOST = ".lost"
-_encode = msgspec.json.encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class _Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -68,6 +69,7 @@ class FileJournal:
         self._boot = boot
         self._lost = path.with_suffix(LOST)
         self._file: int | None = None
+        self._is_set_aside = False  # there may be a lost page of this lane
 
     def begin(self, ref: str, batch: int) -> None:
         """Start a page before the announcement: an announced batch without one is all in doubt."""
@@ -76,7 +78,9 @@ class FileJournal:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
             os.ftruncate(self._file, 0)
-            self._lost.unlink(missing_ok=True)  # what the lane did before is in storage
+            if self._is_set_aside:
+                self._lost.unlink(missing_ok=True)  # what the lane did before is in storage
+                self._is_set_aside = False
         except OSError:
             return self._give_up()
         return self._write(_Batch(ref, batch, self._boot))
@@ -87,8 +91,8 @@ class FileJournal:
     def returned(self, positions: Sequence[int]) -> None:
         self._write(_Returned(list(positions)))
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        self._write(_Answered(position, outcome))
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        self._write(*[_Answered(at, outcome) for at, outcome in outcomes.items()])
 
     def recorded(self) -> None:
         """Everything is in storage; the page only shows that the item is still ours."""
@@ -104,10 +108,10 @@ class FileJournal:
             os.close(self._file)
             self._file = None
 
-    def _write(self, line: msgspec.Struct) -> None:
+    def _write(self, *lines: msgspec.Struct) -> None:
         if self._file is None:
             return
-        content = _encode(line) + b"\n"
+        content = _encode_lines(lines)
         try:
             if os.write(self._file, content) == len(content):
                 return
@@ -118,6 +122,7 @@ class FileJournal:
     def _give_up(self) -> None:
         """Drop a page with a gap: it would mislead. An error here ends the sender at once."""
         self.close()
+        self._is_set_aside = True
         with contextlib.suppress(FileNotFoundError):
             self._path.rename(self._lost)
 

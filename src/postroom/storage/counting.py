@@ -15,7 +15,8 @@ import msgspec
 from postroom.storage.port import Blobs, Queues, Storage, Tables, Troubles
 
 # Kind and, where Azure needs several requests for one call, how many.
-_OF_TABLES = {"get": "reads", "scan": "reads", "batch": "batches", "batches": "batches"}
+_READS = dict.fromkeys(("get", "scan", "scan_as"), "reads")
+_OF_TABLES = _READS | {"batch": "batches", "batches": "batches"}
 _Requests = Mapping[str, Callable[..., int]]
 _BATCHES: _Requests = {"batches": lambda _table, batches: len(batches)}
 _ITEMS: _Requests = {"put": lambda _queue, *bodies: len(bodies)}

@@ -103,19 +103,26 @@ class MemoryTables(port.Tables):
         return row and _copy(row)
 
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
-        encoded = validation.encode_batch(self._tables, table, partition, changes)
+        contents = iter(validation.encode_batch(self._tables, table, partition, changes))
         stored = self._tables[table]
         for change in changes:
+            if isinstance(change, port.DeleteRange):
+                keys = port.KeysWithin(partition, change.start, change.stop)
+                if [row.key for row in stored.range(keys, None)] != sorted(change.keys):
+                    raise port.Conflict("the rows of the range are not as expected")
+                continue
             row = stored.rows.get((partition, change.key))
             validation.check_expected(change, row.etag if row else None)
         etags: list[str] = []
-        for change, properties in zip(changes, encoded, strict=True):
-            if isinstance(change, port.Delete):
-                stored.remove((partition, change.key))
+        for change in changes:
+            if isinstance(change, port.Delete | port.DeleteRange):
+                for key in validation.keys_of(change):
+                    stored.remove((partition, key))
                 etags.append("")
             else:
                 etags.append(str(next(self._etags)))
-                stored.write(port.Row(partition, change.key, _as_stored(properties), etags[-1]))
+                properties = _as_stored(next(contents))
+                stored.write(port.Row(partition, change.key, properties, etags[-1]))
         return etags
 
     async def scan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ ROW_BYTES_MAX = 1024 * 1024
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 ITEM_BYTES_MAX = 48 * 1024  # 64 KiB on the wire, as base64
 SCAN_ROWS_MAX = 1000  # per page
+SHORT_SCAN_ROWS = 200  # an embedded engine reads a page of so many at once, without a thread
 ITEM_DELAY_S_MAX = 7 * 24 * 3600.0
 PROPERTIES_MAX = 252  # per row
 PROPERTY_INT_MAX = 2**63 - 1
@@ -31,6 +32,18 @@ BLOB_NAMES_MAX = 1000  # per page
 
 Value = str | int | float | bool
 Properties = Mapping[str, Value]
+
+
+class FlatRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Properties as a struct, for kinds of rows of which there are millions.
+
+    Its fields are Values, and `rename` gives them the names of properties; one that has its default
+    is not stored. Names and types are checked once for the kind, and all rows of a batch are
+    encoded in one step: a quarter of the time that mappings take.
+    """
+
+
+Content = Properties | FlatRow  # of a row that is written
 
 
 class StorageNames(msgspec.Struct, frozen=True):
@@ -66,6 +79,10 @@ class StorageFull(StorageError):
     """There is no space left, and nothing was written; only an administrator can fix this."""
 
 
+class Unreadable(StorageError):
+    """A row was written by a newer version of the program, or was damaged."""
+
+
 class Row(msgspec.Struct, frozen=True):
     partition: str
     key: str
@@ -73,25 +90,37 @@ class Row(msgspec.Struct, frozen=True):
     etag: str
 
 
+KindT = TypeVar("KindT", bound=FlatRow)
+
+
+class TypedRow(msgspec.Struct, Generic[KindT], frozen=True):
+    """A row whose properties are read into a struct; it ignores those that it has no field for."""
+
+    partition: str
+    key: str
+    properties: KindT
+    etag: str
+
+
 class Insert(msgspec.Struct, frozen=True):
     """Conflict if the row exists."""
 
     key: str
-    properties: Properties
+    properties: Content
 
 
 class Upsert(msgspec.Struct, frozen=True):
     """Write the row, whether or not it exists."""
 
     key: str
-    properties: Properties
+    properties: Content
 
 
 class Replace(msgspec.Struct, frozen=True):
     """Conflict unless the row exists with this etag."""
 
     key: str
-    properties: Properties
+    properties: Content
     etag: str
 
 
@@ -102,7 +131,21 @@ class Delete(msgspec.Struct, frozen=True):
     etag: str | None = None
 
 
-Change = Insert | Upsert | Replace | Delete
+class DeleteRange(msgspec.Struct, frozen=True):
+    """Delete the rows from `start` (inclusive) to `stop` (exclusive), all of which `keys` names.
+
+    Conflict if one of them is absent. A row of the range that is not named is never deleted: where
+    the engine sees it, there is a Conflict; on Azure, which deletes by keys, it stays. So another
+    change of the batch must guard the range (a row that is replaced whenever others are added).
+    Each key counts as a change of the batch.
+    """
+
+    start: str
+    stop: str
+    keys: tuple[str, ...]
+
+
+Change = Insert | Upsert | Replace | Delete | DeleteRange
 Batch = tuple[str, Sequence[Change]]  # partition, changes
 
 
@@ -131,21 +174,28 @@ class Page(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class TypedPage(msgspec.Struct, Generic[KindT], frozen=True):
+    """The same with typed rows."""
+
+    rows: list[TypedRow[KindT]]
+    next: str | None
+
+
 class Tables(Protocol):
     """Tables of rows. Engines inherit the changes of one row, which are batches of one."""
 
     async def get(self, table: str, partition: str, key: str) -> Row | None: ...
 
-    async def insert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+    async def insert(self, table: str, partition: str, key: str, properties: Content) -> str:
         """Insert the row and return its etag; Conflict if it exists."""
         return (await self.batch(table, partition, [Insert(key, properties)]))[0]
 
-    async def upsert(self, table: str, partition: str, key: str, properties: Properties) -> str:
+    async def upsert(self, table: str, partition: str, key: str, properties: Content) -> str:
         """Write the row, whether or not it exists, and return its new etag."""
         return (await self.batch(table, partition, [Upsert(key, properties)]))[0]
 
     async def replace(
-        self, table: str, partition: str, key: str, properties: Properties, etag: str
+        self, table: str, partition: str, key: str, properties: Content, etag: str
     ) -> str:
         """Replace the row and return its new etag; Conflict unless it exists with `etag`."""
         return (await self.batch(table, partition, [Replace(key, properties, etag)]))[0]
@@ -159,7 +209,10 @@ class Tables(Protocol):
                 raise
 
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
-        """Apply 1 to 100 changes, each key once, all or nothing; return etags ("" if deleted)."""
+        """Apply 1 to 100 changes, each key once, all or nothing; return etags ("" if deleted).
+
+        There is one etag for each change, also for a range.
+        """
 
     async def batches(self, table: str, batches: Sequence[Batch]) -> None:
         """Apply batches in order; an error or a crash skips that batch and all after it."""
@@ -176,6 +229,27 @@ class Tables(Protocol):
         after: str | None = None,
     ) -> Page:
         """Return up to `limit` rows that match all of `where`; `after` is the last `next`."""
+
+    async def scan_as(
+        self,
+        kind: type[KindT],
+        table: str,
+        keys: Keys,
+        *,
+        where: Properties | None = None,
+        limit: int = SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> TypedPage[KindT]:
+        """Like `scan`, for long lists: half the work. Unreadable if a row does not fit `kind`."""
+        page = await self.scan(table, keys, where=where, limit=limit, after=after)
+        try:
+            rows = [
+                TypedRow(row.partition, row.key, msgspec.convert(row.properties, kind), row.etag)
+                for row in page.rows
+            ]
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
+        return TypedPage(rows, page.next)
 
 
 class Item(msgspec.Struct, frozen=True):

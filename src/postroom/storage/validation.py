@@ -10,15 +10,18 @@ import math
 import re
 from collections.abc import Container, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from postroom.storage import port
 
 _KEY = re.compile(r"""[ -"$-.0->@-\[\]-~]{0,512}""")  # printable ASCII without # / ? \
+_KEYS = re.compile(rf"(?:{_KEY.pattern}\n)*")  # of a batch, checked in one step
 _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _PROPERTY_NAMES_TAKEN = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _BLOB_NAME = re.compile(r"[ -\[\]-~]{0,1023}[ -\-0-\[\]-~]")  # ends in neither dot nor slash
+DELETIONS = (port.Delete, port.DeleteRange)
 _KEYS_BYTES_MAX = 2 * 2 * port.KEY_CHARS_MAX  # both keys of a row, as UTF-16
 _CHANGE_BYTES = 1024  # what a change takes in a batch request besides its properties
 
@@ -35,43 +38,76 @@ def _check_table(tables: Container[str], table: str) -> None:
 
 def check_keys(*keys: str) -> None:
     """Keys are at most 512 characters of printable ASCII without / \\ # ?, as Azure requires."""
-    for key in keys:
-        if not _KEY.fullmatch(key):
-            raise ValueError(f"not a storage key: {key!r}")
+    joined = "\n".join((*keys, ""))
+    if joined.count("\n") != len(keys) or not _KEYS.fullmatch(joined):
+        wrong = next(key for key in keys if not _KEY.fullmatch(key))
+        raise ValueError(f"not a storage key: {wrong!r}")
 
 
 def encode_batch(
     tables: Container[str], table: str, partition: str, changes: Sequence[port.Change]
-) -> list[bytes]:
-    """Check a batch, and encode the properties of each change as JSON (empty for a deletion).
+) -> list[str]:
+    """Check a batch, and encode the content of each change but deletions as JSON, in order.
 
     It has 1 to 100 changes in one partition, each key once, and 4 MiB at most.
     """
     _check_table(tables, table)
-    if not 1 <= len(changes) <= port.BATCH_CHANGES_MAX:
-        raise ValueError(f"a batch has 1 to {port.BATCH_CHANGES_MAX} changes, not {len(changes)}")
-    if len({change.key for change in changes}) != len(changes):
+    keys = [key for change in changes for key in keys_of(change)]
+    if not 1 <= len(keys) <= port.BATCH_CHANGES_MAX:
+        raise ValueError(f"a batch has 1 to {port.BATCH_CHANGES_MAX} changes, not {len(keys)}")
+    if len(set(keys)) != len(keys):
         raise ValueError("a batch names each key once")
-    check_keys(partition, *(change.key for change in changes))
-    encoded = [
-        b"" if isinstance(change, port.Delete) else encode_properties(change.properties)
-        for change in changes
-    ]
-    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(encoded)
+    check_keys(partition, *keys)
+    contents = [change.properties for change in changes if not isinstance(change, DELETIONS)]
+    encoded = _encode_contents(contents) if contents else []
+    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(keys)
     if total > port.BATCH_BYTES_MAX:
         raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {total}")
+    return [content.decode() for content in encoded]
+
+
+def keys_of(change: port.Change) -> tuple[str, ...]:
+    if not isinstance(change, port.DeleteRange):
+        return (change.key,)
+    if not change.keys or min(change.keys) < change.start or max(change.keys) >= change.stop:
+        raise ValueError("a range names the keys in it, one or more")
+    return change.keys
+
+
+def _encode_contents(contents: Sequence[port.Content]) -> list[bytes]:
+    """Encode rows as JSON, all of them by one call."""
+    for content in contents:
+        if isinstance(content, port.FlatRow):
+            _check_numbers(content)
+        else:
+            _check_properties(content)
+    try:
+        encoded = _encode_lines(contents).splitlines()  # JSON has no line ends of its own
+    except UnicodeEncodeError as error:
+        raise ValueError("a property has an unpaired surrogate and is not valid text") from error
+    if max(map(len, encoded)) > port.PROPERTY_CHARS_MAX:  # JSON is never shorter than its text
+        for content in contents:
+            _check_sizes(as_properties(content))
     return encoded
 
 
-def check_expected(change: port.Change, etag: str | None) -> None:
+def as_properties(content: port.Content) -> port.Properties:
+    if not isinstance(content, port.FlatRow):
+        return content
+    properties: dict[str, port.Value] = msgspec.to_builtins(content)
+    return properties
+
+
+def check_expected(
+    change: port.Insert | port.Upsert | port.Replace | port.Delete, etag: str | None
+) -> None:
     """Conflict unless the row has the etag that the change expects; None: there is no row."""
-    match change:
-        case port.Upsert():
-            return
-        case port.Insert():
-            is_expected = etag is None
-        case port.Replace() | port.Delete():
-            is_expected = etag is not None and change.etag in (None, etag)
+    if isinstance(change, port.Upsert):
+        return
+    if isinstance(change, port.Insert):
+        is_expected = etag is None
+    else:
+        is_expected = etag is not None and change.etag in (None, etag)
     if not is_expected:
         raise port.Conflict(f"{type(change).__name__.lower()}: the row is not as expected")
 
@@ -92,20 +128,36 @@ def encode_properties(properties: port.Properties) -> bytes:
 
     A StrEnum or IntEnum is stored as its plain value.
     """
+    return _encode_contents([properties])[0]
+
+
+_encode_lines = msgspec.json.Encoder().encode_lines
+_VALUE_TYPES = (str, int, float, bool)
+
+
+@lru_cache(maxsize=64)
+def _numbers_of(kind: type[port.FlatRow]) -> tuple[str, ...]:
+    """Check a kind of row once, and return its fields whose values have to be checked."""
+    fields = msgspec.structs.fields(kind)
+    _check_names(tuple(field.encode_name for field in fields))
+    for field in fields:
+        if field.type not in _VALUE_TYPES:
+            raise ValueError(f"{kind.__name__}.{field.name} is not a str, int, float or bool")
+    return tuple(field.name for field in fields if field.type in (int, float))
+
+
+def _check_numbers(row: port.FlatRow) -> None:
+    for name in _numbers_of(type(row)):
+        number = getattr(row, name)
+        if type(number) is not int or not 0 <= number <= port.PROPERTY_INT_MAX:
+            _check_value(number)
+
+
+def _check_properties(properties: port.Properties) -> None:
     _check_names(tuple(properties))
     for value in properties.values():
         if type(value) is not str and type(value) is not bool:
             _check_value(value)
-    try:
-        encoded = _encode(properties)
-    except UnicodeEncodeError as error:
-        raise ValueError("a property has an unpaired surrogate and is not valid text") from error
-    if len(encoded) > port.PROPERTY_CHARS_MAX:  # JSON is never shorter than the text in it
-        _check_sizes(properties)
-    return encoded
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 @lru_cache(maxsize=1024)
@@ -198,7 +250,7 @@ def check_blob(name: str, content: bytes = b"") -> None:
         raise ValueError(f"a blob has at most {port.BLOB_BYTES_MAX} bytes, not {len(content)}")
 
 
-def continuation(row: port.Row) -> str:
+def continuation(row: port.Row | port.TypedRow[Any]) -> str:
     """Return the continuation of a scan after this row, for engines without one of their own."""
     return f"{row.partition}/{row.key}"
 

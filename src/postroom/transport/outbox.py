@@ -29,16 +29,16 @@ class OutboxLane:
         for mail in mails:
             if not watch.may_hand_over():
                 outcomes.append(Untried("stopping"))
-                watch.answered(mail.position, outcomes[-1])
+                watch.answered({mail.position: outcomes[-1]})
                 continue
             watch.handing_over([mail.position])
             outcomes.append(await self._store(mail))
-            watch.answered(mail.position, outcomes[-1])
+            watch.answered({mail.position: outcomes[-1]})
         return outcomes
 
     async def _store(self, mail: OutgoingMail) -> Outcome:
         """Write the content first, because a row without its blob cannot be shown."""
-        content = mail.source(eight_bit=True)
+        content = mail.spliced(eight_bit=True).source
         now = self._clock.now()
         falling = 10**13 - int(now.timestamp() * 1000)  # so that the newest is the first row
         name = f"{falling:013d}-{hashlib.sha256(content).hexdigest()[:16]}"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from postroom.domain.outcome import Outcome
 from postroom.mail.mime import CompiledMail
+from postroom.mail.rendition import SplicedMail
 
 new_lane_id = itertools.count().__next__  # for lanes that wrap no other lane
 
@@ -39,7 +40,7 @@ class OutgoingMail(Protocol):
     def needs_utf8(self) -> bool:
         """Has a non-ASCII local part: needs a server that offers SMTPUTF8 (RFC 6531)."""
 
-    def source(self, *, eight_bit: bool) -> bytes:
+    def spliced(self, *, eight_bit: bool) -> SplicedMail:
         """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
 
     @property
@@ -64,8 +65,8 @@ class HandOverRecord(Protocol):
     def returned(self, positions: Sequence[int]) -> None:
         """Called when the server has not accepted these; they may be sent again."""
 
-    def answered(self, position: int, outcome: Outcome) -> None:
-        """Called as soon as the outcome of one mail is known."""
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
+        """Called as soon as outcomes are known, by position: those that one read brought."""
 
 
 class HandOverWatch(HandOverRecord, Protocol):
@@ -97,7 +98,7 @@ class Permit:
     def returned(self, positions: Sequence[int]) -> None:
         return
 
-    def answered(self, position: int, outcome: Outcome) -> None:
+    def answered(self, outcomes: Mapping[int, Outcome]) -> None:
         return
 
     async def waits_s(self, recipients: Sequence[str]) -> dict[int, float]:

@@ -218,7 +218,7 @@ class Ses:
         }
 
     def _raw_request(self, mail: OutgoingMail) -> HttpRequest:
-        source = base64.b64encode(mail.source(eight_bit=False)).decode()
+        source = base64.b64encode(mail.spliced(eight_bit=False).source).decode()
         call = {
             **self._envelope(mail.compiled),
             "Destination": {"ToAddresses": [mail.recipient]},

@@ -86,7 +86,7 @@ def test_a_mail_is_spliced_the_same_in_both_renditions_and_for_providers() -> No
     for eight_bit in (True, False):
         source = compiled.splice(
             WHO, {"city": "Oslo"}, message_id="<a@b.co>", date="Mon", eight_bit=eight_bit
-        )
+        ).source
         assert b"<p>Oslo" in source
         assert all(len(line) <= 998 for line in source.split(b"\r\n"))
     template = PlaceholderTemplate(compiled, lambda number: f"-{number}-")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 import msgspec
 
 from postroom.storage import port
+from postroom.storage.validation import as_properties
 
 MINIMAL = "application/json;odata=minimalmetadata"
 _TYPE = "@odata.type"
@@ -80,7 +81,28 @@ def _as_row(entity: dict[str, port.Value]) -> port.Row:
     return port.Row(partition, key, entity, etag)
 
 
-def as_batch(table_url: str, partition: str, changes: Sequence[port.Change]) -> tuple[str, bytes]:
+RowChange = port.Insert | port.Upsert | port.Replace | port.Delete
+
+
+def by_keys(changes: Sequence[port.Change]) -> list[RowChange]:
+    """Write ranges as deletions of their keys: the service knows no other."""
+    found: list[RowChange] = []
+    for change in changes:
+        if isinstance(change, port.DeleteRange):
+            found += map(port.Delete, change.keys)
+        else:
+            found.append(change)
+    return found
+
+
+def etag_of(change: port.Change, etags: Iterator[str]) -> str:
+    """The etag of a change, from those of its rows."""
+    if not isinstance(change, port.DeleteRange):
+        return next(etags)
+    return [next(etags) for _ in change.keys][-1]
+
+
+def as_batch(table_url: str, partition: str, changes: Sequence[RowChange]) -> tuple[str, bytes]:
     """Return the content type and body of an entity-group transaction."""
     boundary = secrets.token_hex(8)
     opening = (
@@ -110,7 +132,7 @@ _HEADERS = (
 
 
 def _operation(
-    table_url: str, place: str, partition: str, change: port.Change
+    table_url: str, place: str, partition: str, change: RowChange
 ) -> tuple[bytes, bytes]:
     match change:
         case port.Insert():
@@ -123,10 +145,10 @@ def _operation(
             etag = change.etag or "*"
             head = f"DELETE {place}{_quoted(change.key)}'){_HEADERS}If-Match: {etag}\r\n\r\n"
             return head.encode(), b""
-    return head.encode(), as_entity(partition, change.key, change.properties)
+    return head.encode(), as_entity(partition, change.key, as_properties(change.properties))
 
 
-def check_etags(changes: Sequence[port.Change]) -> None:
+def check_etags(changes: Sequence[RowChange]) -> None:
     """Conflict for a text that is no etag: no row has it, and the service would reject it."""
     for change in changes:
         etag = change.etag if isinstance(change, port.Replace | port.Delete) else None
@@ -134,7 +156,7 @@ def check_etags(changes: Sequence[port.Change]) -> None:
             raise port.Conflict("no row has such an etag")
 
 
-def check_keys_for_emulator(changes: Sequence[port.Change]) -> None:
+def check_keys_for_emulator(changes: Sequence[RowChange]) -> None:
     """ValueError for a key with an apostrophe and a comma, which Azurite cannot parse.
 
     It would silently write to another row; the service itself is not affected.
@@ -150,7 +172,7 @@ def parts_of(answer: bytes) -> list[tuple[int, bytes]]:
     return [(int(part[:3]), part) for part in parts]
 
 
-def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[port.Change]) -> list[str]:
+def etags_in(parts: Sequence[tuple[int, bytes]], changes: Sequence[RowChange]) -> list[str]:
     """Return the new etags, "" for a deletion."""
     found = [_PART_ETAG.search(part) for _, part in parts]
     if len(found) != len(changes):

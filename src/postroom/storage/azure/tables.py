@@ -61,17 +61,19 @@ class AzureTables(port.Tables):
 
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         validation.encode_batch(self._names, table, partition, changes)
+        rows = entities.by_keys(changes)
         if self._client.is_emulator:
-            entities.check_keys_for_emulator(changes)
-        entities.check_etags(changes)
+            entities.check_keys_for_emulator(rows)
+        entities.check_etags(rows)
         url = f"{self._client.url}/{self._prefix}{table}"
-        kind, body = entities.as_batch(url, partition, changes)
+        kind, body = entities.as_batch(url, partition, rows)
 
         async def attempt() -> list[tuple[int, bytes]]:
             return _parts(await self._client.send("POST", "/$batch", body=body, kind=kind))
 
         parts = await self._retry_policy.call(attempt, reads=False)
-        return entities.etags_in(parts, changes)
+        etags = iter(entities.etags_in(parts, rows))
+        return [entities.etag_of(change, etags) for change in changes]
 
     async def scan(
         self,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
 from postroom.storage import port
-from postroom.storage.validation import check_expected, continuation
+from postroom.storage.validation import DELETIONS, check_expected, continuation
 
+RowT = TypeVar("RowT", bound=port.Row | port.TypedRow[Any])
 SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, not long waits
 
 _encode = msgspec.json.Encoder().encode
 _decode_properties = msgspec.json.Decoder(dict[str, port.Value]).decode
-_decode_rows = msgspec.json.Decoder(list[port.Row]).decode
+decode_rows = msgspec.json.Decoder(list[port.Row]).decode
 _decode_etags = msgspec.json.Decoder(dict[str, int]).decode
 
 # A whole page as one JSON text: SQLite returns it in one step, and it is decoded at once.
@@ -38,53 +41,79 @@ def apply_changes(
     table: str,
     partition: str,
     changes: Sequence[port.Change],
-    encoded: Sequence[bytes],
+    contents: Sequence[str],
     etag: int,
     connection: apsw.Connection,
 ) -> None:
     """Apply all changes or none: conflicts are checked before the first write.
 
-    Insertions alone need no check: a statement that hits an existing row undoes itself.
+    Insertions alone need no check: a statement that hits an existing row undoes itself. Nor do
+    upserts, which expect nothing.
     """
-    only_insertions = all(isinstance(change, port.Insert) for change in changes)
-    if not only_insertions:
+    kinds = set(map(type, changes))
+    if not kinds <= {port.Upsert} and kinds != {port.Insert}:
         _check_expected(table, partition, changes, connection)
-    verb = "INSERT" if only_insertions else "REPLACE"
-    values: list[str | int] = [partition, etag]
-    deleted: list[str] = []
-    for change, properties in zip(changes, encoded, strict=True):
-        if isinstance(change, port.Delete):
-            deleted.append(change.key)
-        else:
-            values += (change.key, properties.decode())
-    if len(values) > 2:
-        statement = _write_statement(verb, table, len(values) // 2 - 1)
+    verb = "INSERT" if kinds == {port.Insert} else "REPLACE"
+    if contents:
+        written = [change.key for change in changes if not isinstance(change, DELETIONS)]
+        pairs = chain.from_iterable(zip(written, contents, strict=True))
         try:
-            connection.execute(statement, values)
+            connection.execute(
+                _write_statement(verb, table, len(contents)), (partition, etag, *pairs)
+            )
         except apsw.ConstraintError as error:
             raise port.Conflict("insert: a row exists already") from error
-    if deleted:
+    _delete(table, partition, changes, connection)
+
+
+def _delete(
+    table: str, partition: str, changes: Sequence[port.Change], connection: apsw.Connection
+) -> None:
+    keys = [change.key for change in changes if isinstance(change, port.Delete)]
+    if keys:
         connection.execute(
             f"DELETE FROM {table} WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
-            (partition, _encode(deleted).decode()),
+            (partition, _encode(keys).decode()),
         )
+    for change in changes:
+        if isinstance(change, port.DeleteRange):  # one seek for a hundred rows
+            connection.execute(
+                f"DELETE FROM {table} WHERE partition = ? AND key >= ? AND key < ?",
+                (partition, change.start, change.stop),
+            )
 
 
 def _check_expected(
     table: str, partition: str, changes: Sequence[port.Change], connection: apsw.Connection
 ) -> None:
-    guarded = [change.key for change in changes if not isinstance(change, port.Upsert)]
-    if not guarded:
-        return
+    guarded: list[port.Insert | port.Replace | port.Delete] = []
+    for change in changes:
+        if isinstance(change, port.DeleteRange):
+            _check_range(table, partition, change, connection)
+        elif not isinstance(change, port.Upsert):
+            guarded.append(change)
     found = connection.execute(
         f"SELECT json_group_object(key, etag) FROM {table} "
         "WHERE partition = ? AND key IN (SELECT value FROM json_each(?))",
-        (partition, _encode(guarded).decode()),
+        (partition, _encode([change.key for change in guarded]).decode()),
     ).get
     etags = _decode_etags(found)
-    for change in changes:
+    for change in guarded:
         etag = etags.get(change.key)
         check_expected(change, None if etag is None else str(etag))
+
+
+def _check_range(
+    table: str, partition: str, change: port.DeleteRange, connection: apsw.Connection
+) -> None:
+    """Conflict unless exactly the named rows are there. No key has the slash that joins them."""
+    found = connection.execute(
+        "SELECT group_concat(key, '/') FROM (SELECT key "
+        f"FROM {table} WHERE partition = ? AND key >= ? AND key < ? ORDER BY key)",
+        (partition, change.start, change.stop),
+    ).get
+    if found != "/".join(sorted(change.keys)):
+        raise port.Conflict("the rows of the range are not as expected")
 
 
 @lru_cache(maxsize=1024)
@@ -94,30 +123,43 @@ def _write_statement(verb: str, table: str, rows: int) -> str:
     return f"{verb} INTO {table} (partition, key, etag, properties) VALUES {values}"
 
 
+class RowsRead(NamedTuple, Generic[RowT]):
+    """A page, of rows of any type."""
+
+    rows: list[RowT]
+    next: str | None
+
+
+@lru_cache(maxsize=64)
+def decoder_of(kind: type[port.KindT]) -> Callable[[str], list[port.TypedRow[port.KindT]]]:
+    return msgspec.json.Decoder(list[port.TypedRow[kind]]).decode  # type: ignore[valid-type]
+
+
 def read_page(
     table: str,
     keys: port.Keys,
     where: port.Properties,
     limit: int,
     behind: tuple[str, str] | None,
+    decode: Callable[[str], list[RowT]],
     connection: apsw.Connection,
-) -> port.Page:
+) -> RowsRead[RowT]:
     """Read a page, shorter than `limit` if its rows are too large for one result."""
     span, values = _span(keys, behind)
     in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
     try:
         if where:
-            return _read_matching(in_order, values, where, limit, connection)
+            return _read_matching(in_order, values, where, limit, decode, connection)
         found = connection.execute(
             f"SELECT {_AS_JSON} FROM (SELECT * {in_order} LIMIT :rows)",
             values | {"rows": limit + 1},
         ).get
     except apsw.TooBigError:
-        return read_page(table, keys, where, limit // 2, behind, connection)
-    rows = _decode_rows(found or "[]")
+        return read_page(table, keys, where, limit // 2, behind, decode, connection)
+    rows = decode(found or "[]")
     if len(rows) <= limit:
-        return port.Page(rows, None)
-    return port.Page(rows[:limit], continuation(rows[limit - 1]))
+        return RowsRead(rows, None)
+    return RowsRead(rows[:limit], continuation(rows[limit - 1]))
 
 
 def _read_matching(
@@ -125,8 +167,9 @@ def _read_matching(
     values: dict[str, str | int],
     where: port.Properties,
     limit: int,
+    decode: Callable[[str], list[RowT]],
     connection: apsw.Connection,
-) -> port.Page:
+) -> RowsRead[RowT]:
     """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
     tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
     conditions = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
@@ -136,13 +179,13 @@ def _read_matching(
             f"(SELECT * {in_order} LIMIT {SCAN_EXAMINED_MAX}) WHERE {tests} LIMIT :rows)",
             values | conditions | {"rows": limit},
         ).get
-        rows = _decode_rows(found or "[]")
+        rows = decode(found or "[]")
         if len(rows) == limit:
-            return port.Page(rows, continuation(rows[-1]))
+            return RowsRead(rows, continuation(rows[-1]))
         last = connection.execute(
             f"SELECT partition, key {in_order} LIMIT 1 OFFSET {SCAN_EXAMINED_MAX - 1}", values
         ).get
-    return port.Page(rows, last and "/".join(last))
+    return RowsRead(rows, last and "/".join(last))
 
 
 def _span(keys: port.Keys, behind: tuple[str, str] | None) -> tuple[str, dict[str, str | int]]:

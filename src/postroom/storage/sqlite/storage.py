@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from postroom.clock import Clock, boot_id
 from postroom.storage import port, validation
@@ -31,11 +32,18 @@ from postroom.storage.queue_time import (
 )
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
 from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
-from postroom.storage.sqlite.rows import apply_changes, read_page, read_row
+from postroom.storage.sqlite.rows import (
+    RowsRead,
+    RowT,
+    apply_changes,
+    decode_rows,
+    decoder_of,
+    read_page,
+    read_row,
+)
 from postroom.storage.sqlite.writer import GroupWriter
 
 BUSY_TIMEOUT_S = 10.0  # how long a call waits for the writers of other processes
-SCAN_ROWS_ON_LOOP = 200  # 0.3 ms; a longer scan would block the event loop
 
 _VISIBLE = "FROM item WHERE queue = ?1 AND visible_at <= ?2 ORDER BY visible_at, id LIMIT ?3"
 
@@ -154,7 +162,8 @@ class SqliteTables(port.Tables):
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         etag = _new_number()
         await self._writer.submit(self._writing(table, partition, changes, etag))
-        return ["" if isinstance(change, port.Delete) else str(etag) for change in changes]
+        new = str(etag)
+        return ["" if isinstance(change, validation.DELETIONS) else new for change in changes]
 
     async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
         """All in one transaction; the first refusal ends it, and keeps the batches before it."""
@@ -184,10 +193,41 @@ class SqliteTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
+        page = await self._read(decode_rows, table, keys, where, limit, after)
+        return port.Page(page.rows, page.next)
+
+    async def scan_as(
+        self,
+        kind: type[port.KindT],
+        table: str,
+        keys: port.Keys,
+        *,
+        where: port.Properties | None = None,
+        limit: int = port.SCAN_ROWS_MAX,
+        after: str | None = None,
+    ) -> port.TypedPage[port.KindT]:
+        try:
+            page = await self._read(decoder_of(kind), table, keys, where, limit, after)
+        except msgspec.DecodeError as error:
+            raise port.Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
+        return port.TypedPage(page.rows, page.next)
+
+    async def _read(
+        self,
+        decode: Callable[[str], list[RowT]],
+        table: str,
+        keys: port.Keys,
+        where: port.Properties | None,
+        limit: int,
+        after: str | None,
+    ) -> RowsRead[RowT]:
         validation.check_scan(self._names, table, keys, where, limit)
         behind = None if after is None else validation.place_of(after, keys)
-        query = partial(read_page, table, keys, where or {}, limit, behind)
-        if where or limit > SCAN_ROWS_ON_LOOP:
+
+        def query(connection: apsw.Connection) -> RowsRead[RowT]:
+            return read_page(table, keys, where or {}, limit, behind, decode, connection)
+
+        if where or limit > port.SHORT_SCAN_ROWS:  # it would block the event loop for over 0.3 ms
             return await self._reader.in_thread(query)
         return await self._reader.on_loop(query)
 

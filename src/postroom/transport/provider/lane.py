@@ -173,7 +173,7 @@ class _Slice:
     def settle(self, place: int, outcome: Outcome) -> None:
         if place not in self.outcomes:
             self.outcomes[place] = outcome
-            self.watch.answered(self.mails[place].position, outcome)
+            self.watch.answered({self.mails[place].position: outcome})
 
     def hand_over(self, places: Sequence[int]) -> bool:
         """Ask for leave and note the hand-over; called just before the body is written."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from postroom.domain.outcome import Rejected
+from postroom.mail.rendition import SplicedMail
 from postroom.transport.port import OutgoingMail
 
 
@@ -50,7 +51,7 @@ class Envelope(NamedTuple):
 
     mail: bytes  # the MAIL command
     rcpt: bytes  # the RCPT command
-    source: bytes
+    content: SplicedMail
 
 
 def envelope_for(
@@ -66,22 +67,26 @@ def envelope_for(
         return Rejected("the recipient's address has characters that no envelope allows")
     if not _is_safe(sender):
         return Rejected("the sender's address has characters that no envelope allows", False)
-    utf8 = mail.needs_utf8 or not (recipient.isascii() and sender.isascii())
+    utf8 = not (recipient.isascii() and sender.isascii()) or mail.needs_utf8
     if utf8 and not offers.utf8:
         return Rejected("the address is not ASCII and the server does not offer SMTPUTF8", False)
-    source = mail.source(eight_bit=offers.eight_bit) if signed is None else signed
-    if offers.size_max and len(source) > offers.size_max:
-        words = f"the mail has {len(source)} bytes, the server accepts at most {offers.size_max}"
+    if signed is None:
+        content = mail.spliced(eight_bit=offers.eight_bit)
+    else:
+        content = SplicedMail.of(signed)
+    size = content.size
+    if offers.size_max and size > offers.size_max:
+        words = f"the mail has {size} bytes, the server accepts at most {offers.size_max}"
         return Rejected(words, False)
-    options = b" SIZE=%d" % len(source) if offers.size else b""
-    if offers.eight_bit and not source.isascii():
-        options += b" BODY=8BITMIME"
+    options = f" SIZE={size}" if offers.size else ""
+    if offers.eight_bit and not content.is_ascii:
+        options += " BODY=8BITMIME"
     if utf8:
-        options += b" SMTPUTF8"
+        options += " SMTPUTF8"
     return Envelope(
-        b"MAIL FROM:<%b>%b\r\n" % (sender.encode(), options),
-        b"RCPT TO:<%b>\r\n" % recipient.encode(),
-        source,
+        f"MAIL FROM:<{sender}>{options}\r\n".encode(),
+        f"RCPT TO:<{recipient}>\r\n".encode(),
+        content,
     )
 
 

@@ -24,6 +24,8 @@ from enum import IntEnum
 from time import monotonic
 from typing import Protocol
 
+from postroom.domain.outcome import Sent
+from postroom.mail.rendition import SplicedMail
 from postroom.transport.smtp.config import Timeouts
 from postroom.transport.smtp.envelope import Envelope, ServerExtensions, dotted, envelope_for
 from postroom.transport.smtp.reply import CLOSING, Stage, outcome_of, words_of
@@ -188,24 +190,29 @@ class BdatExchange(Exchange):
         # One comparison instead of three replies saves a quarter of the time per mail.
         if self._step or not self._usual or self.is_closing:
             return start
+        accepted: dict[int, Sent] = {}
         while self._in_flight and buffer.startswith(self._usual, start, end):
             content = start + len(self._usual)
             newline = buffer.find(b"\n", content, end)
             if newline < 0 or not buffer.startswith(b"250 ", content):
                 break
-            text = buffer[content:newline]
-            self._content_answered(250, text)
+            accepted[self._next_answered()] = Sent(words_of(buffer[content:newline]))
             start = newline + 1
+        if accepted:
+            # In one write of the journal. Killed before it, those mails are in doubt, as they are
+            # when we are killed before reading the replies: never more than a window of them.
+            self._slice.accept(accepted)
         return start
 
-    def _content_answered(self, code: int, text: Text) -> None:
+    def _next_answered(self) -> int:
+        """Return the mail whose content was answered; it is no longer in flight."""
         index = self._in_flight.popleft()
         timed, since = self._timed
         if index == timed:
             took_s = monotonic() - since
             self.quickest_s = min(took_s, self.quickest_s or took_s)
             self._timed = (-1, 0.0)
-        self._answer(index, code, text, Stage.CONTENT)
+        return index
 
     def replied(self, code: int, text: Text) -> None:
         step = self._step
@@ -219,7 +226,7 @@ class BdatExchange(Exchange):
             if self._replies.count(b"\n") == self.CONTENT:
                 self._usual = self._replies
             self._replies = b""
-            self._content_answered(code, text)
+            self._answer(self._next_answered(), code, text, Stage.CONTENT)
         elif code == 250:
             self._replies += text + b"\n"
         elif code == CLOSING or (code >= 400 and step > 0):  # a refused RSET decides nothing
@@ -263,14 +270,15 @@ class BdatExchange(Exchange):
             taken = self._take()
             if taken is None:
                 break
-            index, (mail, rcpt, source) = taken
+            index, (mail, rcpt, content) = taken
             if not self._slice.may_hand_over():
                 self._slice.waiting.appendleft(index)
                 break
-            block += (RSET, mail, rcpt, b"BDAT %d LAST\r\n" % len(source), source)
+            block += (RSET, mail, rcpt, b"BDAT %d LAST\r\n" % content.size)
+            block += content.parts
             positions.append(self._slice.mails[index].position)
             self._in_flight.append(index)
-            size += len(source)
+            size += content.size
         return block, positions
 
     def _give_up(self, words: str) -> None:
@@ -309,7 +317,7 @@ class DataExchange(Exchange):
         super().__init__(slice_, offers, timeouts, room)
         self._due: deque[ReplyDue] = deque()
         self._opened: int | None = None  # the mail whose commands were sent, but not its content
-        self._envelope = Envelope(b"", b"", b"")  # of the opened mail
+        self._envelope = Envelope(b"", b"", SplicedMail.of(b""))  # of the opened mail
         self._handed_over: int | None = None
 
     @property
@@ -391,7 +399,7 @@ class DataExchange(Exchange):
             self._due.append(ReplyDue.LONE_DOT)
             self._line.write(b".\r\n" + self._sent_along())
         elif self._slice.may_hand_over():
-            content, end = dotted(self._envelope.source)
+            content, end = dotted(self._envelope.content.source)
             self._handed_over = index
             self._due.append(ReplyDue.CONTENT)
             data = b"".join((content, end, self._sent_along()))

@@ -40,7 +40,7 @@ class SliceSigner:
         for index in slice_.waiting:
             if index in signed:
                 continue
-            source = slice_.mails[index].source(eight_bit=False)
+            source = slice_.mails[index].spliced(eight_bit=False).source
             size += len(source)
             if indexes and size > self._bytes_max:
                 break

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from postroom.domain.outcome import Deferred, Outcome, Scope, Unknown, Untried, clip
+from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Unknown, Untried, clip
 from postroom.domain.trouble import Fault
 from postroom.transport.port import HandOverWatch, OutgoingMail
 
@@ -44,7 +44,15 @@ class Slice:
 
     def settle(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome
-        self.watch.answered(self.mails[index].position, outcome)
+        self.watch.answered({self.mails[index].position: outcome})
+
+    def accept(self, accepted: Mapping[int, Sent]) -> None:
+        """Settle mails that the server accepted in one read; none of them has an outcome yet."""
+        self.answered += len(accepted)
+        for index, outcome in accepted.items():
+            self.outcomes[index] = outcome
+        mails = self.mails
+        self.watch.answered({mails[index].position: end for index, end in accepted.items()})
 
     def may_hand_over(self) -> bool:
         """Return whether one more content may be sent; the first False stops the slice."""

@@ -233,7 +233,7 @@ def _render(
     values = person.attributes
     if values is None:
         values = {name: f"[{name}]" for name in compiled.fields}
-    source = compiled.splice(
+    spliced = compiled.splice(
         person.address,
         values,
         message_id=f"<preview{message_id_end(parts.sender.address.domain)}",
@@ -241,7 +241,7 @@ def _render(
         unsubscribe_url=site.unsubscribe_url(message.list_name, NOBODYS_GUID),
         eight_bit=True,
     )
-    return read_mail(source), compiled.fields
+    return read_mail(spliced.source), compiled.fields
 
 
 def _about_bodies(html: str | None, text: str | None, html_bytes: int) -> Iterator[Text]:
