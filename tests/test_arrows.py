@@ -40,6 +40,7 @@ LAYERS: list[set[str]] = [
     {"clock", "settings", "wakeup", "parsing", "process_locks", "heartbeat", "intervals", "spans"},
     {"task_pool", "nursery"},
     {"feedback", "deliverability"},  # what servers report; what receivers find in DNS
+    {"writing"},  # what people write, as the HTML of an email
     {"mail"},
     {"domain"},
 ]

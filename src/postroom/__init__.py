@@ -22,8 +22,11 @@ Actions, which people and programs ask for beside the path:
     actions/ask_to_confirm.py    ask people who have not confirmed to do so
     actions/move_subscriber.py   change an address, or move somebody to another list
     actions/export_people.py     write everyone on a list into a file
+    actions/keep_templates.py    create, change, delete and choose templates and snippets
     actions/manage_suppressions.py    add, explain, remove or erase addresses that get no email
     actions/send_test_mail.py    mail a message to one user, to check it
+    actions/handle_dead_letters.py    put set-aside work items back, or clear them away
+    actions/edit_storage.py      change rows, items and blobs by hand
     actions/change_settings.py   change settings while the service runs
     actions/sign_in.py           users, invitations and sessions of the admin pages
 
@@ -50,6 +53,7 @@ Around them, each using only what is below it:
     storage/                   tables, queues and blobs: a port and the engines behind it
     heartbeat.py, process_locks.py    show at once that a role hangs or has died
     feedback/                  what reports of servers mean: bounces, delays, complaints
+    writing/                   what people write, as HTML: blocks, MJML, Markdown, styles
     mail/                      what a mail is: templates, headers, MIME, DKIM
     domain/                    pure nouns and decisions; errors.py has the tree of errors
 """

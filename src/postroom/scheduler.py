@@ -22,6 +22,8 @@ from postroom.importing import worker as import_worker
 from postroom.intervals import LOCAL, Intervals
 from postroom.process_locks import ProcessLocks
 from postroom.records import (
+    audit,
+    dead_letters,
     idempotency,
     instances,
     leases,
@@ -57,6 +59,8 @@ class Scheduler:
     keep_archive_days: int = 365
     unconfirmed_days: int = 30
     keep_traces: tuple[float, int] = (14.0, 1_000_000)  # days and rows
+    audit_days: int = 730
+    dead_letter_days: int = 90
     is_test_mode: bool = False  # mails are stored, not sent
     suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     lease: Lease | None = None
@@ -285,6 +289,10 @@ class Scheduler:
             "imports": lambda: import_upload.sweep(storage, now),
             "import items": lambda: import_worker.put_forgotten_items(storage, now),
             "feedback": lambda: feedback.put_forgotten_items(storage),
+            "audit log": lambda: audit.expire(tables, now, keep_days=self.audit_days),
+            "dead letters": lambda: dead_letters.expire(
+                storage.queues, now, keep_days=self.dead_letter_days
+            ),
         }
         if self.suppressions:
             chores["suppressions"] = self.suppressions.save_snapshot

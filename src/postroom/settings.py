@@ -267,22 +267,27 @@ class Settings(BaseModel):
     )
     backup_folder: Path | None = Field(
         None,
-        description="Folder for scheduled backups, which the scheduler writes; best on another "
-        "disk. It must exist. Default: no scheduled backups ([backup.md](backup.md)).",
+        description="Folder for scheduled backups, best on another disk; it must exist. Default: "
+        "no scheduled backups ([backup.md](backup.md)).",
     )
     backup_every_h: float = Field(
-        24.0,
-        gt=0,
-        le=24 * 366,
-        description="Hours between two scheduled backups. What happens after a backup is unknown "
-        "to it, so make them as often as you can afford.",
+        24.0, gt=0, le=24 * 366, description="Hours between two scheduled backups."
     )
     backup_keep: int = Field(
-        7,
+        7, ge=1, le=1000, description="Scheduled backups to keep; older ones are deleted."
+    )
+    audit_days: int = Field(
+        730,
         ge=1,
-        le=1000,
-        description="Scheduled backups to keep. Older ones are deleted once a new one was read "
-        "again and is whole.",
+        le=36500,
+        description="Days to keep the audit log, which has who changed what, and all sign-ins.",
+    )
+    dead_letter_days: int = Field(
+        90,
+        ge=1,
+        le=3650,
+        description="Days to keep dead letters, work items that could not be processed. People "
+        "in them are on hold or not affected, so nobody waits for an old one.",
     )
     trusted_proxies: str = Field(
         "",

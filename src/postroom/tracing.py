@@ -50,6 +50,7 @@ class TraceBuffer:
     dropped: int = 0
     events: deque[EventDict] = field(default_factory=deque)
     is_open: bool = False
+    taken: int = 0  # since the process started
 
     def __call__(self, _logger: object, _name: str, event: EventDict) -> EventDict:
         """A processor of structlog: passes the event on unchanged."""
@@ -81,7 +82,6 @@ class TraceWriter:
     rows_max: int  # in storage, of all instances
     written: int = 0
     dropped: int = 0
-    _number: int = 0  # of the trace
     _waiting: list[KeyedTrace] = field(default_factory=list)
     _hour: int = 0
     _hour_rows: int = 0
@@ -104,9 +104,9 @@ class TraceWriter:
 
     def _take(self) -> None:
         while self.buffer.events and len(self._waiting) < WRITTEN_TOGETHER:
-            self._number += 1
+            self.buffer.taken += 1
             entry = self._entry(self.buffer.events.popleft())
-            key = traces.trace_key(entry.at, self._number, self.instance)
+            key = traces.trace_key(entry.at, self.buffer.taken, self.instance)
             self._waiting.append(KeyedTrace(key, entry))
 
     async def _store(self) -> None:

@@ -27,7 +27,7 @@ WIDE_AND_NARROW = (
 async def new_message(site: RunningSite) -> str:
     name = f"autosave_{uuid4().hex[:8]}"
     await site.run("list", "create", name, "--from", "a@contoso.edu")
-    return f"{site.url}/admin/messages/new?list={name}"
+    return f"{site.url}/admin/messages/new?kind=html&list={name}"
 
 
 async def begin(site: RunningSite, page: Page, new_message: str, subject: str = "Words") -> None:

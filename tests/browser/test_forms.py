@@ -47,7 +47,7 @@ async def test_who_is_signed_out_while_writing_signs_in_and_goes_on(
     troubles.expect("403")
     await site.run("list", "create", LIST, "--from", "a@contoso.edu")
     await sign_in_page(site, page)
-    await page.goto(f"{site.url}/admin/messages/new?list={LIST}")
+    await page.goto(f"{site.url}/admin/messages/new?kind=html&list={LIST}")
     await page.get_by_label("Subject").fill("Kept words")
     await page.get_by_label("Body", exact=True).fill(BODY)
     await end_every_session(site)

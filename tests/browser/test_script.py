@@ -17,7 +17,7 @@ async def new_message(site: RunningSite) -> str:
     """The address of the page on which a message to a list of its own is written."""
     name = f"script_{uuid4().hex[:8]}"
     await site.run("list", "create", name, "--from", "a@contoso.edu")
-    return f"{site.url}/admin/messages/new?list={name}"
+    return f"{site.url}/admin/messages/new?kind=html&list={name}"
 
 
 async def test_a_button_that_copies_is_there_with_script(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 
-from postroom.storage.port import Claim, ClaimLost, Item, Queues
+from postroom.storage.port import Claim, ClaimLost, Queues
 from tests.clock import MovableClock
 
 QUEUE = "azuremailqueue"
@@ -238,12 +239,27 @@ async def test_peek_shows_what_could_be_claimed_and_takes_nothing(
     await queues.put(QUEUE, "later", delay_s=60)
     await queues.put(QUEUE, "now")
     for _ in range(2):
-        assert await queues.peek(QUEUE) == [Item("now", 0)]
+        [item] = await queues.peek(QUEUE)
+        assert (item.body, item.taken) == ("now", 0)
     clock.move(30)
     assert sorted(item.body for item in await queues.peek(QUEUE)) == ["claimed", "now"]
     [first] = await queues.peek(QUEUE, limit=1)
     [claim] = await queues.claim(QUEUE, limit=1, lease_s=30)
-    assert (first.body, first.taken + 1) == (claim.body, claim.taken)
+    assert (first.body, first.taken + 1, first.id) == (claim.body, claim.taken, claim.item)
+
+
+async def test_an_item_knows_when_it_was_put_whatever_happens_to_it(
+    queues: Queues, clock: MovableClock
+) -> None:
+    await queues.put(QUEUE, "early")
+    [early] = await queues.peek(QUEUE)
+    clock.move(60)
+    await queues.put(QUEUE, "late")
+    for claim in await queues.claim(QUEUE, limit=2, lease_s=30):
+        await queues.release(claim)
+    put_at = {item.body: item.put_at for item in await queues.peek(QUEUE)}
+    assert put_at["early"] == early.put_at
+    assert abs(put_at["late"] - early.put_at - timedelta(seconds=60)) < timedelta(seconds=2)
 
 
 @pytest.mark.parametrize("back_s", [30 * 60.0, 3 * 3600.0])

@@ -28,6 +28,7 @@ from postroom.storage.port import (
     Delete,
     DeleteRange,
     Insert,
+    Item,
     Keys,
     KeysAcross,
     KeysWithin,
@@ -238,7 +239,7 @@ class SameAsMemory(RuleBasedStateMachine):
     def look(self, limit: int) -> None:
         lengths = self.both(lambda s, _: s.queues.length(QUEUE))
         assert lengths[0] == lengths[1]
-        visible = self.both(lambda s, _: s.queues.peek(QUEUE, limit=limit))
+        visible = self.both(lambda s, _: bodies_of(s.queues.peek(QUEUE, limit=limit)))
         assert visible[0] == visible[1]
 
     @rule(seconds=st.integers(1, 6))
@@ -255,6 +256,11 @@ async def outcome(call: Awaitable[Any]) -> Outcome:
         return "done", await call
     except (Conflict, ClaimLost, ValueError) as refusal:
         return type(refusal).__name__, None
+
+
+async def bodies_of(peek: Awaitable[list[Item]]) -> list[tuple[str, int]]:
+    """What does not depend on the engine: ids are its own."""
+    return [(item.body, item.taken) for item in await peek]
 
 
 def contents(row: Row) -> tuple[str, str, list[tuple[str, type, Any]]]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from postroom.actions import control_message, send_test_mail
 from postroom.clock import Clock
 from postroom.domain.address import parse_address
+from postroom.domain.audit import ActorKind, AuditAction, AuditActor, AuditKind, new_entry
 from postroom.domain.feedback import FeedbackEvent, FeedbackKind
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.outcome import Outcome
@@ -25,7 +26,16 @@ from postroom.intervals import LOCAL
 from postroom.migration import migrate
 from postroom.migration.comparison import Comparison
 from postroom.migration.migrate import MigrationContext
-from postroom.records import feedback, keys, leases, lists, subscribers, suppressions, traces
+from postroom.records import (
+    audit,
+    feedback,
+    keys,
+    leases,
+    lists,
+    subscribers,
+    suppressions,
+    traces,
+)
 from postroom.records.names import DEAD_LETTER_QUEUE, IMPORT_QUEUE, MAIL_QUEUE, QUEUES, TABLES
 from postroom.records.rows import all_rows
 from postroom.records.secrets import installation_secret
@@ -176,6 +186,8 @@ async def fill(storage: Storage, clock: Clock, people: int) -> None:
         acting(storage, now), draft.ref, "nobody@contoso.edu", "nonce"
     )
     await subscribe.sign_up(acting(storage, now), LIST, parse_address("asks@contoso.edu"), {})
+    owner = AuditActor(ActorKind.USER, "owner@contoso.edu")
+    await audit.begin(tables, new_entry(owner, AuditKind.LIST, LIST, AuditAction.CREATE, now))
     await storage.queues.put(DEAD_LETTER_QUEUE, "not an item", "", "not an item")
     await storage.queues.put(IMPORT_QUEUE, "an import")
     entry = Suppression(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from structlog.typing import EventDict
 
 from postroom.actions import control_message
 from postroom.domain.address import parse_address
-from postroom.domain.dead_letter import EXPLANATIONS, Reason, grouped
+from postroom.domain.audit import ActorKind, AuditAction, AuditActor, AuditKind, new_entry
+from postroom.domain.dead_letter import EXPLANATIONS, Reason, dead_letter, grouped
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
 from postroom.flow import subscribe
 from postroom.flow.send import BUSY_DELAY_S, Handled
-from postroom.records import batches, dead_letters
+from postroom.records import audit, batches, dead_letters
+from postroom.records.audit import AuditFilter
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
 from postroom.storage.port import ITEM_BYTES_MAX
 from tests.acting import acting
@@ -218,3 +221,20 @@ async def test_an_item_put_back_is_decided_by_its_ledger(town: Town) -> None:
     assert (await town.read(ref)).books == Books(held=2)
     assert await reasons(town) == [Reason.MALFORMED]  # nobody would understand it
     assert not town.sink.mails
+
+
+async def test_the_scheduler_deletes_old_ones_and_old_entries_of_the_audit_log(town: Town) -> None:
+    tables = town.storage.tables
+    letter = dead_letter(MAIL_QUEUE, "an item", Reason.NO_BATCH, town.clock.now())
+    await town.storage.queues.put(DEAD_LETTER_QUEUE, msgspec.json.encode(letter).decode())
+    who = AuditActor(ActorKind.COMMAND_LINE, "ops@host")
+    entry = new_entry(who, AuditKind.LIST, LIST, AuditAction.CREATE, town.clock.now())
+    await audit.begin(tables, entry)
+    town.scheduler.dead_letter_days = 2
+    town.scheduler.audit_days = 3
+    for days, dead, recorded in ((1, 1, 1), (1.5, 0, 1), (1, 0, 0)):
+        town.clock.move(days * 86_400)
+        await town.scheduler.step()
+        assert len(await dead_letters.oldest(town.storage.queues)) == dead
+        found = await audit.page(tables, town.clock, AuditFilter(), limit=10)
+        assert len(found.entries) == recorded

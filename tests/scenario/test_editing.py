@@ -107,24 +107,26 @@ async def test_a_list_says_what_the_last_editor_who_saw_it_said(town: Town) -> N
     tables = town.storage.tables
     before, seen = await lists.read_with_etag(tables, LIST)
     wording = ListChanges(description=" News ", sender="New <new@contoso.edu>")
-    edited, etag = await manage_lists.edit(tables, LIST, wording, seen)
+    edited, etag = await manage_lists.edit(acting(tables, town.clock.now()), LIST, wording, seen)
     assert (edited.description, edited.sender) == ("News", "New <new@contoso.edu>")
     assert edited.created_at == before.created_at
     assert await lists.read_with_etag(tables, LIST) == (edited, etag)
     for late in (ListChanges(description="Late"), ListChanges()):
         with pytest.raises(Conflict):
-            await manage_lists.edit(tables, LIST, late, seen)
+            await manage_lists.edit(acting(tables, town.clock.now()), LIST, late, seen)
 
 
 async def test_a_list_that_changed_is_not_deleted(town: Town) -> None:
     await town.found_list()
     tables = town.storage.tables
     seen = (await lists.read_with_etag(tables, LIST))[1]
-    _, etag = await manage_lists.edit(tables, LIST, ListChanges(description="New"), seen)
+    _, etag = await manage_lists.edit(
+        acting(tables, town.clock.now()), LIST, ListChanges(description="New"), seen
+    )
     with pytest.raises(Conflict):
         await manage_lists.delete(acting(tables, town.clock.now()), LIST, seen)
     assert not await lists.is_being_deleted(tables, LIST)
     await manage_lists.delete(acting(tables, town.clock.now()), LIST, etag)
     assert await lists.find(tables, LIST) is None
     with pytest.raises(NotFound):
-        await manage_lists.edit(tables, LIST, ListChanges(), etag)
+        await manage_lists.edit(acting(tables, town.clock.now()), LIST, ListChanges(), etag)

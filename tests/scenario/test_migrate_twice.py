@@ -17,7 +17,7 @@ from postroom.storage.port import Storage
 from tests.clock import MovableClock
 from tests.scenario.moving_house import LIST, Fate, Mortal, everything, move
 
-RUNS_MAX = 300
+RUNS_MAX = 350
 READS = {"get", "scan", "list", "claim", "length", "peek"}
 
 

@@ -44,7 +44,8 @@ async def what_is_there(storage: Storage, clock: MovableClock) -> Everything:
         for place, row in rows.items():
             rows[place] = [each for each in row if each[0] not in ("TouchedAt", "Deferred")]
     letters = found.items.pop(DEAD_LETTER_QUEUE)
-    found.items["dead letters"] = Counter(parse_dead_letter(body).body for body in letters)
+    now = clock.now()
+    found.items["dead letters"] = Counter(parse_dead_letter(body, now).body for body in letters)
     return found
 
 

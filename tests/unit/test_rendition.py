@@ -20,7 +20,7 @@ from postroom.mail import mime, rendition
 from postroom.mail.header import LINE_OCTETS_MAX
 from postroom.mail.merge import BadTemplate, Field, escape, value_of
 from postroom.mail.mime import CompiledMail, MailParts, compile_mail
-from postroom.mail.quoted_printable import open_line
+from postroom.mail.quoted_printable import encode_lines, open_line
 from postroom.mail.rendition import SplicedMail
 
 DATE = "Sun, 15 Nov 2026 22:39:00 +0000"
@@ -83,7 +83,7 @@ def plain_way(compiled: CompiledMail, given: dict[str, str], to: str, *, eight_b
         [
             open_line(_escaped(part, everything).encode())
             if isinstance(part, Field)
-            else mime._encode_lines(part)
+            else encode_lines(part)
             for part in body.segments
         ]
         for body in bodies

@@ -11,12 +11,14 @@ import pytest
 
 from postroom.domain.access_key import AccessKey
 from postroom.domain.ask_job import AskJob
+from postroom.domain.audit import AuditEntry
 from postroom.domain.consent import Consent
 from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.feedback import FeedbackEvent
 from postroom.domain.instance import RunningInstance
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
+from postroom.domain.message_template import MessageTemplate
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
 from postroom.domain.trace_entry import TraceEntry
@@ -66,6 +68,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`instance` / `<host>.<process id>`": RunningInstance,
     "`settings` / `changes`": SettingChanges,
     "`migration` / `state`": Migration,
+    "`templates` / `<id>`": MessageTemplate,
     "`trial` / `<ref>:<user key>`": Trial,
     "`address` / `email:<address key>`": Suppression,
     "`in:<shard>` / `<hash of the event id>`": FeedbackEvent,
@@ -74,6 +77,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`m-<ref>` / `to:<batch>:<position>:<kind>`": BounceRecord,
     "`soft` / `<address key>`": SoftBounces,
     "`<level>-<falling hour>` / `<falling time>-<number>-<instance>`": TraceEntry,
+    "`log` / `<falling time>-<order><nonce>`": AuditEntry,
 }
 DELIVERY = Delivery(0, "a@b.de", "a@b.de", "guid", {"name": "Ada"})
 ENDED = DeliveryEnd(State.FAILED, "550", datetime(2026, 11, 15, tzinfo=UTC))

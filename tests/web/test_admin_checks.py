@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from postroom.domain.user import Role
 from postroom.mail.markdown import html_from_markdown
-from postroom.web.admin.messages import form, mail_checks
+from postroom.web.admin.messages import mail_checks
+from postroom.writing import sources
 from tests.web.drafts import GOOD, said_by, written
 from tests.web.people import join
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
@@ -219,7 +220,7 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
         threads.append(threading.current_thread().name)
         return look(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(form, "html_from_markdown", noted_markdown)
+    monkeypatch.setattr(sources, "html_from_markdown", noted_markdown)
     monkeypatch.setattr(mail_checks, "_run_checks", noted_look)
     await editor.post(path, **GOOD | {"kind": "markdown", "body": "*Words*"})
     assert len(threads) == 2

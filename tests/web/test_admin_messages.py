@@ -17,7 +17,8 @@ from postroom.domain.work_item import parse_trial_item
 from postroom.flow import compose
 from postroom.records import bodies, messages
 from postroom.records.names import SINGLE_MAIL_QUEUE
-from tests.web.drafts import GOOD, etag_of, said_by, stored, written
+from postroom.writing.ready_made import READY_MADE
+from tests.web.drafts import GOOD, etag_of, fields_in, said_by, stored, written
 from tests.web.office import ADDRESS, LIST, NOW
 from tests.web.people import SECOND, join, second_list
 from tests.web.signed_in import OWN_PAGE, Worker, at_work, notice_in
@@ -57,7 +58,7 @@ async def test_markdown_becomes_html_and_can_be_edited_again(editor: Worker) -> 
     assert (await editor.post(f"{path}/write", **GOOD | again)).status_code == 303
     assert "<p>HTML now</p>" in unescape((await editor.get(f"{path}/write")).text)
     blobs = editor.office.storage.blobs
-    assert await bodies.load_markdown(blobs, await stored(editor, path)) is None
+    assert await bodies.load_source(blobs, await stored(editor, path)) is None
 
 
 @pytest.mark.parametrize(
@@ -142,17 +143,17 @@ async def test_words_for_a_message_deleted_meanwhile_are_not_lost(editor: Worker
     assert "Mine" in answer.text
 
 
-@pytest.mark.parametrize("example", ["announcement", "newsletter", "letter"])
-async def test_every_ready_example_can_be_sent_as_it_is(editor: Worker, example: str) -> None:
-    page = await editor.get("/admin/messages/new", example=example)
-    body = unescape(
-        re.findall(r'<textarea[^>]* id="body"[^>]*>(.*?)</textarea>', page.text, re.S)[0]
-    )
-    kind = "markdown" if example == "letter" else "html"
+@pytest.mark.parametrize("template", READY_MADE)
+async def test_every_ready_made_template_can_be_sent_as_it_is(
+    editor: Worker, template: str
+) -> None:
+    page = (await editor.get("/admin/messages/new", template=template)).text
     await editor.office.join(verified=True)
-    path = await written(editor, kind=kind, body=body)
-    checked = (await editor.get(path)).text
-    assert "merge fields look good" in checked or "{{ name }}" in unescape(checked)
+    answer = await editor.post("/admin/messages/write", **fields_in(page, subject="New lectures"))
+    assert answer.status_code == 303, answer.text
+    checked = unescape((await editor.get(answer.headers["location"])).text)
+    assert "Fix it<" not in checked
+    assert "Show me<" not in checked
 
 
 async def test_a_copy_is_a_new_draft_with_the_same_words(editor: Worker) -> None:

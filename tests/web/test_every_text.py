@@ -30,9 +30,10 @@ from tests.web.visitor import Visit
 from tests.web.visits import VISITS
 
 # The source of a mail and its headers, and places that are a program's or the browser's to read.
-NO_PAGES = re.compile(r"/(live|export|html|mail|write)$")
-# Here are sentences that were written down as somebody read them: in reports, and in consents.
-KEPT = re.compile(r"/admin/(imports|subscribers)/")
+NO_PAGES = re.compile(r"/(live|export|download|html|mail|write|blocks|preview)$")
+# Here are sentences that were written down as somebody read them: in reports, and in consents,
+# which the storage explorer shows as well.
+KEPT = re.compile(r"/admin/(imports|subscribers|storage)/")
 
 
 @pytest_asyncio.fixture

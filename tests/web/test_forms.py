@@ -21,8 +21,9 @@ from postroom.records import lists, subscribers
 from postroom.storage.port import Unavailable
 from postroom.web.context import client_of
 from postroom.web.forms import SLICE_BYTES, Form, unescaped
+from tests.acting import acting
 from tests.web.drafts import GOOD, etag_of, said_by, stored, written
-from tests.web.office import LIST
+from tests.web.office import LIST, NOW
 from tests.web.people import join, path_of
 from tests.web.signed_in import OWN_PAGE, Worker, at_work, notice_in
 from tests.web.test_admin_door import request_from
@@ -78,7 +79,9 @@ async def test_fields_are_utf_8_whatever_charset_the_request_names(editor: Worke
 async def open_to_all(editor: Worker) -> None:
     tables = editor.office.storage.tables
     wording = ListChanges(public_form=True)
-    await manage_lists.edit(tables, LIST, wording, (await lists.read_with_etag(tables, LIST))[1])
+    await manage_lists.edit(
+        acting(tables, NOW), LIST, wording, (await lists.read_with_etag(tables, LIST))[1]
+    )
 
 
 @pytest.mark.parametrize("boundary", ["", 'boundary=""', "boundary=a\x01b", f"boundary={'x' * 71}"])

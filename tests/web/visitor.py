@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from postroom.domain.feedback import BounceReason
+from postroom.records.names import QUEUES
 from postroom.web.context import WebContext
 from tests import webhook_posts
 from tests.web import returned
@@ -20,7 +21,7 @@ from tests.web.pseudo import untranslated
 from tests.web.signed_in import Worker
 
 PEOPLE = ["ada", "ben", "eve", "fay", "gus", "zoe"]
-OTHERS = ["owner", "viewer", "editor", "new", "student1", "gone"]
+OTHERS = ["owner", "viewer", "editor", "new", "student1", "gone", "dead"]
 DATA = [
     *(f"{name}@contoso.edu" for name in (*PEOPLE, *OTHERS)),
     *(
@@ -43,11 +44,13 @@ DATA = [
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     "host.1",  # of a trace
+    *("Headline", "Main text", "Button", "Closing", "View in browser"),  # of a template
     *("Postroom", "UTC", "https://", "…"),
     *("SendGrid", "Amazon SES", "Azure Communication Services", "Mailgun", "Postmark"),
     *(webhook_posts.SnsTopic().arn, "fabrikam.edu", "tailspin.edu", returned.CAUSE.words),
     *(f"{returned.address_at(at)}" for at in range(len(BounceReason))),
     "250 2.0.0 Ok",
+    *QUEUES,
     *(each.words for each in (returned.DEAD, returned.FULL, returned.BLOCKED)),
     # What an inbox shows of a mail, which is in the language of its list.
     *("Dear [name]", "– a", "– a a", "You are receiving this because you subscribed to"),

@@ -33,9 +33,11 @@ from tests.web import (
     feedback_visits,
     importing,
     operating_visits,
+    storage_visits,
     test_admin_outbox,
     test_admin_suppression,
     trace_visits,
+    writing_visits,
 )
 from tests.web.drafts import GOOD, etag_of, written
 from tests.web.office import ADDRESS, LIST, NOW
@@ -72,6 +74,8 @@ async def at_the_door(visit: Visit) -> None:
     values = (
         "suppressions-imported|2|1",
         "sending|9",
+        "letters-cleared|2",
+        "letters-put-back|2|1",
         "scheduled|1794903600|UTC|9|1763367600",
         "scheduled|1794903600||0|0",
     )
@@ -91,7 +95,9 @@ async def at_lists(visit: Visit) -> None:
     await _open_form(visit)
     await visit.get(f"/admin/lists/{LIST}")
     await visit.get(f"/admin/lists/{LIST}/edit")
-    await visit.post(f"/admin/lists/{LIST}/edit", 409, sender="eve@contoso.edu", etag="old")
+    await visit.post(
+        f"/admin/lists/{LIST}/edit", 409, sender="eve@contoso.edu", language="en", etag="old"
+    )
     await visit.get(f"/admin/lists/{LIST}/delete")
     await visit.post(f"/admin/lists/{LIST}/delete", 422, typed="x")
     await visit.post(f"/admin/lists/{LIST}/delete", 409, typed=LIST, etag="old")
@@ -235,7 +241,8 @@ async def at_messages(visit: Visit) -> None:
     owner = visit.owner
     await visit.get("/admin/messages")
     await visit.get("/admin/messages/new", list=LIST)
-    await visit.get("/admin/messages/new", example="letter")
+    await visit.get("/admin/messages/new", kind="html")
+    await writing_visits.in_blocks(visit)
     await visit.post("/admin/messages/write", 422, subject="", list="", body="{{ nobody")
     await visit.post("/admin/messages/preview", 200)
     unseen = "".join(f"<img src='{source}'>" for source in UNSEEN_PICTURES)
@@ -453,6 +460,7 @@ VISITS = [
     at_the_outbox,
     at_keys_and_users,
     at_limits,
+    *storage_visits.VISITS,
     operating_visits.at_instances,
     operating_visits.at_settings,
     trace_visits.at_traces,

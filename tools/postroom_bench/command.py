@@ -11,7 +11,7 @@ import typer
 from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop
 from postroom.domain.errors import BadInput
-from postroom_bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way
+from postroom_bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way, WrittenAs
 
 if TYPE_CHECKING:
     from postroom_bench.baselines import Baseline
@@ -36,6 +36,9 @@ Size = Annotated[
     int, typer.Option("--size", min=MAIL_BYTES_MIN, max=1 << 20, help="Bytes of a mail.")
 ]
 Traces = Annotated[str, typer.Option(help="The level of traces; off for none.")]
+Written = Annotated[
+    WrittenAs, typer.Option(help="The body: HTML, a newsletter in blocks, one with a condition.")
+]
 Baselines = Annotated[
     bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
 ]
@@ -91,6 +94,7 @@ def bench(
     tempfail_share: TempfailShare = 0.0,
     tls: Tls = False,
     mail_bytes: Size = 4096,
+    written_as: Written = WrittenAs.HTML,
     limit: Limited = 0.0,
     domain_limit: DomainLimited = 0.0,
     traces: Traces = "info",

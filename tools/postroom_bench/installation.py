@@ -19,6 +19,7 @@ from typing import Any, Self
 from postroom import settings
 from postroom.act import Act
 from postroom.domain.address import parse_address
+from postroom.domain.block import Block, BlockDocument, PictureBlock, TextBlock
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
 from postroom.domain.suppression import Suppression, SuppressionReason, SuppressionScope
@@ -29,6 +30,9 @@ from postroom.records.secrets import installation_secret
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.settings import Settings
 from postroom.wiring import Parts, open_parts
+from postroom.writing.layout import html_from_blocks
+from postroom.writing.ready_made import ready_made
+from postroom_bench.plan import WrittenAs
 
 LIST = "contoso1"
 DOMAIN = "contoso.edu"
@@ -36,6 +40,7 @@ TITLE = '<html><body><h1>News for {{ name | default("you") }}</h1>\n'
 NAMES = ("Ada", "José", "Grace Hopper", "Zoë", "李雷", "O’Brien", "Barbara", "Søren")
 PARAGRAPH = "<p>Lecture series and more.</p>\n"
 PARAGRAPH_BYTES = 61  # in HTML and in text
+CONDITION = '{% if city == "Oslo" %}See you on Monday, {{ email }}.{% else %}See you.{% endif %}'
 FRAME_BYTES = 1200  # of a mail without paragraphs: heading, title, foot
 MAIL_BYTES = 4096
 CLEAR = "smtp://127.0.0.1:{port}?tls=none"
@@ -264,12 +269,13 @@ class Installation:
         *,
         list_name: str = LIST,
         mail_bytes: int = MAIL_BYTES,
+        written_as: WrittenAs = WrittenAs.HTML,
     ) -> str:
         now = parts.clock.now()
         draft = Draft(
             list_name=list_name,
             subject="New lecture series",
-            html=TITLE + PARAGRAPH * paragraphs(mail_bytes - FRAME_BYTES),
+            html=_html(written_as, mail_bytes),
             due_at=now,
             on_doubt=on_doubt,
         )
@@ -307,6 +313,18 @@ class Installation:
         finally:
             writer.close()
             await writer.wait_closed()
+
+
+def _html(written_as: WrittenAs, mail_bytes: int) -> str:
+    """The body; in blocks it is a newsletter with a picture, whatever its size."""
+    if written_as is WrittenAs.HTML:
+        return TITLE + PARAGRAPH * paragraphs(mail_bytes - FRAME_BYTES)
+    newsletter = ready_made("newsletter")
+    picture = PictureBlock(id="p1", src="https://contoso.edu/picture.png", alt="A lecture hall")
+    blocks: list[Block] = [picture, *newsletter.blocks]
+    if written_as is WrittenAs.CONDITIONS:
+        blocks.append(TextBlock(id="p2", text=CONDITION))
+    return html_from_blocks(BlockDocument(blocks=blocks, theme=newsletter.theme))
 
 
 def paragraphs(size: int) -> int:

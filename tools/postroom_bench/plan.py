@@ -21,6 +21,14 @@ class Way(StrEnum):
     OUTBOX = "outbox"  # into storage
 
 
+class WrittenAs(StrEnum):
+    """What the body of the message is."""
+
+    HTML = "html"  # paragraphs, as large as was asked for
+    BLOCKS = "blocks"  # a newsletter with a picture
+    CONDITIONS = "conditions"  # the same with a condition for each recipient
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     recipients: int = 20_000
     lists: int = 1  # among which they are divided, a message each, all due at once
@@ -40,6 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tempfail_share: float = 0.0  # of the recipients, whom the sink refuses at first
     tls: bool = False
     mail_bytes: int = 4096
+    written_as: WrittenAs = WrittenAs.HTML
     limit: float = 0.0  # mails a second, of the transport
     domain_limit: float = 0.0  # mails a second, of the domain that everybody is at
     traces: str = "info"  # as POSTROOM_TRACE_LEVEL

@@ -31,6 +31,7 @@ from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.ask_job import AskJob, started
 from postroom.domain.asking import CannotAsk, asked, cannot_ask
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.consent import Event
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.job_status import JobStatus
@@ -92,7 +93,9 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
         return CannotAsk.GONE
     why = cannot_ask(found.value, act.clock.now(), by_hand=True)
     if why is None:
-        await ask_together(act, [found], by_hand=True)
+        name = f"{list_name} {found.value.address}"
+        async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.ASK):
+            await ask_together(act, [found], by_hand=True)
     return why
 
 

@@ -19,6 +19,7 @@ import structlog
 from pydantic import SecretStr, ValidationError
 
 from postroom.act import Act
+from postroom.domain.audit import AuditAction, AuditKind, changed_values
 from postroom.domain.consent import SourceKind
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.texts import Text, _
@@ -45,6 +46,8 @@ LIVE = (  # they are numbers and words that a role looks up each time it needs t
     "bounce_poll_s",
     "archive_days",
     "unconfirmed_days",
+    "audit_days",
+    "dead_letter_days",
     "log_level",
     "trace_level",
 )
@@ -183,11 +186,22 @@ async def _write_once(
         return found
     then = merged(started, after)
     check_together(then)
-    written = await setting_changes.write(act.tables, after, found.etag)
     before = merged(started, found.value)
-    for name in LIVE:
-        if getattr(before, name) != getattr(then, name):
-            record_change(act, name, getattr(before, name), getattr(then, name))
+    names = [name for name in LIVE if getattr(before, name) != getattr(then, name)]
+    values_before, values_after = changed_values(
+        {name: getattr(before, name) for name in names},
+        {name: getattr(then, name) for name in names},
+    )
+    async with act.audited(
+        AuditKind.SETTING,
+        ", ".join(names),
+        AuditAction.CHANGE,
+        before=values_before,
+        after=values_after,
+    ):
+        written = await setting_changes.write(act.tables, after, found.etag)
+    for name in names:
+        record_change(act, name, getattr(before, name), getattr(then, name))
     act.wake(SETTINGS)
     return written
 

@@ -18,6 +18,7 @@ import msgspec
 
 from postroom.act import Act
 from postroom.domain import message as rules
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import WrongState
 from postroom.domain.message import STATUS_TEXTS, Message, Revive
 from postroom.domain.texts import _
@@ -43,27 +44,32 @@ class Control(StrEnum):
 
 async def control(act: Act, ref: str, action: Control) -> Message:
     """Apply the action, wake the scheduler, and return the message with its current books."""
+    async with act.audited(AuditKind.MESSAGE, ref, AuditAction(action.value)):
+        changed = await _apply(act, ref, action)
+    act.wake_scheduler()
+    return await report.books_of(act.tables, changed)
+
+
+async def _apply(act: Act, ref: str, action: Control) -> Message:
     tables = act.tables
     now = act.now
     match action:
         case Control.UNSCHEDULE:
-            changed = await unschedule(tables, ref)
+            return await unschedule(tables, ref)
         case Control.PAUSE:
-            changed = await pause(tables, ref)
+            return await pause(tables, ref)
         case Control.RESUME:
-            changed = await resume(tables, ref)
+            return await resume(tables, ref)
         case Control.CANCEL:
-            changed = await cancel(tables, ref, now)
+            return await cancel(tables, ref, now)
         case Control.RETRY_FAILED:
-            changed = await retry_failed(tables, ref, now)
+            return await retry_failed(tables, ref, now)
         case Control.SEND_HELD_AGAIN:
-            changed = await decide_held(tables, ref, send_again=True, now=now)
+            return await decide_held(tables, ref, send_again=True, now=now)
         case Control.COUNT_HELD_AS_SENT:
-            changed = await decide_held(tables, ref, send_again=False, now=now)
+            return await decide_held(tables, ref, send_again=False, now=now)
         case _:
             assert_never(action)
-    act.wake_scheduler()
-    return await report.books_of(tables, changed)
 
 
 async def unschedule(tables: Tables, ref: str) -> Message:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from postroom.act import Act
+from postroom.domain.audit import AuditAction, AuditKind, changed_values, values_text
 from postroom.domain.mailing_list import (
     MailingList,
     check_description,
@@ -26,6 +27,8 @@ from postroom.domain.mailing_list import (
     check_postal_address,
     check_sender,
 )
+from postroom.domain.message import check_language
+from postroom.domain.message_template import check_template_id
 from postroom.records import lists
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
@@ -38,6 +41,8 @@ class ListChanges(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     postal_address: str | None = None
     public_form: bool | None = None
+    language: str | None = None
+    template: str | None = None
 
 
 class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +53,8 @@ class CheckedList(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     postal_address: str
     public_form: bool = False
+    language: str = "en"
+    template: str = ""
 
 
 def checked(
@@ -56,6 +63,8 @@ def checked(
     description: str = "",
     postal_address: str = "",
     public_form: bool = False,
+    language: str = "en",
+    template: str = "",
 ) -> CheckedList:
     """Check every value; BadInput if there can be no such list."""
     return CheckedList(
@@ -64,24 +73,32 @@ def checked(
         description=check_description(description),
         postal_address=check_postal_address(postal_address),
         public_form=public_form,
+        language=check_language(language) or "en",
+        template=check_template_id(template),
     )
 
 
 async def create(act: Act, new: CheckedList) -> MailingList:
     """AlreadyThere if the name is in use, or its old list is still being deleted."""
     created = MailingList(**msgspec.structs.asdict(new), created_at=act.now)
-    await lists.create(act.tables, created)
+    after = values_text({"From": new.sender, "description": new.description})
+    async with act.audited(AuditKind.LIST, new.name, AuditAction.CREATE, after=after):
+        await lists.create(act.tables, created)
     return created
 
 
-async def edit(tables: Tables, name: str, changes: ListChanges, etag: str) -> Stored[MailingList]:
+async def edit(act: Act, name: str, changes: ListChanges, etag: str) -> Stored[MailingList]:
     """Return the edited list and its new etag. Existing messages keep their From."""
-    found = await _read_unchanged(tables, name, etag)
+    found = await _read_unchanged(act.tables, name, etag)
     fields = msgspec.structs.asdict(found.value)
     fields |= {key: new for key, new in msgspec.structs.asdict(changes).items() if new is not None}
     valid = checked(**{key: fields[key] for key in CheckedList.__struct_fields__})
     edited = msgspec.structs.replace(found.value, **msgspec.structs.asdict(valid))
-    return Stored(edited, await lists.replace(tables, edited, etag))
+    before, after = changed_values(
+        msgspec.structs.asdict(found.value), msgspec.structs.asdict(edited)
+    )
+    async with act.audited(AuditKind.LIST, name, AuditAction.CHANGE, before=before, after=after):
+        return Stored(edited, await lists.replace(act.tables, edited, etag))
 
 
 async def delete(act: Act, name: str, etag: str) -> None:
@@ -91,7 +108,8 @@ async def delete(act: Act, name: str, etag: str) -> None:
     never gets the old list's people. A change between the read and the mark is deleted, too.
     """
     await _read_unchanged(act.tables, name, etag)
-    await lists.start_deleting(act.tables, name)
+    async with act.audited(AuditKind.LIST, name, AuditAction.DELETE):
+        await lists.start_deleting(act.tables, name)
     act.wake_scheduler()
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from postroom.act import Act
 from postroom.domain.address import Address
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.delivery_token import DeliveryId, SingleMailId, parse_token
 from postroom.domain.errors import NotFound
 from postroom.domain.message import Message
@@ -90,7 +91,10 @@ async def add(
     before = await suppressions.find(act.tables, secret, key)
     if before and before.value.reason is SuppressionReason.ERASED:
         return AddedSuppression(before.value, is_changed=False)  # wide enough, without the address
-    after = await suppressions.put(act.tables, secret, key, entry, act.clock.now())
+    wanted = values_text({"scope": scope.value, "lists": names, "note": entry.note})
+    create = AuditAction.CREATE
+    async with act.audited(AuditKind.SUPPRESSION, address.typed, create, after=wanted):
+        after = await suppressions.put(act.tables, secret, key, entry, act.clock.now())
     return AddedSuppression(after, before is None or before.value != after)
 
 
@@ -105,9 +109,10 @@ async def remove(
     act: Act, secret: str, address: Address, *, etag: str | None = None
 ) -> Suppression:
     """Remove an entry: from the next message on the address is mailed again."""
-    removed = await suppressions.remove(act.tables, secret, address.storage_key, etag=etag)
-    if removed is None:
-        raise NotSuppressed(address)
+    async with act.audited(AuditKind.SUPPRESSION, address.typed, AuditAction.DELETE):
+        removed = await suppressions.remove(act.tables, secret, address.storage_key, etag=etag)
+        if removed is None:
+            raise NotSuppressed(address)
     return removed
 
 
@@ -116,6 +121,11 @@ async def erase(act: Act, secret: str, address: Address) -> list[str]:
 
     Senders skip the person because of the hash, so no list has to note a departure.
     """
+    async with act.audited(AuditKind.SUPPRESSION, address.typed, AuditAction.ERASE):
+        return await _erase(act, secret, address)
+
+
+async def _erase(act: Act, secret: str, address: Address) -> list[str]:
     key = address.storage_key
     entry = Suppression(
         key="",

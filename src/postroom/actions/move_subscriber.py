@@ -23,6 +23,7 @@ import msgspec
 
 from postroom.act import Act
 from postroom.domain.address import Address
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.consent import Consent, Event
 from postroom.domain.errors import NotFound
 from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
@@ -50,7 +51,10 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
 async def change(act: Act, subscriber: Subscriber, to: Destination, *, etag: str) -> Subscriber:
     """Move the subscriber if the list or address differs, else edit them; Conflict as in both."""
     if to.is_elsewhere(subscriber):
-        return await move(act, subscriber.list_name, subscriber.key, to, etag=etag)
+        name = f"{subscriber.list_name} {subscriber.address}"
+        after = values_text({"list": to.list_name, "address": to.address.typed})
+        async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.MOVE, after=after):
+            return await move(act, subscriber.list_name, subscriber.key, to, etag=etag)
     return await subscribe.edit(
         act,
         subscriber.list_name,

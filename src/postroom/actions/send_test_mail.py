@@ -15,6 +15,7 @@ from typing import Protocol, assert_never
 from postroom.act import Act
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_address
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.dead_letter import Reason
 from postroom.domain.errors import PostroomError, WrongState
 from postroom.domain.message import Message
@@ -58,8 +59,9 @@ class TrialWriter(Protocol):
 async def ask_for_test(act: Act, ref: str, user_key: str, nonce: str) -> None:
     """Queue the test email for a sender; NotFound if there is no such message."""
     await messages.read(act.tables, ref)
-    await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
-    await act.storage.queues.put(SINGLE_MAIL_QUEUE, TrialItem(ref, nonce, user_key).body())
+    async with act.audited(AuditKind.MESSAGE, ref, AuditAction.TEST):
+        await trials.ask(act.tables, Trial(ref=ref, user=user_key, nonce=nonce, asked_at=act.now))
+        await act.storage.queues.put(SINGLE_MAIL_QUEUE, TrialItem(ref, nonce, user_key).body())
     act.wake_senders()
 
 

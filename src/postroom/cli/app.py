@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from postroom.cli import (
+    audit,
     backup,
     dkim,
     doctor,
@@ -83,6 +84,7 @@ app.command()(instances.instances)
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(storage.app, name="storage")
 app.add_typer(dkim.app, name="dkim")
+app.command()(audit.audit)
 app.command()(migrate.migrate)
 app.command()(trace.trace)
 app.add_typer(backup.app, name="backup")

@@ -196,9 +196,12 @@ async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
         yield Check(RIGHT, "dead letters", "there are none")
     for group in groups:
         items = ngettext("{count} work item set aside", "{count} work items set aside", group.count)
-        since = f" since {readable(group.since)}" if group.since else ""
+        since = f" since {readable(group.since)}"
         refs = f" (message {', '.join(group.refs)})" if group.refs else ""
-        fix = "“postroom storage dead-letters” lists them; --clear and --requeue deal with them."
+        fix = (
+            "The page “Queues and dead letters” and “postroom storage dead-letters” list them, put "
+            "them back or clear them."
+        )
         yield Check(WRONG, "dead letters", f"{items}{since}{refs}. {group.explanation}", fix)
 
 

@@ -8,14 +8,16 @@ import msgspec
 import typer
 
 from postroom.cli.output import AsJson, readable, show
-from postroom.cli.session import with_parts
+from postroom.cli.session import act_of, with_parts
 from postroom.domain.access_key import (
     AccessKey,
     Right,
     check_key_lists,
     check_key_name,
     check_key_rights,
+    key_values,
 )
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.mailing_list import check_list_name
 from postroom.records import keys, lists
 
@@ -47,7 +49,10 @@ async def create(
     tables = parts.storage.tables
     for each in names:
         await lists.read(tables, each)
-    secret, key = await keys.create(tables, name, names, parts.clock.now(), allowed)
+    async with act_of(parts).audited(
+        AuditKind.KEY, name, AuditAction.CREATE, after=key_values(names, allowed)
+    ):
+        secret, key = await keys.create(tables, name, names, parts.clock.now(), allowed)
     text = (
         f"Access key {key.id} ({name}) is for {_scope(key)}, with the right to {_rights(key)}. "
         "Store it safely, it is shown only once:"
@@ -73,7 +78,8 @@ async def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke an access key for good."""
-    key = await keys.revoke(parts.storage.tables, id_)
+    async with act_of(parts).audited(AuditKind.KEY, id_, AuditAction.REVOKE):
+        key = await keys.revoke(parts.storage.tables, id_)
     text = f"Access key {key.id} ({key.name}) is revoked. It stops working within 5 seconds."
     show({"id": key.id, "name": key.name}, as_json, text)
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from postroom.cli.output import AsJson, show
-from postroom.cli.session import work
+from postroom.cli.session import act_of, work
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import NotFound
-from postroom.domain.rate_limit import RateLimit, check_limit, limit_name, rate_text, whom
+from postroom.domain.rate_limit import (
+    RateLimit,
+    check_limit,
+    limit_name,
+    limit_text,
+    rate_text,
+    whom,
+)
 from postroom.domain.texts import ngettext
 from postroom.records import rate_limits
 from postroom.records.rate_limits import LimitRow
+
+if TYPE_CHECKING:
+    from postroom.wiring import Parts
 
 app = typer.Typer(no_args_is_help=True, help="Rate limits for all senders combined.")
 
@@ -35,7 +46,14 @@ def set_(
 ) -> None:
     """Set the limit, replacing the previous one."""
     limit = check_limit(limit_name(domain), mails_per_second, connections)
-    work(lambda parts: rate_limits.set_limit(parts.storage.tables, limit))
+
+    async def job(parts: Parts) -> None:
+        after = values_text({"limit": limit_text(limit)})
+        act = act_of(parts)
+        async with act.audited(AuditKind.LIMIT, limit.name, AuditAction.CHANGE, after=after):
+            await rate_limits.set_limit(act.tables, limit)
+
+    work(job)
     show(_data(limit), as_json, f"{_text(limit)}. Senders apply it within a few seconds.")
 
 
@@ -53,8 +71,15 @@ def show_(as_json: AsJson = False) -> None:
 def clear(domain: Domain = "", as_json: AsJson = False) -> None:
     """Remove the limit."""
     name = limit_name(domain)
-    if not work(lambda parts: rate_limits.clear_limit(parts.storage.tables, name)):
-        raise NotFound(f"There is no limit for {whom(name)}. “postroom limit show” lists all.")
+
+    async def job(parts: Parts) -> None:
+        act = act_of(parts)
+        async with act.audited(AuditKind.LIMIT, name, AuditAction.CLEAR):
+            if not await rate_limits.clear_limit(act.tables, name):
+                text = f"There is no limit for {whom(name)}. “postroom limit show” lists all."
+                raise NotFound(text)
+
+    work(job)
     show({"name": name}, as_json, f"The limit for {whom(name)} is removed.")
 
 

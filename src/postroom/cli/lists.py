@@ -79,9 +79,8 @@ async def edit(
     )
     if changes == ListChanges():
         raise BadInput("Nothing to change. Use --from, --description, --postal-address, …")
-    tables = parts.storage.tables
-    found = await lists.read_with_etag(tables, name)
-    edited = await manage_lists.edit(tables, name, changes, found.etag)
+    found = await lists.read_with_etag(parts.storage.tables, name)
+    edited = await manage_lists.edit(act_of(parts), name, changes, found.etag)
     data = list_data(edited.value)
     show(data, as_json, f"List {name} is changed.", *fields(data))
 

@@ -20,6 +20,7 @@ from postroom.cli.output import (
     write_csv,
 )
 from postroom.cli.session import act_of, with_parts
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.due_time import parse_due_time
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
@@ -110,7 +111,8 @@ def unschedule(ref: Ref, as_json: AsJson = False) -> None:
 @with_parts
 async def delete(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
     """Delete a draft or a scheduled message, with its bodies."""
-    await discard(parts.storage, ref)
+    async with act_of(parts).audited(AuditKind.MESSAGE, ref, AuditAction.DELETE):
+        await discard(parts.storage, ref)
     show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import getpass
 import inspect
+import os
+import platform
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -18,6 +21,7 @@ import typer
 
 from postroom.act import Act
 from postroom.domain.address import Address, parse_address
+from postroom.domain.audit import ActorKind, AuditActor
 from postroom.domain.consent import COMMAND_LINE, Trace
 from postroom.domain.mailing_list import check_list_name
 
@@ -87,7 +91,17 @@ def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def act_of(parts: Parts, trace: Trace = COMMAND_LINE) -> Act:
-    return Act(parts.storage, parts.clock, parts.clock.now(), trace, parts.wakeups.ring)
+    now = parts.clock.now()
+    return Act(parts.storage, parts.clock, now, trace, parts.wakeups.ring, operator())
+
+
+def operator() -> AuditActor:
+    """Who runs the command, as far as the system knows; for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        name = f"uid {os.getuid()}"
+    return AuditActor(ActorKind.COMMAND_LINE, f"{name}@{platform.node()}")
 
 
 @contextlib.contextmanager

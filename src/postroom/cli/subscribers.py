@@ -23,6 +23,7 @@ from postroom.cli.output import (
 from postroom.cli.session import ListName, ParsedAddress, act_of, interruptible, with_parts
 from postroom.domain.address import Address, parse_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.consent import COMMAND_LINE, source_text
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.job_status import JobStatus
@@ -125,14 +126,15 @@ async def _ask_everybody(parts: Parts, list_name: str, as_json: bool) -> None:
     act = act_of(parts)
     await lists.read(act.tables, list_name)
     tally = await ask_to_confirm.tally(act.tables, list_name, act.clock)
-    job, etag = await ask_to_confirm.start(
-        act.tables,
-        list_name,
-        by=str(source_text(COMMAND_LINE.source)),
-        total=tally.askable if tally.is_whole else 0,
-        run=secrets.token_hex(8),
-        now=act.clock.now(),
-    )
+    async with act.audited(AuditKind.LIST, list_name, AuditAction.ASK):
+        job, etag = await ask_to_confirm.start(
+            act.tables,
+            list_name,
+            by=str(source_text(COMMAND_LINE.source)),
+            total=tally.askable if tally.is_whole else 0,
+            run=secrets.token_hex(8),
+            now=act.clock.now(),
+        )
     with interruptible() as interrupt:
         job = await ask_to_confirm.run(act, job, etag, lambda: not interrupt.is_set())
     data = {"list": list_name, "asked": job.asked, "skipped": job.skipped, "status": job.status}
@@ -174,8 +176,9 @@ async def export(
     path = None if file is None or str(file) == "-" else file
     chosen = SubscriberFilter.GONE if gone else SubscriberFilter.THERE
     tables = parts.storage.tables
-    if as_json and path is None:
+    async with act_of(parts).audited(AuditKind.LIST, list_name, AuditAction.EXPORT):
         await lists.read(tables, list_name)
+    if as_json and path is None:
         people = subscribers.everyone(tables, list_name, chosen)
         await print_json_array(_data(one) async for one in people)
         return

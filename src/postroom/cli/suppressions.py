@@ -34,6 +34,7 @@ from postroom.cli.output import (
 from postroom.cli.progress import Show, progress
 from postroom.cli.session import act_of, interruptible, work
 from postroom.domain.address import Address, parse_address
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.csv_rows import BadRow, csv_text
 from postroom.domain.mailing_list import check_list_name
@@ -199,6 +200,10 @@ def export(
     path = None if file is None or str(file) == "-" else file
 
     async def job(parts: Parts) -> int:
+        async with act_of(parts).audited(AuditKind.SUPPRESSION, "", AuditAction.EXPORT):
+            return await write(parts)
+
+    async def write(parts: Parts) -> int:
         tables = parts.storage.tables
         if as_json and path is None:
             everyone = suppressions.everyone(tables)

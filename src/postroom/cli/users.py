@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.cli.output import AsJson, readable, show
-from postroom.cli.session import ParsedAddress, with_parts, work
+from postroom.cli.session import ParsedAddress, act_of, with_parts, work
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.user import Role, User
 from postroom.records import users
 
@@ -34,7 +35,11 @@ def add(
 
     async def job(parts: Parts) -> User:
         now = parts.clock.now()
-        return await sign_in.add_user(parts.storage.tables, address.typed, role, password, now)
+        tables = parts.storage.tables
+        async with act_of(parts).audited(
+            AuditKind.USER, address.typed, AuditAction.CREATE, after=values_text({"role": role})
+        ):
+            return await sign_in.add_user(tables, address.typed, role, password, now)
 
     user = work(job)
     show(_data(user), as_json, f"{user.address} is {user.role.value} and can sign in.")
@@ -52,7 +57,10 @@ async def link(
     from postroom.actions import sign_in
 
     now = parts.clock.now()
-    token = await sign_in.invite(parts.storage.tables, address.typed, role, now)
+    async with act_of(parts).audited(
+        AuditKind.USER, address.typed, AuditAction.INVITE, after=values_text({"role": role})
+    ):
+        token = await sign_in.invite(parts.storage.tables, address.typed, role, now)
     url = f"{parts.settings.url}/admin/welcome/{token}"
     text = f"A link for {address.typed}. It works once, within two days, and is shown only once:"
     show({"address": address.typed, "link": url}, as_json, text, url)
@@ -73,7 +81,11 @@ def remove(address: ParsedAddress, as_json: AsJson = False) -> None:
     """Remove a user and end all their sessions."""
     from postroom.actions import sign_in
 
-    work(lambda parts: sign_in.remove(parts.storage.tables, address.storage_key))
+    async def job(parts: Parts) -> None:
+        async with act_of(parts).audited(AuditKind.USER, address.typed, AuditAction.DELETE):
+            await sign_in.remove(parts.storage.tables, address.storage_key)
+
+    work(job)
     show({"address": address.typed, "removed": True}, as_json, f"{address.typed} is removed.")
 
 

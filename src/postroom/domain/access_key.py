@@ -119,3 +119,9 @@ def check_key_rights(rights: Iterable[Right]) -> tuple[Right, ...]:
     """Remove repetitions and sort; the default if there are none."""
     given = set(rights)
     return tuple(right for right in Right if right in given) or DEFAULT_RIGHTS
+
+
+def key_values(lists: Iterable[str], rights: Iterable[Right]) -> str:
+    """What a key is for, in short, for the audit log."""
+    scope = " ".join(lists) or "every list"
+    return f"lists: {scope}; rights: {' '.join(rights)}"

@@ -7,7 +7,7 @@ be put back on its own queue.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -60,12 +60,12 @@ def dead_letter(queue: str, body: str, reason: Reason, now: datetime) -> DeadLet
     return DeadLetter(queue=queue, body=body, reason=reason, at=now, is_clipped=is_clipped)
 
 
-def parse_dead_letter(text: str) -> DeadLetter:
+def parse_dead_letter(text: str, put_at: datetime) -> DeadLetter:
+    """Read an item of the dead letter queue; `put_at` is for one that Postroom did not write."""
     try:
         return msgspec.json.decode(text, type=DeadLetter)
     except msgspec.DecodeError:
-        never = datetime.fromtimestamp(0, UTC)
-        return DeadLetter(queue="", body=text[:BODY_CHARS_MAX], reason=Reason.UNKNOWN, at=never)
+        return DeadLetter(queue="", body=text[:BODY_CHARS_MAX], reason=Reason.UNKNOWN, at=put_at)
 
 
 EXPLANATIONS: dict[Reason, Text] = {
@@ -118,7 +118,7 @@ EXPLANATIONS: dict[Reason, Text] = {
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     count: int
-    since: datetime | None  # None: not known
+    since: datetime
     refs: list[str]  # of their messages
 
     @property
@@ -135,7 +135,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
         DeadLetters(
             reason=reason,
             count=len(found[reason]),
-            since=None if reason is Reason.UNKNOWN else min(one.at for one in found[reason]),
+            since=min(one.at for one in found[reason]),
             refs=sorted({one.ref for one in found[reason] if one.ref}),
         )
         for reason in Reason

@@ -4,6 +4,7 @@
         BadInput               what a person typed cannot be used
             AmbiguousTime      domain/due_time.py
             BadAddress         domain/address.py
+            BadBlock           domain/block.py
             BadHeader          mail/header.py
             BadTemplate        mail/merge.py
             NoEmailColumn      importing/csv_people.py

@@ -29,6 +29,8 @@ class MailingList(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     postal_address: str = ""
     public_form: bool = False  # anybody can sign up on a page of this service
+    language: str = "en"  # of its messages, as in <html lang>
+    template: str = ""  # with which new messages begin; "": none
 
 
 class NoSuchList(NotFound):

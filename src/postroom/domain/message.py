@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,9 +12,10 @@ from typing import Any
 import msgspec
 
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.texts import _, pgettext
+from postroom.domain.texts import _, clipped, pgettext
 
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
 SUBJECT_CHARS_MAX = 500
 BODY_BYTES_MAX = 2 * 1024 * 1024  # twenty times what mailbox providers show
 
@@ -44,6 +46,15 @@ class OnDoubt(StrEnum):
 
     RESEND = "resend"  # never lost, rarely a second copy with the same Message-ID
     HOLD = "hold"  # never twice; a person decides
+
+
+class BodyKind(StrEnum):
+    """What the HTML of a message was written as."""
+
+    HTML = "html"
+    MARKDOWN = "markdown"
+    MJML = "mjml"
+    BLOCKS = "blocks"
 
 
 class Revive(StrEnum):
@@ -109,6 +120,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: datetime | None = None  # when its books were closed; also set if it was cancelled
     has_html: bool = False
     has_text: bool = False
+    kind: BodyKind = BodyKind.HTML
+    preview_text: str = ""  # a template: the words beside the subject in an inbox
+    language: str = ""  # of its text, as in <html lang>; "": the list's
     edition: str = ""  # names its bodies; new with every edit, so bodies of two edits never mix
     origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
     # Progress of the fan-out. Saved after every page; rows written since are found again.
@@ -194,6 +208,15 @@ def check_subject(subject: str) -> str:
     if not subject.isprintable():
         raise BadInput(_("The subject must be one line without control characters."))
     return subject
+
+
+def check_language(tag: str) -> str:
+    """A tag of BCP 47, such as “de” or “pt-BR”; empty for the language of the list."""
+    if tag and not _LANGUAGE.fullmatch(tag):
+        raise BadInput(
+            _("“{tag}” is not a language tag such as en, de or pt-BR.", tag=clipped(tag, 20))
+        )
+    return tag
 
 
 def check_body(text: str) -> str:

@@ -91,6 +91,13 @@ def rate_text(mails_per_s: float) -> str:
     return f"{mails_per_s:,}".removesuffix(".0")
 
 
+def limit_text(limit: RateLimit) -> str:
+    """A limit in short, for the audit log."""
+    rate = f"{rate_text(limit.mails_per_s)} a second" if limit.mails_per_s else ""
+    connections = f"{limit.connections:,} connections" if limit.connections else ""
+    return ", ".join(filter(None, (rate, connections)))
+
+
 def check_domain(text: str) -> str:
     """A recipient domain in its normal spelling."""
     try:

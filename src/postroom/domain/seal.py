@@ -12,7 +12,7 @@ import hashlib
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-SEALED_CHARS_MAX = 1000  # more than the longest storage key of an address needs
+SEALED_CHARS_MAX = 2000  # more than both keys of a row need at their longest
 
 
 def seal(secret: str, purpose: str, text: str) -> str:

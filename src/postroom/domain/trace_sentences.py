@@ -30,6 +30,10 @@ class EventFields:
         value = self._fields.get(name, 0)
         return int(value) if isinstance(value, int | float) else 0
 
+    def all(self) -> str:
+        """Every field with its value."""
+        return ", ".join(f"{name}={value}" for name, value in self._fields.items())
+
     def trouble(self) -> Text:
         """What is wrong with the mail server."""
         kind = self("kind")
@@ -71,6 +75,22 @@ ROLES: dict[str, Sentence] = {
         "{count} roles did not stop in time and were ended. What they had in hand is picked up "
         "later.",
         said.count("roles"),
+    ),
+    "senders_changed": lambda said: _(
+        "The number of senders changed from {before} to {after}: {reason}",
+        before=said("before"),
+        after=said("after"),
+        reason=said("reason"),
+    ),
+    "settings_applied": lambda said: _("Changed settings took effect: {all}.", all=said.all()),
+    "setting_not_applied": lambda said: _(
+        "The changed setting {name} was not applied: {words}",
+        name=said("name"),
+        words=said("words"),
+    ),
+    "settings_unreadable": lambda said: _(
+        "The changed settings cannot be read, so the ones before still count: {words}",
+        words=said("words"),
     ),
     "scheduler_leads": lambda said: _("This scheduler leads now: it takes messages further."),
     "scheduler_stands_by": lambda said: _("Another scheduler leads now; this one stands by."),
@@ -338,6 +358,28 @@ FEEDBACK: dict[str, Sentence] = {
 }
 
 TROUBLE: dict[str, Sentence] = {
+    "dead_letters_expired": lambda said: ngettext(
+        "{count} dead letter was deleted, because nobody dealt with it for {days} days.",
+        "{count} dead letters were deleted, because nobody dealt with them for {days} days.",
+        said.count("items"),
+        days=said("days"),
+    ),
+    "audit_end_lost": lambda said: _(
+        "The audit log could not note how a change ended ({kind}, {error}).",
+        kind=said("kind"),
+        error=said("error"),
+    ),
+    "backup_made": lambda said: _(
+        "A backup was made: {file}, {bytes} bytes, in {seconds} s.",
+        file=said("file"),
+        bytes=said("bytes"),
+        seconds=said("took_s"),
+    ),
+    "backup_failed": lambda said: _(
+        "A backup failed, for the {failures}. time in a row: {words}",
+        failures=said("failures"),
+        words=said("words"),
+    ),
     "storage_failed": lambda said: _(
         "Storage did not do what it was asked ({error}). It is tried again.", error=said("error")
     ),
@@ -389,5 +431,5 @@ def trace_sentence(event: str, fields: Mapping[str, FieldValue]) -> Text:
     """Return the sentence of an event; of one without, its name and fields."""
     if event in SENTENCES:
         return SENTENCES[event](EventFields(fields))
-    values = ", ".join(f"{name}={value}" for name, value in fields.items())
+    values = EventFields(fields).all()
     return _("{event} {values}", event=event.replace("_", " "), values=values)

@@ -25,26 +25,31 @@ from msgspec import UNSET, UnsetType
 
 from postroom.act import Act
 from postroom.domain.address import parse_mailbox
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import (
     EDITABLE,
     STATUS_TEXTS,
+    BodyKind,
     Message,
     OnDoubt,
     Status,
     check_body,
+    check_language,
     check_subject,
 )
 from postroom.domain.texts import _
 from postroom.domain.token import new_guid
-from postroom.mail.footer import with_footer
-from postroom.mail.merge import compile_html, parse
-from postroom.mail.mime import MailParts, compile_mail
+from postroom.mail.finishing import MessageFields, finished_bodies
+from postroom.mail.mime import MailParts, check_template, compile_mail
+from postroom.mail.preview_text import check_preview_text
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
+from postroom.records.bodies import MessageBodies
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage, Tables
+from postroom.writing.sources import BodySource
 
 CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger ones in a thread
 
@@ -56,7 +61,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     html: str | None = None
     text: str | None = None
-    markdown: str | None = None  # the source of the HTML, to be edited again
+    source: BodySource | None = None  # what the HTML was made from, to be edited again
+    preview_text: str = ""
+    language: str = ""  # "": the list's
     due_at: datetime | None = None  # None keeps it a draft
     due_zone: str = ""  # the zone or offset that it was given in
     on_doubt: OnDoubt = OnDoubt.RESEND
@@ -69,7 +76,9 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     html: str | UnsetType | None = UNSET
     text: str | UnsetType | None = UNSET
-    markdown: str | None = None  # the source of the new HTML; without new HTML it stays
+    source: BodySource | None = None  # of the new HTML; without new HTML it stays
+    preview_text: str | None = None
+    language: str | None = None
     on_doubt: OnDoubt | None = None
 
 
@@ -81,6 +90,18 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
+    """Create a message; its status is pending if the draft has a time."""
+    after = {"subject": draft.subject} | ({"due": draft.due_at} if draft.due_at else {})
+    async with act.audited(
+        AuditKind.MESSAGE,
+        f"{draft.list_name} {origin.ref}" if origin else draft.list_name,
+        AuditAction.CREATE,
+        after=values_text(after),
+    ):
+        return await _compose(act, draft, origin)
+
+
+async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Message:
     """Check everything, then store: ref, bodies, due entry, status."""
     storage = act.storage
     mailing_list = await lists.read(storage.tables, draft.list_name)
@@ -95,6 +116,9 @@ async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Messa
         created_at=act.now,
         has_html=draft.html is not None,
         has_text=draft.text is not None,
+        kind=draft.source.kind if draft.source else BodyKind.HTML,
+        preview_text=check_preview_text(draft.preview_text),
+        language=check_language(draft.language),
     )
     await _check(draft, mailing_list)
     if origin:
@@ -105,7 +129,7 @@ async def compose(act: Act, draft: Draft, origin: Origin | None = None) -> Messa
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
     if not message.edition:
-        await bodies.put(storage.blobs, message, draft.html, draft.text, draft.markdown)
+        await bodies.put(storage.blobs, message, _bodies_of(draft))
     if draft.due_at is None:
         return message
     pending = msgspec.structs.replace(
@@ -122,44 +146,68 @@ async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -
     message, etag = await _editable(storage.tables, ref, seen_etag)
     subject = message.subject if revision.subject is None else check_subject(revision.subject)
     mailing_list = await lists.read(storage.tables, revision.list_name or message.list_name)
-    html, text = None, None
+    before = MessageBodies()
     if UNSET in (revision.html, revision.text):  # else a draft that lost its bodies can be repaired
-        html, text = await bodies.load(storage.blobs, message)
-    markdown = await bodies.load_markdown(storage.blobs, message)
+        before = await bodies.load_all(storage.blobs, message)
+    else:
+        before = MessageBodies(source=await bodies.load_source(storage.blobs, message))
+    has_new_html = revision.html is not UNSET
     draft = Draft(
         list_name=mailing_list.name,
         subject=subject,
-        html=html if revision.html is UNSET else revision.html,
-        text=text if revision.text is UNSET else revision.text,
-        markdown=markdown if revision.html is UNSET else revision.markdown,
+        html=before.html if revision.html is UNSET else revision.html,
+        text=before.text if revision.text is UNSET else revision.text,
+        source=revision.source if has_new_html else before.source,
+        preview_text=_new(revision.preview_text, message.preview_text),
+        language=_new(revision.language, message.language),
     )
     await _check(draft, mailing_list)
-    has_new_bodies = (draft.html, draft.text, draft.markdown) != (html, text, markdown)
+    has_new_bodies = _bodies_of(draft) != before
     edited = msgspec.structs.replace(
         message,
         list_name=mailing_list.name,
         list_created_at=mailing_list.created_at,
         sender=mailing_list.sender,
         subject=draft.subject,
+        preview_text=check_preview_text(draft.preview_text),
+        language=check_language(draft.language),
         on_doubt=revision.on_doubt or message.on_doubt,
         has_html=draft.html is not None,
         has_text=draft.text is not None,
+        kind=draft.source.kind if draft.source else BodyKind.HTML,
         edition=new_guid() if has_new_bodies else message.edition,
     )
     if has_new_bodies:
-        await bodies.put(storage.blobs, edited, draft.html, draft.text, draft.markdown)
+        await bodies.put(storage.blobs, edited, _bodies_of(draft))
     new_etag = await messages.replace(storage.tables, edited, etag)  # Commit point.
     if has_new_bodies:
         await bodies.delete(storage.blobs, message)
     return Stored(edited, new_etag)
 
 
+def _new(changed: str | None, before: str) -> str:
+    return before if changed is None else changed
+
+
+def _bodies_of(draft: Draft) -> MessageBodies:
+    return MessageBodies(html=draft.html, text=draft.text, source=draft.source)
+
+
 async def give_time(
     act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
     """Schedule a draft or reschedule a message; the entry under the old date has no effect."""
+    message, etag = await _editable(act.tables, ref, seen_etag)
+    before = values_text({"due": message.due_at}) if message.due_at else ""
+    after = values_text({"due": due_at})
+    scheduled = AuditAction.SCHEDULE
+    async with act.audited(AuditKind.MESSAGE, ref, scheduled, before=before, after=after):
+        return await _schedule(act, message, etag, due_at, zone)
+
+
+async def _schedule(act: Act, message: Message, etag: str, due_at: datetime, zone: str) -> Message:
     tables = act.tables
-    message, etag = await _editable(tables, ref, seen_etag)
+    ref = message.ref
     pending = msgspec.structs.replace(message, due_at=due_at, due_zone=zone, status=Status.PENDING)
     await messages.put_due(tables, pending, act.now)
     try:
@@ -222,15 +270,14 @@ def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
     """Check templates and header values exactly as the sender will read them, with the footer."""
     if draft.html is None and draft.text is None:
         raise BadInput(_("The message has no body. Add an HTML body, a text body, or both."))
-    for body in (draft.html, draft.text, draft.markdown):
+    for body in (draft.html, draft.text, draft.source.text if draft.source else None):
         check_body(body or "")
-    compile_html(draft.html or "")  # without the footer, so that errors name the writer's own lines
-    parse(draft.text or "")
-    html, text = with_footer(
-        draft.html,
-        draft.text,
-        list_title=mailing_list.description or mailing_list.name,
-        postal=mailing_list.postal_address,
-    )
+    # Without the footer, so that errors name the writer's own lines.
+    check_template(draft.html or "", is_html=True)
+    check_template(draft.text or "", is_html=False)
+    check_template(draft.preview_text, is_html=False)
+    title = mailing_list.description or mailing_list.name
+    own = MessageFields(list_title=title, postal_address=mailing_list.postal_address)
+    html, text = finished_bodies(draft.html, draft.text, own, draft.preview_text)
     sender = parse_mailbox(mailing_list.sender)
     compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))

@@ -26,7 +26,8 @@ from postroom.domain.message import SUBJECT_CHARS_MAX, Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import sign
-from postroom.mail.footer import with_footer
+from postroom.mail.control_flow import with_regions
+from postroom.mail.finishing import MessageFields, finished_bodies
 from postroom.mail.mime import (
     CompiledMail,
     MailParts,
@@ -65,6 +66,13 @@ class Site:
     def confirm_url(self, list_name: str, guid: str) -> str:
         token = sign(self.secret, "confirm", list_name, guid)
         return f"{self.url}/c/{list_name}/{guid}/{token}"
+
+    def view_url(self, ref: str) -> str:
+        """The page that shows a message to anybody who has the link."""
+        return self.url + self.view_path(ref)
+
+    def view_path(self, ref: str) -> str:
+        return f"/v/{ref}/{sign(self.secret, 'view', ref)}"
 
     def envelope_sender(self, token: str, sender: Address) -> str:
         """Where bounces go: by its own address a bounce names its delivery (VERP)."""
@@ -118,7 +126,8 @@ class RenderedMail(msgspec.Struct, frozen=True):
     @property
     def merge_values(self) -> Mapping[str, str]:
         unsubscribe_url = self.unsubscribe_url or ""
-        return {**self.values, "email": self.recipient, "unsubscribe_url": unsubscribe_url}
+        values = {**self.values, "email": self.recipient, "unsubscribe_url": unsubscribe_url}
+        return with_regions(self.compiled.regions, values)
 
     @property
     def own_headers(self) -> list[tuple[str, str]]:
@@ -268,7 +277,13 @@ def message_parts(
     """Everything about a message that is the same in all its mails."""
     name = mailing_list.description if mailing_list else ""
     postal = mailing_list.postal_address if mailing_list else ""
-    html, text = with_footer(html, text, list_title=name or message.list_name, postal=postal)
+    own = MessageFields(
+        list_title=name or message.list_name,
+        postal_address=postal,
+        view_url=site.view_url(message.ref),
+        site_url=site.url,
+    )
+    html, text = finished_bodies(html, text, own, message.preview_text)
     return MailParts(
         sender=parse_mailbox(message.sender),
         subject=message.subject,

@@ -23,6 +23,7 @@ import msgspec
 
 from postroom.act import Act
 from postroom.domain.address import Address
+from postroom.domain.audit import AuditAction, AuditKind, changed_values, values_text
 from postroom.domain.consent import Event
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.subscriber import AlreadySubscribed, InactiveReason, Subscriber
@@ -86,11 +87,18 @@ async def add(
     bring_back: bool = False,
 ) -> Subscriber:
     """An administrator adds somebody; `bring_back` re-adds a person who unsubscribed."""
-    tables = act.tables
-    await lists.read(tables, list_name)
+    await lists.read(act.tables, list_name)
     newcomer = new_subscriber(list_name, address, attributes, verified, act.now)
+    name = f"{list_name} {address.typed}"
+    after = values_text({"confirmed": verified})
+    async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.CREATE, after=after):
+        return await _add(act, newcomer, bring_back=bring_back)
+
+
+async def _add(act: Act, newcomer: Subscriber, *, bring_back: bool) -> Subscriber:
+    tables = act.tables
     added = act.consent(Event.ADDED)
-    found = await subscribers.find(tables, list_name, address.storage_key)
+    found = await subscribers.find(tables, newcomer.list_name, newcomer.key)
     if found is None:
         await subscribers.join(tables, newcomer, added)
         return newcomer
@@ -122,13 +130,20 @@ async def edit(
     edited = msgspec.structs.replace(
         known, attributes=attributes, address=spelling or known.address
     )
-    if verified == known.verified:
-        await subscribers.replace(tables, known, edited, etag)
-        return edited
-    edited = msgspec.structs.replace(edited, verified=verified, **_decided(act.now))
-    event = Event.CONFIRMED if verified else Event.UNCONFIRMED
-    await subscribers.replace(tables, known, edited, etag, act.consent(event))
+    event = None
+    if verified != known.verified:
+        edited = msgspec.structs.replace(edited, verified=verified, **_decided(act.now))
+        event = act.consent(Event.CONFIRMED if verified else Event.UNCONFIRMED)
+    name = f"{list_name} {known.address}"
+    before, after = changed_values(_audited_values(known), _audited_values(edited))
+    change = AuditAction.CHANGE
+    async with act.audited(AuditKind.SUBSCRIBER, name, change, before=before, after=after):
+        await subscribers.replace(tables, known, edited, etag, event)
     return edited
+
+
+def _audited_values(one: Subscriber) -> dict[str, object]:
+    return {"confirmed": one.verified, **one.attributes}
 
 
 def new_subscriber(
@@ -210,7 +225,9 @@ async def remove(act: Act, list_name: str, address: Address, *, etag: str | None
             act.tables, one, etag or known, why=InactiveReason.REMOVED, consent=consent
         )
 
-    await retry_on_conflict(unsubscribe, tries=1 if etag else TRIES_MAX)
+    name = f"{list_name} {address.typed}"
+    async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.DELETE):
+        await retry_on_conflict(unsubscribe, tries=1 if etag else TRIES_MAX)
 
 
 async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.act import Act
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.csv_rows import BadRow
 from postroom.domain.suppression import (
     Suppression,
@@ -75,6 +76,17 @@ async def import_suppressions(
     names = check_lists(terms.scope, terms.list_names)
     for name in terms.list_names:
         await lists.read(terms.act.tables, name)
+    file = terms.act.trace.source.name
+    async with terms.act.audited(AuditKind.SUPPRESSION, file, AuditAction.IMPORT):
+        return await _import_rows(terms, names, rows, observer)
+
+
+async def _import_rows(
+    terms: SuppressionTerms,
+    names: str,
+    rows: Iterable[SuppressionRow | BadRow | None],
+    observer: SuppressionObserver,
+) -> SuppressionCounts:
     group = _SuppressionGroup(terms, names, observer, log_at=terms.act.clock.now())
     for row in rows:
         if not observer.may_go_on():

@@ -33,6 +33,7 @@ import structlog
 
 from postroom.act import Act
 from postroom.clock import Clock
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.consent import Trace
 from postroom.domain.csv_rows import BadRow, csv_text
 from postroom.domain.errors import PostroomError
@@ -74,8 +75,11 @@ async def start(act: Act, id_: str, language: str = "", *, is_rehearsal: bool) -
     """Hand a job to the workers; WrongState if it cannot run, Conflict if somebody changed it."""
     job, etag = await jobs.read(act.tables, id_)
     ready = started(job, act.now, language, is_rehearsal=is_rehearsal)
-    await jobs.replace(act.tables, ready, etag)
-    await act.storage.queues.put(IMPORT_QUEUE, id_)
+    name = f"{job.list_name} {job.file_name}"
+    after = values_text({"dry run": is_rehearsal})
+    async with act.audited(AuditKind.IMPORT, name, AuditAction.START, after=after):
+        await jobs.replace(act.tables, ready, etag)
+        await act.storage.queues.put(IMPORT_QUEUE, id_)
     act.wake_scheduler()
 
 

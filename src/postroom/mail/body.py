@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.mail.control_flow import split_tags
 from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import escape_braces, split_fields
 
@@ -140,6 +141,8 @@ def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     for child in node.iter(include_text=True):
         if child.is_text_node:
             page.write(_squeezed(child.text_content or ""))
+        elif child.is_comment_node:
+            page.write(_mark_in(child))
         elif child.is_element_node and not _is_hidden(child):
             _write_element(child, page, depth + 1)
 
@@ -267,13 +270,31 @@ def _squeezed(text: str) -> str:
     return before + words + after
 
 
+def _mark_in(comment: LexborNode) -> str:
+    """The mark of a control tag; other comments say nothing."""
+    mark = _MARK.fullmatch(comment.comment_content or "")
+    return mark[0] if mark else ""
+
+
 def _mark_fields(template: str) -> tuple[str, list[str]]:
-    """Replace each field by a mark; also return the fields, which the marks number."""
-    pieces = split_fields(template)
-    fields = [html.unescape(field) for field in pieces[1::2]]
-    pieces[::2] = [_MARK_ENDS.sub("", text) for text in pieces[::2]]
-    pieces[1::2] = [f"\ufdd0{number}\ufdd1" for number in range(len(fields))]
-    return "".join(pieces), fields
+    """Replace each field by a mark; also return the fields, which the marks number.
+
+    The mark of a control tag is in a comment, which a parser leaves where it is, also in a table.
+    """
+    fields: list[str] = []
+    marked: list[str] = []
+    for at, piece in enumerate(split_tags(template)):
+        if at % 2:
+            marked.append(f"<!--\ufdd0{len(fields)}\ufdd1-->")
+            fields.append(html.unescape(piece))
+            continue
+        for inner_at, inner in enumerate(split_fields(piece)):
+            if inner_at % 2:
+                marked.append(f"\ufdd0{len(fields)}\ufdd1")
+                fields.append(html.unescape(inner))
+            else:
+                marked.append(_MARK_ENDS.sub("", inner))
+    return "".join(marked), fields
 
 
 def _unmark(text: str, fields: list[str]) -> str:

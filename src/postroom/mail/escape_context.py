@@ -23,6 +23,7 @@ class EscapeContext(StrEnum):
     URL = "url"  # at the start of a URL attribute: the value must be a web address itself
     URL_PART = "url part"  # further on in a URL, in HTML or in plain text
     MAILTO = "mailto"  # in a mailto: URL, where "@" keeps its meaning
+    READY = "ready"  # written by control_flow.py, which has escaped every value in it
 
 
 # Why a field cannot be where it is: no escaping makes its values harmless there. Each text goes on

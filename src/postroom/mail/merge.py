@@ -59,14 +59,14 @@ def compile_text(template: str) -> list[Segment]:
             segments.append(segment)
             before += segment
             continue
-        is_in_url = _ends_in_a_url(before)
+        is_in_url = ends_in_a_url(before)
         context = EscapeContext.URL_PART if is_in_url else EscapeContext.TEXT
         segments.append(Field(segment.name, segment.fallback, context))
         before = "https://x" if is_in_url else ""  # the URL goes on after the field
     return segments
 
 
-def _ends_in_a_url(text: str) -> bool:
+def ends_in_a_url(text: str) -> bool:
     """Whether text that follows would be part of a URL.
 
     Takes linear time for any text, where a single pattern would start again at every "http". Reads
@@ -91,17 +91,7 @@ def compile_html(template: str) -> list[Segment]:
             scanner.read(segment)
             segments.append(segment)
             continue
-        context = scanner.context()
-        if not isinstance(context, EscapeContext):
-            raise BadTemplate(
-                _(
-                    "Line {line}: the field {{{{ {name} }}}} {why}",
-                    line=scanner.line,
-                    name=segment.name,
-                    why=context,
-                )
-            )
-        segments.append(Field(segment.name, segment.fallback, context))
+        segments.append(placed_field(segment, scanner))
     if not scanner.is_in_text:  # the footer would be hidden in it
         raise BadTemplate(
             _(
@@ -111,6 +101,21 @@ def compile_html(template: str) -> list[Segment]:
             )
         )
     return segments
+
+
+def placed_field(field: Field, scanner: HtmlScanner) -> Field:
+    """The field with its context; BadTemplate if no escaping makes its values harmless there."""
+    context = scanner.context()
+    if isinstance(context, EscapeContext):
+        return Field(field.name, field.fallback, context)
+    raise BadTemplate(
+        _(
+            "Line {line}: the field {{{{ {name} }}}} {why}",
+            line=scanner.line,
+            name=field.name,
+            why=context,
+        )
+    )
 
 
 def compile_header(template: str) -> list[Segment]:
@@ -204,6 +209,8 @@ def escape(value: str, context: EscapeContext) -> str:
     Control characters become spaces. `check_attribute` refuses them in new values, but one old
     value must not stop the emails of everybody else in its batch.
     """
+    if context is EscapeContext.READY:
+        return value
     return _ESCAPES[context](CONTROL.sub(" ", value[:VALUE_CHARS_MAX]))
 
 

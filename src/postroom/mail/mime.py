@@ -20,11 +20,14 @@ from postroom.domain.address import Address, Mailbox
 from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
 from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
-from postroom.mail import header, merge, quoted_printable
+from postroom.mail import control_flow, header, merge
 from postroom.mail.body import text_from_html
+from postroom.mail.control_flow import Region, with_regions
+from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import BadTemplate, Field, Segment, fill, line_of
+from postroom.mail.quoted_printable import encode_lines
 from postroom.mail.rendition import (
     EMAIL,
     UNSUBSCRIBE_URL,
@@ -75,7 +78,10 @@ def compile_mail(parts: MailParts) -> CompiledMail:
         raise BadTemplate(
             _("The subject is over {limit} characters; shorten it.", limit=SUBJECT_CHARS_MAX)
         )
-    return CompiledMail(parts, merge.compile_header(parts.subject), _bodies(parts))
+    if control_flow.has_tags(parts.subject):
+        raise BadTemplate(_("The subject cannot have conditions; use merge fields in it."))
+    bodies, regions = _bodies(parts)
+    return CompiledMail(parts, merge.compile_header(parts.subject), bodies, regions)
 
 
 class CompiledMail:
@@ -85,8 +91,15 @@ class CompiledMail:
     both bodies, and the headers that are the same for everybody.
     """
 
-    def __init__(self, parts: MailParts, subject: list[Segment], bodies: tuple[_Body, ...]) -> None:
+    def __init__(
+        self,
+        parts: MailParts,
+        subject: list[Segment],
+        bodies: tuple[_Body, ...],
+        regions: list[Region],
+    ) -> None:
         self.parts = parts
+        self.regions = regions  # conditions and loops, whose values are computed per recipient
         self.subject = subject
         self._headers = _fixed_headers(parts)
         self._bodies = bodies
@@ -110,7 +123,13 @@ class CompiledMail:
     def fields(self) -> frozenset[str]:
         """The names of all merge fields."""
         segments = [*self.subject, *(part for body in self._bodies for part in body.segments)]
-        return frozenset(part.name for part in segments if isinstance(part, Field))
+        segments += [part for region in self.regions for part in region.pieces]
+        names = {
+            part.name
+            for part in segments
+            if isinstance(part, Field) and part.context is not EscapeContext.READY
+        }
+        return frozenset(names.union(*(region.names for region in self.regions)))
 
     def splice(
         self,
@@ -130,6 +149,8 @@ class CompiledMail:
         BadHeader means that the address, Message-ID, Date or URL did not come from us.
         """
         own = {EMAIL: recipient.typed, UNSUBSCRIBE_URL: unsubscribe_url or ""}
+        if self.regions:
+            values = with_regions(self.regions, {**values, **own})
         head = _recipient_headers(recipient, message_id, date, unsubscribe_url, one_click)
         if not self._fixed_subject:
             head += _subject_line(self.subject, {**values, **own})
@@ -144,7 +165,7 @@ class CompiledMail:
     @cached_property
     def _quoted_printable(self) -> QuotedPrintable:
         encoded = [
-            [part if isinstance(part, Field) else _encode_lines(part) for part in body.segments]
+            [part if isinstance(part, Field) else encode_lines(part) for part in body.segments]
             for body in self._bodies
         ]
         headers = self._fixed_subject + self._headers
@@ -260,16 +281,38 @@ def _subject_line(subject: list[Segment], values: Mapping[str, str]) -> bytes:
     return header.unstructured("Subject", fill(subject, values)[:SUBJECT_CHARS_MAX])
 
 
-def _bodies(parts: MailParts) -> tuple[_Body, ...]:
-    """Compile the texts of the email, plainest first (RFC 2046 5.1.4)."""
+def _bodies(parts: MailParts) -> tuple[tuple[_Body, ...], list[Region]]:
+    """Compile the texts of the email, plainest first (RFC 2046 5.1.4), and their conditions."""
     if parts.html is None:
         if parts.text is None:
             raise BadTemplate(_("The message has no body; write one."))
-        return (_Body("plain", merge.compile_text(_canonical(parts.text))),)
+        text, regions = _compiled(parts.text, is_html=False)
+        return (_Body("plain", text),), regions
     check_shape(parts.html)
-    rich = _Body("html", merge.compile_html(_canonical(parts.html)))
-    text = text_from_html(parts.html) if parts.text is None else parts.text
-    return _Body("plain", merge.compile_text(_canonical(text))), rich
+    rich, rich_regions = _compiled(parts.html, is_html=True)
+    source = text_from_html(parts.html) if parts.text is None else parts.text
+    text, regions = _compiled(source, is_html=False, first=len(rich_regions))
+    return (_Body("plain", text), _Body("html", rich)), [*rich_regions, *regions]
+
+
+def _compiled(
+    template: str, *, is_html: bool, first: int = 0
+) -> tuple[list[Segment], list[Region]]:
+    template = _canonical(template)
+    if control_flow.has_tags(template):
+        return control_flow.compile_body(template, is_html=is_html, first=first)
+    return (merge.compile_html(template) if is_html else merge.compile_text(template)), []
+
+
+def check_template(template: str, *, is_html: bool) -> None:
+    """Check merge fields and conditions of a body; BadTemplate names the line."""
+    _compiled(template, is_html=is_html)
+
+
+def filled_with_defaults(template: str, *, is_html: bool) -> str:
+    """A body as nobody in particular would get it: each field shows its default."""
+    segments, regions = _compiled(template, is_html=is_html)
+    return fill(segments, with_regions(regions, {}))
 
 
 def _canonical(template: str) -> str:
@@ -330,9 +373,3 @@ def _layout(
     for part, content in zip(part_headers, encoded, strict=True):
         layout += [b"\r\n--%b\r\n" % boundary, part, *content]
     return [*layout, b"\r\n--%b--\r\n" % boundary]
-
-
-def _encode_lines(text: str) -> bytes:
-    *lines, rest = text.encode().split(b"\r\n")
-    whole = b"".join(map(quoted_printable.whole_line, lines))
-    return whole + quoted_printable.open_line(rest)

@@ -26,6 +26,12 @@ def open_line(line: bytes) -> bytes:
     return _wrapped(encoded, LINE_MAX - 1) + SOFT_BREAK if encoded else b""
 
 
+def encode_lines(text: str) -> bytes:
+    """Encode whole lines, and part of a line at the end."""
+    *lines, rest = text.encode().split(b"\r\n")
+    return b"".join(map(whole_line, lines)) + open_line(rest)
+
+
 def _encoded(line: bytes) -> bytes:
     """Encode a long line in pieces, so that other threads can run in between."""
     if len(line) <= _PIECE_BYTES:

@@ -173,15 +173,16 @@ class QuotedPrintable(Rendition):
 def _encode_quoted_printable(value: str, is_plain: bool) -> tuple[bytes, bool]:
     if is_plain and len(value) < QP_LINE_MAX:
         return value.encode("ascii") + SOFT_BREAK if value else b"", False
-    return quoted_printable.open_line(value.encode()), False
+    return quoted_printable.encode_lines(value), False
 
 
 class EightBit(Rendition):
     """The rendition for servers with 8BITMIME: plain UTF-8, a third shorter in many scripts.
 
     There is none of an email whose values make a line too long or look like a boundary. Without
-    "=" a value has no boundary in it, and no value has a line end; so an email is searched only if
-    a value has one, or if the template itself has most of a boundary next to a field.
+    "=" a value has no boundary in it; so an email is searched only if a value has one, or if the
+    template itself has most of a boundary next to a field. Only what a condition or a loop wrote
+    has line ends, and then each of its lines is shorter than the whole.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
     <ref>.htm            <ref>.txt              as first written
     <ref>-<edition>.htm  <ref>-<edition>.txt    after an edit
-    <ref>.md             <ref>-<edition>.md     the Markdown source of the HTML, if any
+    <ref>.md  .mjml  .json  .source             what the HTML was made from, by the message's kind
 
 An edit writes new blobs beside the old ones, and the message's row names the current edition, so
 an edit that dies half-way or comes too late changes nothing.
@@ -10,18 +10,37 @@ an edit that dies half-way or comes too late changes nothing.
 
 from __future__ import annotations
 
+import msgspec
+
 from postroom.domain.errors import NotFound
-from postroom.domain.message import Message
+from postroom.domain.message import BodyKind, Message
 from postroom.domain.texts import _
 from postroom.storage.port import Blobs
+from postroom.writing.sources import BodySource
 
-HTML, TEXT, MARKDOWN = "htm", "txt", "md"
+HTML, TEXT = "htm", "txt"
+SOURCES = {
+    BodyKind.HTML: "source",  # before its styles were inlined
+    BodyKind.MARKDOWN: "md",
+    BodyKind.MJML: "mjml",
+    BodyKind.BLOCKS: "json",
+}
 
 
-async def put(
-    blobs: Blobs, message: Message, html: str | None, text: str | None, markdown: str | None = None
-) -> None:
-    for ending, body in ((HTML, html), (TEXT, text), (MARKDOWN, markdown)):
+class MessageBodies(msgspec.Struct, frozen=True, kw_only=True):
+    """What a message says: the parts that are sent, and what the HTML was made from."""
+
+    html: str | None = None
+    text: str | None = None
+    source: BodySource | None = None
+
+
+async def put(blobs: Blobs, message: Message, content: MessageBodies) -> None:
+    """Write the bodies that there are; the message's kind is that of the source."""
+    source = content.source
+    parts = [(HTML, content.html), (TEXT, content.text)]
+    parts += [(SOURCES[source.kind], source.text)] if source else []
+    for ending, body in parts:
         if body is not None:
             await blobs.put(_name(message, ending), body.encode())
 
@@ -33,14 +52,19 @@ async def load(blobs: Blobs, message: Message) -> tuple[str | None, str | None]:
     return html, text
 
 
-async def load_markdown(blobs: Blobs, message: Message) -> str | None:
-    """Load the Markdown that the HTML was made from; nothing that is sent depends on it."""
-    content = await blobs.get(_name(message, MARKDOWN))
-    return None if content is None else content.decode(errors="replace")
+async def load_source(blobs: Blobs, message: Message) -> BodySource | None:
+    """Load what the HTML was made from; nothing that is sent depends on it."""
+    content = await blobs.get(_name(message, SOURCES[message.kind]))
+    return BodySource(message.kind, content.decode(errors="replace")) if content else None
+
+
+async def load_all(blobs: Blobs, message: Message) -> MessageBodies:
+    html, text = await load(blobs, message)
+    return MessageBodies(html=html, text=text, source=await load_source(blobs, message))
 
 
 async def delete(blobs: Blobs, message: Message) -> None:
-    for ending in (HTML, TEXT, MARKDOWN):
+    for ending in (HTML, TEXT, SOURCES[message.kind]):
         await blobs.delete(_name(message, ending))
 
 

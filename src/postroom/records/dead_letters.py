@@ -7,7 +7,7 @@ be in both but never in neither; the ledger of a batch decides whether anything 
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import structlog
@@ -18,6 +18,18 @@ from postroom.storage.port import CLAIM_ITEMS_MAX, Claim, ClaimLost, Queues
 
 log = structlog.get_logger("records")
 CLAIM_S = 60.0  # for one round of at most 32
+EXPIRED_ROUNDS_A_SWEEP = 20
+
+
+class BuriedItem(msgspec.Struct, frozen=True):
+    """A dead letter, and its id on the queue."""
+
+    id: str
+    letter: DeadLetter
+
+    @property
+    def can_be_put_back(self) -> bool:
+        return self.letter.can_be_put_back and self.letter.queue in (MAIL_QUEUE, SINGLE_MAIL_QUEUE)
 
 
 async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> None:
@@ -29,11 +41,17 @@ async def bury(queues: Queues, claim: Claim, reason: Reason, now: datetime) -> N
 
 
 async def oldest(queues: Queues) -> list[DeadLetter]:
+    """The next 32, roughly the oldest first."""
+    return [each.letter for each in await oldest_items(queues)]
+
+
+async def oldest_items(queues: Queues) -> list[BuriedItem]:
     items = await queues.peek(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX)
-    return [parse_dead_letter(item.body) for item in items]
+    return [BuriedItem(item.id, parse_dead_letter(item.body, item.put_at)) for item in items]
 
 
 async def clear(queues: Queues) -> int:
+    """Delete all of them; return how many."""
     cleared = 0
     while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
@@ -49,11 +67,11 @@ async def put_back(queues: Queues) -> tuple[int, int]:
     staying: dict[str, Claim] = {}  # by item, so that one that is claimed twice is counted once
     while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
         for claim in claims:
-            letter = parse_dead_letter(claim.body)
-            if not letter.can_be_put_back or letter.queue not in (MAIL_QUEUE, SINGLE_MAIL_QUEUE):
+            buried = buried_item(claim)
+            if not buried.can_be_put_back:
                 staying[claim.item] = claim
                 continue
-            await queues.put(letter.queue, letter.body)
+            await queues.put(buried.letter.queue, buried.letter.body)
             with contextlib.suppress(ClaimLost):  # another command has it
                 await queues.complete(claim)
             back += 1
@@ -61,3 +79,30 @@ async def put_back(queues: Queues) -> tuple[int, int]:
         with contextlib.suppress(ClaimLost):
             await queues.release(claim)
     return back, len(staying)
+
+
+async def expire(queues: Queues, now: datetime, *, keep_days: int) -> int:
+    """Delete those that were set aside more than `keep_days` ago; return how many.
+
+    A claim is only made if one of the next items is too old, so that the others keep their order.
+    """
+    before = now - timedelta(days=keep_days)
+    expired = 0
+    for _round in range(EXPIRED_ROUNDS_A_SWEEP):
+        old = {each.id for each in await oldest_items(queues) if each.letter.at < before}
+        if not old:
+            break
+        claims = await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S)
+        for claim in claims:
+            end = queues.complete if claim.item in old else queues.release
+            with contextlib.suppress(ClaimLost):  # a person has it
+                await end(claim)
+                expired += claim.item in old
+    if expired:
+        log.warning("dead_letters_expired", items=expired, days=keep_days)
+    return expired
+
+
+def buried_item(claim: Claim) -> BuriedItem:
+    """What a claim is about; when an item was put that Postroom did not write, it does not say."""
+    return BuriedItem(claim.item, parse_dead_letter(claim.body, datetime.fromtimestamp(0, UTC)))

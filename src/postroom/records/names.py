@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroom.domain.texts import _
 from postroom.storage.port import StorageNames
 
 MAIL_QUEUE = "azuremailqueue"  # one item a batch of deliveries
@@ -18,6 +19,25 @@ TABLES = (
     "feedback",
     "suppression",
     "trace",
+    "audit",
 )
+TABLE_TEXTS = {
+    "mailinglist": _("lists and their subscribers"),
+    "message": _("messages, and the recipients of those that are being sent"),
+    "messagearchive": _("sent messages and their recipients"),
+    "service": _("users, sessions, keys, limits, leases and other records of Postroom itself"),
+    "outbox": _("emails of test mode"),
+    "feedback": _("bounces, complaints and other reports"),
+    "suppression": _("addresses that get no email"),
+    "trace": _("what every role did and met"),
+    "audit": _("who changed what"),
+}
+QUEUE_TEXTS = {
+    MAIL_QUEUE: _("batches of emails to send"),
+    SINGLE_MAIL_QUEUE: _("confirmation and test emails to send"),
+    IMPORT_QUEUE: _("imports to run"),
+    FEEDBACK_QUEUE: _("bounces and complaints to process"),
+    DEAD_LETTER_QUEUE: _("dead letters: items that could not be processed"),
+}
 QUEUES = (MAIL_QUEUE, SINGLE_MAIL_QUEUE, IMPORT_QUEUE, FEEDBACK_QUEUE, DEAD_LETTER_QUEUE)
 STORAGE_NAMES = StorageNames(TABLES, QUEUES, container="azuremailblobcontainer")

@@ -16,7 +16,13 @@ import msgspec
 
 from postroom.clock import Clock
 from postroom.storage import port, validation
-from postroom.storage.queue_time import SECOND_US, QueueTime, queue_time, read_clocks
+from postroom.storage.queue_time import (
+    SECOND_US,
+    QueueTime,
+    from_queue_time,
+    queue_time,
+    read_clocks,
+)
 
 # Values are stored as they come back from JSON: a copy, with enums as their plain values.
 _as_stored = msgspec.json.Decoder(dict[str, port.Value]).decode
@@ -147,6 +153,7 @@ class _Item(msgspec.Struct):
     id: int
     body: str
     visible_at_us: int
+    put_at_us: int
     taken: int = 0
     receipt: str = ""
 
@@ -162,7 +169,9 @@ class MemoryQueues:
     async def put(self, queue: str, *bodies: str, delay_s: float = 0.0) -> None:
         validation.check_put(self._queues, queue, bodies, delay_s)
         for body in bodies:
-            item = _Item(next(self._ids), body, self._from_now(delay_s))
+            now_us = self._from_now(0)
+            hidden_us = round(delay_s * SECOND_US)
+            item = _Item(next(self._ids), body, now_us + hidden_us, now_us)
             self._queues[queue][str(item.id)] = item
 
     async def claim(self, queue: str, *, limit: int, lease_s: float) -> list[port.Claim]:
@@ -191,7 +200,10 @@ class MemoryQueues:
 
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[port.Item]:
         validation.check_peek(self._queues, queue, limit)
-        return [port.Item(item.body, item.taken) for item in self._visible(queue, limit)]
+        return [
+            port.Item(item.body, item.taken, str(item.id), from_queue_time(item.put_at_us))
+            for item in self._visible(queue, limit)
+        ]
 
     def _visible(self, queue: str, limit: int) -> list[_Item]:
         now_us = self._from_now(0)

@@ -8,6 +8,7 @@ keep the promises instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -254,6 +255,8 @@ class Tables(Protocol):
 class Item(msgspec.Struct, frozen=True):
     body: str
     taken: int  # how often it was claimed
+    id: str  # the `item` of its claims
+    put_at: datetime
 
 
 class Claim(msgspec.Struct, frozen=True):

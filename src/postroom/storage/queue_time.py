@@ -9,6 +9,7 @@ Azure's queues have their own clock.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from postroom.clock import Clock
@@ -33,6 +34,10 @@ class Clocks(NamedTuple):
 def read_clocks(clock: Clock, boot: str) -> Clocks:
     wall_us = round(clock.now().timestamp() * SECOND_US)
     return Clocks(boot, wall_us, round(clock.monotonic() * SECOND_US))
+
+
+def from_queue_time(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / SECOND_US, UTC)
 
 
 def queue_time(stored: QueueTime | None, clocks: Clocks) -> tuple[int, QueueTime]:

@@ -31,7 +31,7 @@ from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_
 from postroom.web.labels import size
 from postroom.web.language import LanguageMiddleware, languages
 from postroom.web.pages import part, show_bare
-from postroom.web.public import links, sign_up_form, webhooks
+from postroom.web.public import links, sign_up_form, view, webhooks
 from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
 from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
@@ -138,7 +138,7 @@ def _included_routes() -> tuple[BaseRoute, ...]:
     FastAPI analyses them at the first request, which takes longer than most tests.
     """
     router = APIRouter()
-    for pages in (api, links, sign_up_form, webhooks, admin):
+    for pages in (api, links, sign_up_form, view, webhooks, admin):
         router.include_router(pages.router)
     return tuple(router.routes)
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from postroom.act import Act
 from postroom.clock import Clock
+from postroom.domain.audit import actor_of
 from postroom.domain.consent import Trace
 from postroom.domain.doctor import Check
 from postroom.flow.render import Site
@@ -71,7 +72,8 @@ class WebContext:
 
     def act(self, trace: Trace, now: datetime | None = None) -> Act:
         """The context of a use case; `now` is the time of the first try of a repeated call."""
-        return Act(self.storage, self.clock, now or self.clock.now(), trace, self.wakeups.ring)
+        ring = self.wakeups.ring
+        return Act(self.storage, self.clock, now or self.clock.now(), trace, ring, actor_of(trace))
 
     def wake_scheduler(self) -> None:
         self.wakeups.ring(SCHEDULER)

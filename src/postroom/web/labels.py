@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.domain import (
     access_key,
+    audit,
     consent,
     feedback,
     job_status,
@@ -24,6 +25,10 @@ from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
     access_key.RIGHT_TEXTS,
+    audit.ACTION_TEXTS,
+    audit.ACTOR_TEXTS,
+    audit.KIND_TEXTS,
+    audit.OUTCOME_TEXTS,
     consent.EVENT_TEXTS,
     feedback.CLASS_TEXTS,
     feedback.KIND_TEXTS,

@@ -61,6 +61,15 @@ NOTICES = {
     "limit-set": _("Saved. The limit applies within a few seconds."),
     "topic-confirmed": _("Confirmed. Amazon SNS posts the events of this topic from now on."),
     "topic-dismissed": _("Dismissed. Nothing is subscribed."),
+    "letter-put-back": _("Put back. A sender works on it within a few seconds."),
+    "row-saved": _("Saved. The row is changed."),
+    "row-created": _("Created. The row is in storage."),
+    "row-deleted": _("Deleted. The row is gone."),
+    "item-put": _("Added to the queue."),
+    "item-moved": _("Moved to the other queue."),
+    "item-deleted": _("Deleted from the queue."),
+    "blob-saved": _("Saved. The blob has this content now."),
+    "blob-deleted": _("Deleted. The blob is gone."),
     "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
 
@@ -95,11 +104,28 @@ def _suppressions_imported(added: str, already: str) -> Text:
     )
 
 
+def _letters_cleared(count: str) -> Text:
+    return ngettext(
+        "{count:,} dead letter was cleared.", "{count:,} dead letters were cleared.", int(count)
+    )
+
+
+def _letters_put_back(back: str, staying: str) -> Text:
+    return ngettext(
+        "{count:,} item was put back. {staying:,} could not be and stay here.",
+        "{count:,} items were put back. {staying:,} could not be and stay here.",
+        int(back),
+        staying=int(staying),
+    )
+
+
 WARNINGS = {"not-editable", "already-suppressed"}  # nothing changed
 WITH_VALUES: dict[str, Callable[..., Text]] = {
     "sending": _sending,
     "scheduled": _scheduled,
     "suppressions-imported": _suppressions_imported,
+    "letters-cleared": _letters_cleared,
+    "letters-put-back": _letters_put_back,
 }
 
 

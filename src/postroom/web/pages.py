@@ -43,6 +43,7 @@ MENU = [
     MenuEntry("/admin/imports", _("Imports"), "upload"),
     MenuEntry("/admin/suppression", _("Suppression"), "mail-off"),
     MenuEntry("/admin/messages", _("Messages"), "mail"),
+    MenuEntry("/admin/templates", _("Templates"), "stack"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
     MenuEntry("/admin/sending", _("Sending"), "send"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
@@ -52,6 +53,9 @@ MENU = [
     MenuEntry("/admin/traces", _("Traces"), "clock"),
     MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
     MenuEntry("/admin/users", _("Users"), "users", "owner"),
+    MenuEntry("/admin/dead-letters", _("Queues and dead letters"), "stack"),
+    MenuEntry("/admin/storage", _("Storage"), "database", "owner"),
+    MenuEntry("/admin/audit", _("Audit log"), "history", "owner"),
 ]
 
 _pages = template_environment()

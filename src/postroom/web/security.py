@@ -39,13 +39,21 @@ REQUEST_LIMITS = [
         re.compile(r"/admin/messages/\d+/(people|feedback)/export|/admin/suppression/export"),
         _STREAM,
     ),
+    (
+        re.compile(r"/admin/audit/export|/admin/storage/tables/\w+/export"),
+        _STREAM,
+    ),
     # Longer than the longest wait for an answer of a mail server.
     (re.compile(r"/admin/sending/test"), RequestLimits(answer_s=60.0)),
-    (re.compile(r"/admin/messages/(\d+/)?(write|autosave)"), _MESSAGE_FORM),
+    (re.compile(r"/admin/messages/(\d+/)?(write|autosave)|/admin/messages/blocks"), _MESSAGE_FORM),
+    (re.compile(r"/admin/templates/[a-z0-9-]{1,40}(/blocks|/preview)?"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
     (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
     (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
     (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
+    # Larger than a blob may be, so that one that is too large gets its own error.
+    (re.compile(r"/admin/storage/blobs/upload"), RequestLimits(65 * _MEGABYTE, answer_s=60.0)),
+    (re.compile(r"/admin/storage/tables/\w+/(new|rows/[\w-]+)"), RequestLimits(12 * _MEGABYTE)),
     (re.compile(r"/admin/suppression/import"), RequestLimits(5 * _MEGABYTE, answer_s=None)),
 ]
 
@@ -65,6 +73,8 @@ MAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; "
     "style-src 'unsafe-inline'; img-src data: http: https:; frame-ancestors 'self'"
 )
+# The same as a page of its own, which nobody may frame.
+VIEW_POLICY = MAIL_POLICY.replace("frame-ancestors 'self'", "frame-ancestors 'none'")
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Referrer-Policy": "no-referrer",  # links carry tokens

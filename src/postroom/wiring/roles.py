@@ -86,6 +86,8 @@ async def build_scheduler(parts: Parts) -> Scheduler:
         keep_archive_days=settings.archive_days,
         keep_traces=(settings.trace_days, settings.trace_rows_max),
         unconfirmed_days=settings.unconfirmed_days,
+        audit_days=settings.audit_days,
+        dead_letter_days=settings.dead_letter_days,
         is_test_mode=not transport_of(settings).leaves_the_machine,
         suppressions=SuppressionFilter(parts.storage, parts.clock, secret),
     )
@@ -236,13 +238,8 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
         keeper = build_backup_keeper(parts, lambda: scheduler.lease is not None)
         intervals = parts.intervals
 
-        def apply(settings: Settings) -> None:
-            scheduler.items_ahead = settings.items_ahead
-            scheduler.keep_archive_days = settings.archive_days
-            scheduler.unconfirmed_days = settings.unconfirmed_days
-            handler.policy = _policy_of(settings)
-            if reader:
-                reader.poll_s = settings.bounce_poll_s
+        def apply(changed: Settings) -> None:
+            _apply_to_scheduler(changed, scheduler, handler, reader)
 
         async def feedback_rest_s() -> float:
             return intervals.feedback_s if scheduler.is_sending else intervals.imports_s
@@ -272,6 +269,22 @@ async def run_scheduler(settings: Settings, *, supervised: bool = False) -> None
             feedback_wakeup.close()
             import_wakeup.close()
             wakeup.close()
+
+
+def _apply_to_scheduler(
+    settings: Settings,
+    scheduler: Scheduler,
+    handler: FeedbackHandler,
+    reader: MailboxReader | None,
+) -> None:
+    scheduler.items_ahead = settings.items_ahead
+    scheduler.keep_archive_days = settings.archive_days
+    scheduler.unconfirmed_days = settings.unconfirmed_days
+    scheduler.audit_days = settings.audit_days
+    scheduler.dead_letter_days = settings.dead_letter_days
+    handler.policy = _policy_of(settings)
+    if reader:
+        reader.poll_s = settings.bounce_poll_s
 
 
 async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:

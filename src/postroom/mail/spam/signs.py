@@ -65,6 +65,7 @@ _FOREIGN = re.compile(
     r"|\$\{[\w.]{1,40}\}|#\{[\w.]{1,40}\}|\[\[[\w .]{1,40}\]\]|<<[\w .]{1,40}>>"
     r"|\{%.{1,100}?%\}|\{\s?(?i:(?:first|last|full)?[_ ]?name|e-?mail)\s?\}|\}\}"
 )
+_POSTAL_FIELD = re.compile(r"\{\{\s*postal_address\b")  # filled in when the message is compiled
 _NOT_WORDS = re.compile(r"[\W_]+")
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LETTER = rf"[^\W\d_{_IDEOGRAPHS}]"
@@ -183,7 +184,11 @@ def _postal_address(mail: CheckedMail, shown: str) -> Iterator[SpamFinding]:
     has_own_footer = with_footer(*bodies, list_title="", postal="") == bodies
     if not mail.postal.strip():
         yield SpamFinding(SpamSign.LIST_WITHOUT_ADDRESS, SpamPlace.LIST)
-    elif has_own_footer and _squeezed(mail.postal) not in _squeezed(shown):
+    elif (
+        has_own_footer
+        and not any(_POSTAL_FIELD.search(body or "") for body in bodies)
+        and _squeezed(mail.postal) not in _squeezed(shown)
+    ):
         where = SpamPlace.HTML if mail.html is not None else SpamPlace.TEXT
         yield SpamFinding(SpamSign.FOOT_WITHOUT_ADDRESS, where)
 

@@ -85,7 +85,7 @@ class AzureQueues:
     async def peek(self, queue: str, *, limit: int = port.CLAIM_ITEMS_MAX) -> list[Item]:
         validation.check_peek(self._clients, queue, limit)
         found = await self._caller.read(lambda: self._clients[queue].peek_messages(limit))
-        return [Item(_as_body(each.content), int(each.dequeue_count or 0)) for each in found]
+        return [_as_item(each) for each in found]
 
     async def _hide(self, claim: Claim, hidden_s: float) -> str:
         """Hide the item for `hidden_s`, and return its new receipt."""
@@ -110,6 +110,12 @@ def _as_claim(queue: str, message: QueueMessage) -> Claim:
     body = _as_body(message.content)
     taken = int(message.dequeue_count or 0)
     return Claim(queue, message.id, str(message.pop_receipt), body, taken)
+
+
+def _as_item(message: QueueMessage) -> Item:
+    assert message.inserted_on, "the service says when each message was put"
+    body = _as_body(message.content)
+    return Item(body, int(message.dequeue_count or 0), message.id, message.inserted_on)
 
 
 def _as_body(text: str | None) -> str:

@@ -37,7 +37,7 @@ from postroom.storage.sqlite.rows import decode_rows, read_page
 from postroom.storage.sqlite.storage import BUSY_TIMEOUT_S, SqliteStorage, read_blob_names
 
 BLOBS = "blobs"
-NICE = 10
+NICE = 19  # the lowest: senders have 5 already
 _MANIFEST = "backup_manifest"
 _CREATE = f"CREATE TABLE {_MANIFEST} (id INTEGER PRIMARY KEY CHECK (id = 1), content TEXT NOT NULL)"
 _ROWS_PER_STEP = 200  # summed up at once: few calls, and at most 200 MiB in memory

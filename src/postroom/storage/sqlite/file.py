@@ -29,7 +29,8 @@ _ROWS = """CREATE TABLE IF NOT EXISTS {name} (
     PRIMARY KEY (partition, key)) WITHOUT ROWID"""
 _OTHERS = """CREATE TABLE IF NOT EXISTS item (
     id INTEGER PRIMARY KEY, queue TEXT NOT NULL, visible_at INTEGER NOT NULL,
-    receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL);
+    receipt INTEGER NOT NULL, taken INTEGER NOT NULL, body TEXT NOT NULL,
+    put_at INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS item_in_order ON item (queue, visible_at, id);
 CREATE TABLE IF NOT EXISTS queue_time (
     id INTEGER PRIMARY KEY CHECK (id = 1), boot TEXT NOT NULL, offset_us INTEGER NOT NULL,

@@ -22,7 +22,14 @@ import msgspec
 
 from postroom.clock import Clock, boot_id
 from postroom.storage import port, validation
-from postroom.storage.queue_time import SECOND_US, Clocks, QueueTime, queue_time, read_clocks
+from postroom.storage.queue_time import (
+    SECOND_US,
+    Clocks,
+    QueueTime,
+    from_queue_time,
+    queue_time,
+    read_clocks,
+)
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
 from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
 from postroom.storage.sqlite.rows import (
@@ -244,10 +251,12 @@ class SqliteQueues:
         clocks = self._clocks()
 
         def insert(connection: apsw.Connection) -> None:
-            visible_at = _queue_now(clocks, connection) + round(delay_s * SECOND_US)
+            put_at = _queue_now(clocks, connection)
+            visible_at = put_at + round(delay_s * SECOND_US)
             connection.executemany(
-                "INSERT INTO item (queue, visible_at, receipt, taken, body) VALUES (?, ?, 0, 0, ?)",
-                [(queue, visible_at, body) for body in bodies],
+                "INSERT INTO item (queue, visible_at, receipt, taken, body, put_at) "
+                "VALUES (?, ?, 0, 0, ?, ?)",
+                [(queue, visible_at, body, put_at) for body in bodies],
             )
 
         await self._writer.submit(insert)
@@ -302,8 +311,13 @@ class SqliteQueues:
 
         def read(connection: apsw.Connection) -> list[port.Item]:
             visible_at, _ = queue_time(_stored_time(connection), clocks)
-            found = connection.execute(f"SELECT body, taken {_VISIBLE}", (queue, visible_at, limit))
-            return [port.Item(body, taken) for body, taken in found]
+            found = connection.execute(
+                f"SELECT body, taken, id, put_at {_VISIBLE}", (queue, visible_at, limit)
+            )
+            return [
+                port.Item(body, taken, str(item), from_queue_time(put_at))
+                for body, taken, item, put_at in found
+            ]
 
         return await self._reader.on_loop(read)
 

@@ -7,6 +7,8 @@ from fastapi import APIRouter
 from postroom.web.admin import (
     account,
     asking,
+    audit,
+    dead_letters,
     imports,
     instances,
     keys,
@@ -19,11 +21,13 @@ from postroom.web.admin import (
     subscriber,
     subscribers,
     suppression,
+    templates,
     traces,
     users,
     webhooks,
 )
 from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
+from postroom.web.admin.storage import blobs, queues, tables
 from postroom.web.signed_in import ADMIN
 
 MODULES = (
@@ -42,6 +46,7 @@ MODULES = (
     progress,
     feedback,
     story,
+    templates,
     outbox,
     sending,
     limits,
@@ -51,6 +56,11 @@ MODULES = (
     traces,
     keys,
     users,
+    dead_letters,
+    tables,
+    queues,
+    blobs,
+    audit,
 )
 router = APIRouter(include_in_schema=False)
 for module in MODULES:

@@ -11,15 +11,26 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from postroom.act import Act
 from postroom.actions import sign_in
 from postroom.actions.sign_in import Browser, WrongPassword
 from postroom.domain.address import BadAddress, parse_address
+from postroom.domain.audit import (
+    ActorKind,
+    AuditAction,
+    AuditActor,
+    AuditKind,
+    AuditOutcome,
+    new_entry,
+    values_text,
+)
+from postroom.domain.consent import by_user
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text, _, ngettext
 from postroom.domain.throttle import NO_WAIT, Rate
 from postroom.domain.token import sign
 from postroom.domain.user import User
-from postroom.records import throttles, users
+from postroom.records import audit, throttles, users
 from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.forms import Form, posted
@@ -109,8 +120,9 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     typed = form.value("address")
     network = network_of(client_of(request))
     try:  # other spellings of an address are not other callers
-        address = parse_address(typed.strip()).storage_key
+        key = address = parse_address(typed.strip()).storage_key
     except BadAddress:
+        key = ""
         address = typed.strip().casefold()[:320]
     tries = one_per_app(request.app, SignInTries, context)
     wait = await tries.wait(network, address, context.clock.now())
@@ -119,6 +131,7 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
         return _show_sign_in(request, form, next_path, status=429)
     user = await sign_in.check(context.storage.tables, typed, form.value("password"))
     if user is None:
+        await _record_failure(request, key)
         form.mistake = _("The email address or password is wrong.")
         return _show_sign_in(request, form, next_path, status=422)
     await tries.forgive(network, address)
@@ -127,7 +140,9 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
 
 @router.post("/sign-out")
 async def sign_out(request: Viewer) -> Response:
-    await users.end_session(request.tables, request.signed_in.session.id)
+    user = request.signed_in.user
+    async with request.act().audited(AuditKind.SIGN_IN, user.address, AuditAction.SIGN_OUT):
+        await users.end_session(request.tables, request.signed_in.session.id)
     return _to_sign_in(request.context)
 
 
@@ -152,9 +167,15 @@ async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
         return show_bare(request, "void_link.html", 404)
     form = await posted(request)
     try:
-        user = await sign_in.accept(
-            tables, token, form.value("address"), form.value("password"), now
-        )
+        async with _visitor(request).audited(
+            AuditKind.USER,
+            invitation.address,
+            AuditAction.PASSWORD,
+            after=values_text({"role": invitation.role}),
+        ):
+            user = await sign_in.accept(
+                tables, token, form.value("address"), form.value("password"), now
+            )
     except BadInput as error:
         field = "address" if isinstance(error, BadAddress) else "password"
         form.mistakes[field] = str(error)
@@ -181,9 +202,10 @@ async def change_password(request: Viewer) -> Response:
         form.mistake = _too_many(wait)
         return await _show_account(request, form, status=429)
     try:
-        await sign_in.change_password(
-            request.tables, user, form.value("old_password"), form.value("new_password"), now
-        )
+        async with request.act().audited(AuditKind.USER, user.address, AuditAction.PASSWORD):
+            await sign_in.change_password(
+                request.tables, user, form.value("old_password"), form.value("new_password"), now
+            )
     except BadInput as error:
         field = "old_password" if isinstance(error, WrongPassword) else "new_password"
         form.mistakes[field] = str(error)
@@ -197,11 +219,14 @@ async def end_session(request: Viewer) -> Response:
     session_id = (await request.form()).value("session")
     user = request.signed_in.user
     now = request.now()
+    audited = request.act().audited(AuditKind.SIGN_IN, user.address, AuditAction.SIGN_OUT)
     if session_id == "all":
-        await sign_in.sign_out_everywhere(request.tables, user, now)
+        async with audited:
+            await sign_in.sign_out_everywhere(request.tables, user, now)
         return _to_sign_in(request.context)
     if session_id in {session.id for session in await users.sessions_of(request.tables, user, now)}:
-        await users.end_session(request.tables, session_id)
+        async with audited:
+            await users.end_session(request.tables, session_id)
     return go("/admin/account", "ended")
 
 
@@ -229,10 +254,38 @@ async def _start_session(request: Request, user: User, path: str, notice: str = 
     if old:
         await users.end_session(context.storage.tables, users.token_hash(old))
     browser = Browser(client_of(request), _browser_name(request.headers.get("user-agent", "")))
-    token = await sign_in.begin(context.storage.tables, user, browser, context.clock.now())
+    act = context.act(by_user(user.address, client_of(request)))
+    async with act.audited(
+        AuditKind.SIGN_IN, user.address, AuditAction.SIGN_IN, after=browser.words
+    ):
+        token = await sign_in.begin(context.storage.tables, user, browser, context.clock.now())
     response = go(path, notice)
     set_cookie(response, context, token)
     return response
+
+
+def _visitor(request: Request) -> Act:
+    """The context of what somebody does who is not signed in."""
+    context = context_of(request)
+    actor = AuditActor(ActorKind.VISITOR, "", client_of(request))
+    return Act(context.storage, context.clock, context.clock.now(), actor=actor)
+
+
+async def _record_failure(request: Request, key: str) -> None:
+    """Record a failed sign-in; only with the address of a user, because people type passwords."""
+    act = _visitor(request)
+    user = await users.find(act.tables, key) if key else None
+    name = user.value.address if user else ""
+    assert act.actor
+    entry = new_entry(
+        act.actor,
+        AuditKind.SIGN_IN,
+        name,
+        AuditAction.SIGN_IN,
+        act.now,
+        outcome=AuditOutcome.REFUSED,
+    )
+    await audit.begin(act.tables, entry)
 
 
 def _too_many(wait: timedelta) -> Text:

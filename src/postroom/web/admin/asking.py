@@ -19,6 +19,7 @@ from postroom.act import Act
 from postroom.actions import ask_to_confirm
 from postroom.domain.ask_job import AskJob
 from postroom.domain.asking import ASK_ONCE_IN, ASKS_MAX, ASKS_WITHIN
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import WrongState
 from postroom.records import ask_jobs, lists
 from postroom.web.admin.admin_request import Editor
@@ -61,7 +62,8 @@ async def act(request: Editor) -> Response:
     name = list_named(request.query("list"))
     page = go(f"/admin/subscribers/ask?list={name}")
     if form.value("act") == "stop":
-        await ask_to_confirm.stop(tables, name)
+        async with request.act().audited(AuditKind.LIST, name, AuditAction.STOP):
+            await ask_to_confirm.stop(tables, name)
         return page
     await lists.read(tables, name)
     found = await ask_to_confirm.tally(tables, name, request.context.clock)
@@ -70,8 +72,12 @@ async def act(request: Editor) -> Response:
     now = request.now()
     total = found.askable if found.is_whole else 0
     with contextlib.suppress(WrongState):
-        job, etag = await ask_to_confirm.start(tables, name, by=by, total=total, run=run, now=now)
-        runs_in(request.http.app).start(request.act(), job, etag)
+        act = request.act()
+        async with act.audited(AuditKind.LIST, name, AuditAction.ASK):
+            job, etag = await ask_to_confirm.start(
+                tables, name, by=by, total=total, run=run, now=now
+            )
+        runs_in(request.http.app).start(act, job, etag)
     return page
 
 

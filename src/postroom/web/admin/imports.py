@@ -14,6 +14,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.csv_rows import DELIMITER_NAMES, SINCE, SUBSCRIPTION, clipped
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.mailing_list import check_list_name
@@ -198,7 +199,9 @@ async def start(request: Editor, id_: str) -> Response:
 
 @router.post("/{id_}/stop")
 async def stop(request: Editor, id_: str) -> Response:
-    await worker.stop(request.act(), id_)
+    act = request.act()
+    async with act.audited(AuditKind.IMPORT, id_, AuditAction.STOP):
+        await worker.stop(act, id_)
     return go(f"/admin/imports/{id_}")
 
 
@@ -211,8 +214,10 @@ async def discard(request: Editor, id_: str) -> Response:
         return go("/admin/imports", "deleted")
     if job.is_running:
         return _refuse(request, job, WrongState(_("This import is running. Stop it first.")))
-    await jobs.delete(request.tables, id_, etag)
-    await delete_blobs(request.storage.blobs, id_)
+    name = f"{job.list_name} {job.file_name}"
+    async with request.act().audited(AuditKind.IMPORT, name, AuditAction.DELETE):
+        await jobs.delete(request.tables, id_, etag)
+        await delete_blobs(request.storage.blobs, id_)
     return go("/admin/imports", "deleted")
 
 

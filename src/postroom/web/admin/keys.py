@@ -13,7 +13,9 @@ from postroom.domain.access_key import (
     check_key_lists,
     check_key_name,
     check_key_rights,
+    key_values,
 )
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.texts import _
@@ -56,7 +58,10 @@ async def create(request: Owner) -> Response:
             async for key in keys.every_key(tables):
                 if (key.name, key.created_at, key.last_used_at) == (name, submission.at, None):
                     await keys.revoke(tables, key.id)
-        secret, created = await keys.create(tables, name, list_names, submission.at, rights)
+        async with request.act().audited(
+            AuditKind.KEY, name, AuditAction.CREATE, after=key_values(list_names, rights)
+        ):
+            secret, created = await keys.create(tables, name, list_names, submission.at, rights)
         return SubmitResult(created.id, secret)
 
     result = None
@@ -94,7 +99,8 @@ async def revoke_page(request: Owner, id_: str) -> Response:
 @router.post("/{id_}/revoke")
 async def revoke(request: Owner, id_: str) -> Response:
     with contextlib.suppress(NotFound):  # revoked by a second click or by somebody else
-        await keys.revoke(request.tables, id_)
+        async with request.act().audited(AuditKind.KEY, id_, AuditAction.REVOKE):
+            await keys.revoke(request.tables, id_)
     return go("/admin/keys", "revoked")
 
 

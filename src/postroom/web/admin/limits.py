@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.rate_limit import (
     TRANSPORT,
@@ -13,6 +14,7 @@ from postroom.domain.rate_limit import (
     check_limit,
     check_mails_per_s,
     limit_name,
+    limit_text,
     whom,
 )
 from postroom.domain.texts import _
@@ -51,7 +53,12 @@ async def set_(request: Owner) -> Response:
             return await _index(request, form, status=409)
 
     async def store(_submission: Submission) -> SubmitResult:
-        await rate_limits.set_limit(request.tables, limit)
+        before = values_text({"limit": limit_text(current)}) if current else ""
+        after = values_text({"limit": limit_text(limit)})
+        async with request.act().audited(
+            AuditKind.LIMIT, limit.name, AuditAction.CHANGE, before=before, after=after
+        ):
+            await rate_limits.set_limit(request.tables, limit)
         return SubmitResult(PATH)
 
     try:
@@ -75,7 +82,8 @@ async def clear_page(request: Owner, name: str) -> Response:
 @router.post("/{name}/clear")
 async def clear(request: Owner, name: str) -> Response:
     if await _find(request.tables, name):  # else cleared by a second click or by somebody else
-        await rate_limits.clear_limit(request.tables, name)
+        async with request.act().audited(AuditKind.LIMIT, name, AuditAction.CLEAR):
+            await rate_limits.clear_limit(request.tables, name)
     return go(PATH, "limit-cleared")
 
 

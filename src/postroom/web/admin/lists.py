@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from postroom.actions import manage_lists
+from postroom.actions import keep_templates, manage_lists
 from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import (
@@ -19,6 +19,8 @@ from postroom.domain.mailing_list import (
     check_postal_address,
     check_sender,
 )
+from postroom.domain.message import check_language
+from postroom.domain.message_template import check_template_id
 from postroom.domain.texts import Text, _, ngettext
 from postroom.importing import jobs
 from postroom.records import counts, lists
@@ -51,7 +53,7 @@ async def index(request: Viewer) -> Response:
 
 @router.get("/new")
 async def new_page(request: Editor) -> Response:
-    return request.show("lists/form.html", form=Form(), mailing_list=None)
+    return await _show_form(request, Form({"language": "en"}), None)
 
 
 @router.post("/new")
@@ -78,7 +80,7 @@ async def create(request: Editor) -> Response:
             form.mistakes["name"] = str(error)
         except StorageError:
             form.keep_for_later()
-    return request.show("lists/form.html", form.status, form=form, mailing_list=None)
+    return await _show_form(request, form, None, form.status)
 
 
 @router.get("/{name}")
@@ -98,7 +100,7 @@ async def details(request: Viewer, name: str) -> Response:
 async def edit_page(request: Editor, name: str) -> Response:
     found, etag = await lists.read_with_etag(request.tables, list_named(name))
     form = Form(_values(found) | {"etag": etag})
-    return request.show("lists/form.html", form=form, mailing_list=found)
+    return await _show_form(request, form, found)
 
 
 @router.post("/{name}/edit")
@@ -107,22 +109,36 @@ async def edit(request: Editor, name: str) -> Response:
     form = await request.form()
     page_list = {"name": list_named(name)}  # what the page needs if storage does not respond
     try:
-        if await _save(request.tables, name, form):
+        if await _save(request, name, form):
             return go(f"/admin/lists/{name}", "saved")
     except StorageError:
         form.keep_for_later()
-    return request.show("lists/form.html", form.status, form=form, mailing_list=page_list)
+    return await _show_form(request, form, page_list, form.status)
 
 
-async def _save(tables: Tables, name: str, form: Form) -> bool:
+async def _show_form(
+    request: AdminRequest,
+    form: Form,
+    page_list: MailingList | dict[str, str] | None,
+    status: int = 200,
+) -> Response:
+    choices: list[tuple[str, Text | str]] = [("", _("None"))]
+    with contextlib.suppress(StorageError):  # show what was typed all the same
+        choices += await keep_templates.choices(request.tables)
+    return request.show(
+        "lists/form.html", status, form=form, mailing_list=page_list, templates=choices
+    )
+
+
+async def _save(request: AdminRequest, name: str, form: Form) -> bool:
     """Save what the form says; False, with the reason in the form, if that did not work."""
     changes = _fields_in(form)
     if not form.is_good:
         return False
     try:
-        await manage_lists.edit(tables, name, changes, form.value("etag"))
+        await manage_lists.edit(request.act(), name, changes, form.value("etag"))
     except Conflict:
-        found, etag = await lists.read_with_etag(tables, name)
+        found, etag = await lists.read_with_etag(request.tables, name)
         return not form.show_others(_values(found), etag)
     return True
 
@@ -167,6 +183,8 @@ def _fields_in(form: Form) -> ListChanges:
         description=form.take("description", check_description),
         postal_address=form.take("postal_address", check_postal_address),
         public_form=form.is_ticked("public_form"),
+        language=form.take("language", lambda text: check_language(text.strip()) or "en"),
+        template=form.take("template", check_template_id),
     )
 
 
@@ -177,6 +195,8 @@ def _values(mailing_list: MailingList) -> dict[str, str]:
         "description": mailing_list.description,
         "postal_address": mailing_list.postal_address,
         "public_form": "yes" if mailing_list.public_form else "",
+        "language": mailing_list.language,
+        "template": mailing_list.template,
     }
 
 

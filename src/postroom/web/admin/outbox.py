@@ -11,6 +11,7 @@ import contextlib
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
 from postroom.records import outbox
@@ -59,7 +60,9 @@ async def empty_page(request: Owner) -> Response:
 async def empty(request: Owner) -> Response:
     """Delete as many as one request may; the page offers to delete the rest."""
     storage = await _storage(request)
-    if await outbox.delete_newest(storage, limit=DELETED_A_REQUEST) < DELETED_A_REQUEST:
+    async with request.act().audited(AuditKind.MAILBOX, "", AuditAction.EMPTY):
+        deleted = await outbox.delete_newest(storage, limit=DELETED_A_REQUEST)
+    if deleted < DELETED_A_REQUEST:
         one_per_app(request.http.app, TestMailbox).is_emptied = True
         return go("/admin/outbox", "emptied")
     return request.show("outbox/empty.html", is_empty=False, is_rest=True)

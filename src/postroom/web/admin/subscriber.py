@@ -17,6 +17,7 @@ from postroom.actions.move_subscriber import Destination
 from postroom.domain import trace_entry
 from postroom.domain.address import Address, parse_address, readable_address
 from postroom.domain.asking import CANNOT_ASK_TEXTS, cannot_ask
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import AlreadyThere, NotFound
 from postroom.domain.mailing_list import check_list_name
 from postroom.domain.seal import seal, unseal
@@ -115,7 +116,10 @@ async def remove(request: Editor, list_name: str, person_id: str) -> Response:
     """Remove them; somebody who has just unsubscribed stays unsubscribed."""
     one, _etag = await find_person(request.context, list_name, person_id)
     if not one.gone:
-        await subscribe.leave(request.act(), list_name, one.guid, InactiveReason.REMOVED)
+        act = request.act()
+        name = f"{list_name} {one.address}"
+        async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.DELETE):
+            await subscribe.leave(act, list_name, one.guid, InactiveReason.REMOVED)
     return go(person_path(request.context, list_name, one.key), "removed")
 
 

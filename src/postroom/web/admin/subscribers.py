@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from postroom.actions import export_people
 from postroom.domain.address import BadAddress, key_prefix, parse_address
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.seal import seal, unseal
@@ -57,7 +58,8 @@ async def export(request: Viewer) -> Response:
     name = list_named(request.query("list"))
     filter_ = _parse_filter(request, SubscriberFilter.THERE)
     try:
-        header = await export_people.columns(request.tables, name, filter_)
+        async with request.act().audited(AuditKind.LIST, name, AuditAction.EXPORT):
+            header = await export_people.columns(request.tables, name, filter_)
     except BadInput as error:
         return await _show_people(request, name, Form(mistake=str(error)), 422)
     suffix = "" if filter_ is SubscriberFilter.THERE else f"-{filter_.value}"

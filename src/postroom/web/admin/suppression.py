@@ -5,6 +5,7 @@ Pages are found by the sealed address key, so that no path contains an email add
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import AsyncIterator
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from postroom.actions import manage_suppressions
 from postroom.actions.manage_suppressions import EXPORT_COLUMNS, NotSuppressed
 from postroom.domain.address import Address, BadAddress, key_prefix, parse_address
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.consent import ConsentSource, SourceKind
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, BadRow, csv_text
 from postroom.domain.errors import BadInput, NotFound
@@ -88,7 +90,9 @@ async def index(request: Viewer) -> Response:
 @router.get("/export")
 async def export(request: Viewer) -> Response:
     """The same file as `postroom suppression export`, as a stream."""
-    return csv_download(_csv_pieces(request.tables), f"suppression-{request.now():%Y-%m-%d}.csv")
+    async with request.act().audited(AuditKind.SUPPRESSION, "", AuditAction.EXPORT):
+        pieces = _csv_pieces(request.tables)
+    return csv_download(pieces, f"suppression-{request.now():%Y-%m-%d}.csv")
 
 
 @router.get("/new")
@@ -272,7 +276,7 @@ async def _import(
     trace = msgspec.structs.replace(
         request.act().trace, source=ConsentSource(SourceKind.IMPORT, name)
     )
-    act = request.context.act(trace)
+    act = dataclasses.replace(request.act(), trace=trace)
     terms = SuppressionTerms(act, request.context.site.secret, scope, names)
     bad = _BadRows()
     rows = SuppressionRows(iter(Source(file, head, file.getbuffer().nbytes)))

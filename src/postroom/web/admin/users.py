@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from postroom.actions import sign_in
 from postroom.domain.address import parse_address
+from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.seal import seal, unseal
 from postroom.domain.texts import _
@@ -38,7 +39,10 @@ async def invite(request: Owner) -> Response:
 
     async def create_link(submission: Submission) -> SubmitResult:
         """Create the link; earlier links stop working, also one that was never shown."""
-        token = await sign_in.invite(request.tables, address.typed, role, submission.at)
+        async with request.act().audited(
+            AuditKind.USER, address.typed, AuditAction.INVITE, after=values_text({"role": role})
+        ):
+            token = await sign_in.invite(request.tables, address.typed, role, submission.at)
         return SubmitResult("/admin/users", token)
 
     token = (await request.act_once(form, create_link)).secret
@@ -56,10 +60,18 @@ async def give_role(request: Owner) -> Response:
     if role is None:
         return await _index(request, form, status=422)
     key = form.value("key")
-    if key not in [user.key async for user in users.every_user(request.tables)]:
+    known = {user.key: user async for user in users.every_user(request.tables)}
+    if key not in known:
         raise NotFound(_("There is no such user."))
+    user = known[key]
+    before = values_text({"role": user.role})
+    after = values_text({"role": role})
+    change = AuditAction.CHANGE
     try:
-        await sign_in.give_role(request.tables, key, role)
+        async with request.act().audited(
+            AuditKind.USER, user.address, change, before=before, after=after
+        ):
+            await sign_in.give_role(request.tables, key, role)
     except (WrongState, Conflict) as error:
         return await _refuse(request, error)
     return go("/admin/users", "saved")
@@ -78,7 +90,9 @@ async def remove_page(request: Owner, sealed_key: str) -> Response:
 async def remove(request: Owner, sealed_key: str) -> Response:
     key = _unseal(request, sealed_key)
     try:
-        await sign_in.remove(request.tables, key)
+        user, _etag = await users.read(request.tables, key)
+        async with request.act().audited(AuditKind.USER, user.address, AuditAction.DELETE):
+            await sign_in.remove(request.tables, key)
     except NotFound:  # removed by a second click or by somebody else
         pass
     except (WrongState, Conflict) as error:
@@ -90,8 +104,9 @@ async def remove(request: Owner, sealed_key: str) -> Response:
 async def withdraw(request: Owner) -> Response:
     """Revoke a link that was not used yet."""
     form = await request.form()
-    if form.value("key"):
-        await users.withdraw_invitations(request.tables, form.value("key"))
+    if key := form.value("key"):
+        async with request.act().audited(AuditKind.USER, key, AuditAction.REVOKE):
+            await users.withdraw_invitations(request.tables, key)
     return go("/admin/users", "withdrawn")
 
 

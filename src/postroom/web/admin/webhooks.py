@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import Text, _
 from postroom.feedback.webhooks import sns
@@ -92,8 +93,11 @@ async def confirm(request: Owner, name: str) -> Response:
     if notice is None:  # confirmed or dismissed by a second click or by somebody else
         return go(PATH)
     # Checked when it was stored, too; what we fetch must never be up to a row.
-    is_ours = sns.is_confirm_url(notice.url)
-    if not is_ours or await request.context.fetch(notice.url) is None:
+    is_confirmed = False
+    if sns.is_confirm_url(notice.url):
+        async with request.act().audited(AuditKind.WEBHOOK, notice.topic, AuditAction.CONFIRM):
+            is_confirmed = await request.context.fetch(notice.url) is not None
+    if not is_confirmed:
         form = Form(
             mistake=_(
                 "Amazon did not accept the confirmation. Try again. If it has expired, request a "
@@ -108,8 +112,10 @@ async def confirm(request: Owner, name: str) -> Response:
 
 @router.post("/topics/{name}/dismiss")
 async def dismiss(request: Owner, name: str) -> Response:
-    if name in await webhooks.notices(request.tables):
-        await webhooks.forget_notice(request.tables, name)
+    notice = (await webhooks.notices(request.tables)).get(name)
+    if notice:
+        async with request.act().audited(AuditKind.WEBHOOK, notice.topic, AuditAction.DISMISS):
+            await webhooks.forget_notice(request.tables, name)
     return go(PATH, "topic-dismissed")
 
 

@@ -190,7 +190,7 @@ async def change_list(
     changes = ListChanges(**call.model_dump(exclude_unset=True))
 
     async with expected_version(if_match, lambda: represent(caller, name)) as etag:
-        edited, new_etag = await manage_lists.edit(caller.tables, name, changes, etag)
+        edited, new_etag = await manage_lists.edit(caller.act, name, changes, etag)
     return etags.respond(Representation(list_data(edited), new_etag))
 
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from starlette.responses import Response
 
 from postroom.act import Act
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.due_time import FORMS, UnknownZone, parse_due_time
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.message import (
@@ -272,7 +273,10 @@ async def edit_message(
     revision = Revision(**call.model_dump(exclude_unset=True))
     if revision.list_name is not None:
         await require_list(caller, revision.list_name)
-    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+    async with (
+        expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag,
+        caller.act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE),
+    ):
         await compose.edit(caller.context.storage, ref, revision, etag)
     return etags.respond(await _represent_whole(caller, ref))
 
@@ -280,7 +284,10 @@ async def edit_message(
 @router.delete("/{ref}", **documented(None, "The message and its bodies are deleted.", status=204))
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
     """Delete a draft or a scheduled message."""
-    async with expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag:
+    async with (
+        expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag,
+        caller.act.audited(AuditKind.MESSAGE, ref, AuditAction.DELETE),
+    ):
         await compose.discard(caller.context.storage, ref, etag)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

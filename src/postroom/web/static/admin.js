@@ -177,11 +177,14 @@
     for (const name of ["html_file", "text_file", "as"]) data.delete(name);
     return data;
   };
-  const words = () => JSON.stringify([...fields()].filter(([name]) => !["etag", "once"].includes(name)));
+  const words = () => JSON.stringify([...fields()].filter(([name]) => !["etag", "once", "ref", "undo", "snippet", "template"].includes(name)));
   let saved = "unsaved" in form.dataset ? null : words();
   const hasFile = () => [...form.querySelectorAll("input[type=file]")].some((input) => input.files.length);
   const isChanged = () => words() !== saved || hasFile();
-  const hasBody = () => Boolean(form.elements.body.value.trim() || form.elements.text.value.trim());
+  const hasBody = () => {
+    const { body, text, shape } = form.elements;
+    return Boolean(body?.value.trim() || text.value.trim() || (shape && shape.value !== "[]"));
+  };
 
   const say = (text) => {
     if (line.textContent !== text) line.textContent = text;
@@ -200,6 +203,7 @@
   // From the first save on, the form is that of a draft, also if the page is loaded again.
   const follow = ({ ref, etag }) => {
     hidden("etag", etag);
+    hidden("ref", ref);
     form.elements.once?.remove();
     form.action = `/admin/messages/${ref}/write`;
     url = `/admin/messages/${ref}/autosave`;
@@ -246,6 +250,13 @@
   if (line.textContent) line.hidden = false;
   form.addEventListener("input", () => plan());
   form.addEventListener("change", () => plan());
+  // The buttons of the block editor bring new blocks: the preview and the draft follow them.
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const blocks = event.detail.elt;
+    if (blocks.id !== "blocks") return;
+    form.dispatchEvent(new Event("change", { bubbles: true }));
+    document.getElementById(`block-${blocks.dataset.touched}`)?.focus();
+  });
   document.addEventListener("visibilitychange", () => { if (document.hidden) save(); });
 
   // Not beside a save that is on its way: the form would not know the draft it has become.

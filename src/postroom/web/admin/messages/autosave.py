@@ -47,7 +47,7 @@ DELETED = _(
 async def autosave(request: Editor) -> Response:
     ref = request.http.path_params.get("ref", "")
     form = await posted_message(request.http)
-    content = await read_input(form)
+    content = await read_input(form, request.tables)
     if content is None:
         return _refused(form)
     try:

@@ -8,21 +8,34 @@ from typing import NamedTuple
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from postroom.domain.block import BadBlock
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
-from postroom.domain.message import BODY_BYTES_MAX, Message, OnDoubt, check_subject
+from postroom.domain.message import (
+    BODY_BYTES_MAX,
+    BodyKind,
+    Message,
+    OnDoubt,
+    check_language,
+    check_subject,
+)
 from postroom.domain.texts import _
-from postroom.mail.markdown import html_from_markdown
 from postroom.mail.merge import compile_header
+from postroom.mail.mime import check_template
+from postroom.mail.preview_text import check_preview_text
 from postroom.parsing import in_thread
-from postroom.records import bodies
-from postroom.storage.port import Storage
+from postroom.records import bodies, lists
+from postroom.records.bodies import MessageBodies
+from postroom.storage.port import Storage, Tables
 from postroom.web import labels
+from postroom.web.block_form import FIELDS_MAX, edited, gather_blocks
 from postroom.web.forms import Form, opened
+from postroom.writing.sources import BodySource, has_styles, html_from_source
 
 FIELD_BYTES_MAX = 8 * 1024 * 1024  # up to this size, a body that is too long gets an error message
+KEEP_STYLES = "keep"  # the value of the field css: send <style> as it was written
 # What the body and the text part may be uploaded as; the second kind of each is Markdown.
-_BODY_FILES = ((".htm", ".html"), (".md", ".markdown", ".txt"))
+_BODY_FILES = ((".htm", ".html", ".mjml"), (".md", ".markdown", ".txt"))
 _TEXT_FILES = ((".txt",), (".md", ".markdown"))
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -32,25 +45,51 @@ class MessageInput(NamedTuple):
 
     list_name: str
     subject: str
+    preview_text: str
+    language: str
     on_doubt: OnDoubt
     html: str | None
     text: str | None
-    markdown: str | None
+    source: BodySource | None
 
 
-async def read_input(form: Form) -> MessageInput | None:
+async def read_input(form: Form, tables: Tables) -> MessageInput | None:
     """The content; None, with errors in the form, if it is not valid."""
     list_name = form.take("list", _chosen_list)
     subject = form.take("subject", _subject)
+    preview_text = form.take("preview_text", _preview_text)
+    language = form.take("language", lambda text: check_language(text.strip()))
     found = None
     try:
-        found = await bodies_in(form)
+        found = await bodies_in(form, await _list_language(tables, list_name or ""))
+    except BadBlock as error:
+        form.mistakes[f"block-{error.block_id}" if error.block_id else "document"] = str(error)
     except BadInput as error:
         form.mistakes["body"] = str(error)
     if not form.is_good or list_name is None or subject is None or found is None:
         return None
     on_doubt = OnDoubt.HOLD if form.value("on_doubt") == OnDoubt.HOLD else OnDoubt.RESEND
-    return MessageInput(list_name, subject, on_doubt, *found)
+    return MessageInput(
+        list_name,
+        subject,
+        preview_text or "",
+        language or "",
+        on_doubt,
+        found.html,
+        found.text,
+        found.source,
+    )
+
+
+async def _list_language(tables: Tables, list_name: str) -> str:
+    found = await lists.find(tables, list_name) if list_name else None
+    return found.language if found else "en"
+
+
+def _preview_text(text: str) -> str:
+    text = check_preview_text(text)
+    check_template(text, is_html=False)
+    return text
 
 
 def _chosen_list(name: str) -> str:
@@ -65,8 +104,8 @@ def _subject(text: str) -> str:
     return subject
 
 
-async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
-    """HTML, text, and the Markdown source of the HTML; None if empty."""
+async def bodies_in(form: Form, list_language: str = "en") -> MessageBodies:
+    """The bodies that are sent, and what the HTML is made from."""
     body = form.value("body")
     text = form.value("text")
     for each in (body, text):
@@ -81,17 +120,33 @@ async def bodies_in(form: Form) -> tuple[str | None, str | None, str | None]:
                 )
             )
     html = body if body.strip() else None
-    markdown = None
-    if html is not None and form.value("kind") == "markdown":
-        html = await in_thread(html_from_markdown, body)
-        markdown = body
-    return html, text if text.strip() else None, markdown
+    source = _source_in(form)
+    if source:
+        language = form.value("language").strip() or list_language
+        html = await in_thread(html_from_source, source, language)
+    return MessageBodies(html=html, text=text if text.strip() else None, source=source)
+
+
+def _source_in(form: Form) -> BodySource | None:
+    """What the HTML is made from; None if it is sent as it was typed, or if there is nothing."""
+    body = form.value("body")
+    match form.value("kind"):
+        case BodyKind.BLOCKS:
+            has_blocks = bool(edited(form.value("document")).blocks)
+            return BodySource(BodyKind.BLOCKS, form.value("document")) if has_blocks else None
+        case (BodyKind.MARKDOWN | BodyKind.MJML) as kind:
+            return BodySource(BodyKind(kind), body) if body.strip() else None
+    is_inlined = form.value("css") != KEEP_STYLES and has_styles(body)
+    return BodySource(BodyKind.HTML, body) if is_inlined else None
 
 
 async def posted_message(request: Request) -> Form:
     """The fields; an uploaded file replaces what was typed."""
-    async with opened(request, field_bytes_max=FIELD_BYTES_MAX, files_max=2) as submitted:
+    async with opened(
+        request, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX, files_max=2
+    ) as submitted:
         form = Form(submitted.fields)
+        gather_blocks(form)
         for name, field in (("html_file", "body"), ("text_file", "text")):
             file = submitted.files.get(name)
             if file and file.filename:
@@ -127,21 +182,29 @@ async def _read_file(form: Form, file: UploadFile, name: str, field: str) -> Non
         return
     form.values[field] = text.replace("\r\n", "\n")
     if field == "body":
-        form.values["kind"] = "markdown" if file_name.endswith(markdown) else "html"
+        is_mjml = file_name.endswith(".mjml")
+        is_markdown = file_name.endswith(markdown)
+        form.values["kind"] = "mjml" if is_mjml else "markdown" if is_markdown else "html"
 
 
 async def values_of(storage: Storage, message: Message) -> dict[str, str]:
     """The fields of a stored message; empty bodies if they were deleted."""
     try:
-        html, text = await bodies.load(storage.blobs, message)
+        content = await bodies.load_all(storage.blobs, message)
     except NotFound:
-        html = text = None
-    markdown = await bodies.load_markdown(storage.blobs, message)
-    return {
+        content = MessageBodies()
+    source = content.source
+    values = {
         "list": message.list_name,
         "subject": message.subject,
+        "preview_text": message.preview_text,
+        "language": message.language,
         "on_doubt": message.on_doubt.value,
-        "kind": "html" if markdown is None else "markdown",
-        "body": (html or "") if markdown is None else markdown,
-        "text": text or "",
+        "kind": message.kind.value,
+        "text": content.text or "",
     }
+    if source and source.kind is BodyKind.BLOCKS:
+        return values | {"document": source.text}
+    is_kept = message.kind is BodyKind.HTML and source is None and has_styles(content.html or "")
+    css = {"css": KEEP_STYLES} if is_kept else {}
+    return values | css | {"body": source.text if source else content.html or ""}

@@ -16,22 +16,27 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.domain.address import Address, BadAddress, parse_address, parse_mailbox
+from postroom.domain.block import parse_document
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.message import Message
+from postroom.domain.message import BodyKind, Message
 from postroom.domain.texts import Text, _, clipped, ngettext
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
+from postroom.mail.finishing import MessageFields
 from postroom.mail.markdown import FormatMismatch, format_mismatch
 from postroom.mail.merge import Field, parse
 from postroom.mail.mime import compile_mail, format_date, message_id_end
-from postroom.mail.pictures import UnseenReason, unseen_pictures
+from postroom.mail.pictures import UnseenReason, unseen_pictures, why_unseen
 from postroom.mail.spam.page import INLINE
 from postroom.mail.spam.signs import CheckedMail, spam_signs
 from postroom.parsing import in_thread
 from postroom.records import subscribers
+from postroom.records.bodies import MessageBodies
 from postroom.storage.port import Tables
 from postroom.web.admin.messages.spam_advice import SpamAdvice, advise
 from postroom.web.context import WebContext
 from postroom.web.mail_view import MailView, read_mail
+from postroom.writing.block_checks import BlockFinding, check_blocks
+from postroom.writing.sources import BodySource
 
 PEOPLE_SAMPLED = 200  # for their attributes; reading a whole list would take too long
 INBOX_CHARS_SHOWN = 140  # of the text, beside the subject
@@ -41,7 +46,8 @@ _PADDING = re.compile("[\u00ad\u034f\u200b-\u200f\u2060\ufeff]")  # pads preview
 SAMPLE_ADDRESS = "student1@contoso.edu"
 GMAIL_CLIPS_BYTES = 102 * 1024
 PLACES_SHOWN = 5  # links, pictures or fields in one sentence
-ALWAYS_KNOWN = ("email", "unsubscribe_url")
+ALWAYS_KNOWN = ("email", "unsubscribe_url", *MessageFields.__struct_fields__)
+WIDTH_MAX = 700  # wider emails are cut off in reading panes
 _FITTING_KINDS = {
     None: "",
     FormatMismatch.TEXT_AS_HTML: "markdown",
@@ -69,8 +75,15 @@ class WrittenMessage(msgspec.Struct, frozen=True):
 
     message: Message
     mailing_list: MailingList | None  # None if it was deleted after sending
-    html: str | None
-    text: str | None
+    content: MessageBodies
+
+    @property
+    def html(self) -> str | None:
+        return self.content.html
+
+    @property
+    def text(self) -> str | None:
+        return self.content.text
 
 
 class CheckReport(msgspec.Struct, frozen=True):
@@ -82,6 +95,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     signs: list[tuple[Text, list[SpamAdvice]]] = []  # of spam, the heaviest first
     sender_name: str = ""  # with the subject and the beginning, what an inbox shows
     beginning: str = ""
+    findings: list[BlockFinding] = []  # about single blocks
     fitting_kind: str = ""  # the format the body seems to be written in, if it is another one
 
 
@@ -161,8 +175,14 @@ def _run_checks(
         signs=signs,
         sender_name=name or address,
         beginning=_beginning(mail_view),
+        findings=_block_findings(written.content.source),
         fitting_kind=_FITTING_KINDS[format_mismatch(written.html or "")],
     )
+
+
+def _block_findings(source: BodySource | None) -> list[BlockFinding]:
+    is_blocks = source is not None and source.kind is BodyKind.BLOCKS
+    return check_blocks(parse_document(source.text)) if source and is_blocks else []
 
 
 def _fields_without_default(written: WrittenMessage) -> list[str]:
@@ -250,6 +270,15 @@ def _about_bodies(html: str | None, text: str | None, html_bytes: int) -> Iterat
     yield from _about_links(document)
     for reason, sources in unseen_pictures(document).items():
         yield _about_unseen(reason, _first_few(sources))
+    widths = (node.attributes.get("width") or "" for node in document.css("[width]"))
+    widest = max((int(width) for width in widths if width.isdecimal()), default=0)
+    if widest > WIDTH_MAX:
+        yield _(
+            "Something in it is {widest} pixels wide. Many email programs cut off what is over "
+            "{limit}.",
+            widest=widest,
+            limit=WIDTH_MAX,
+        )
     nameless = sum("alt" not in node.attributes for node in document.css("img"))
     if nameless:
         yield _("Images without alt text, which many people see instead: {count}.", count=nameless)
@@ -267,6 +296,12 @@ def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
     relative = [href for href in literal if href not in ("", "#") and ":" not in href]
     if empty:
         yield _("Links without a target: {count}.", count=empty)
+    private = [href for href in literal if why_unseen(href) is UnseenReason.PRIVATE_HOST]
+    if private:
+        yield _(
+            "Links that work only on your own computer or network: {links}.",
+            links=_first_few(private),
+        )
     if relative:
         yield _(
             "Relative links, which do not work in emails: {links}. Start them with https://.",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.csv_rows import BYTE_ORDER_MARK, csv_text
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import EDITABLE, GOING_OUT, SUBJECT_CHARS_MAX, Message, Status
@@ -132,6 +133,7 @@ async def details(
             form=form,
             report=await _check(request, message),
             chosen=request.query("as"),
+            view_path=request.context.site.view_path(message.ref),
             **await _test_outcome(request, message.ref),
         )
     progress = await progress_of(polls_of(request.http), request.context, message)
@@ -197,11 +199,11 @@ async def mail(request: Viewer, ref: str) -> Response:
 
 async def _check(request: AdminRequest, message: Message) -> CheckReport:
     try:
-        html, text = await bodies.load(request.storage.blobs, message)
+        content = await bodies.load_all(request.storage.blobs, message)
     except NotFound as error:
         return CheckReport(mistake=str(error))
     mailing_list = await lists.find(request.tables, message.list_name)
-    written = WrittenMessage(message, mailing_list, html, text)
+    written = WrittenMessage(message, mailing_list, content)
     return await check(request.context, written, request.query("as"))
 
 
@@ -248,13 +250,15 @@ async def copy(request: Editor, ref: str) -> Response:
     form = await request.form()
     message = await messages.read(request.tables, ref)
     try:
-        html, text = await bodies.load(blobs, message)
+        content = await bodies.load_all(blobs, message)
         draft = Draft(
             list_name=message.list_name,
             subject=str(_("Copy of {subject}", subject=message.subject))[:SUBJECT_CHARS_MAX],
-            html=html,
-            text=text,
-            markdown=await bodies.load_markdown(blobs, message),
+            html=content.html,
+            text=content.text,
+            source=content.source,
+            preview_text=message.preview_text,
+            language=message.language,
             on_doubt=message.on_doubt,
         )
         result = await create_draft(request, form, draft)
@@ -279,7 +283,8 @@ async def delete(request: Editor, ref: str) -> Response:
     except NotFound:  # deleted by a second click or by somebody else
         return go("/admin/messages", "deleted")
     try:
-        await compose.discard(request.storage, ref, form.value("etag"))
+        async with request.act().audited(AuditKind.MESSAGE, ref, AuditAction.DELETE):
+            await compose.discard(request.storage, ref, form.value("etag"))
         return go("/admin/messages", "deleted")
     except WrongState as error:
         return await details(request, message, Form(mistake=str(error)), 409)

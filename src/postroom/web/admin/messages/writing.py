@@ -1,22 +1,38 @@
-"""Writing a message: typed as HTML or Markdown, uploaded, or started from an example."""
+"""Writing a message: in blocks, as HTML, Markdown or MJML, or uploaded."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import NamedTuple
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from postroom.actions import keep_templates
+from postroom.actions.keep_templates import document_of_template
+from postroom.domain.audit import AuditAction, AuditKind, values_text
+from postroom.domain.block import (
+    KIND_TITLES,
+    TEXT_CHARS_MAX,
+    BlockDocument,
+    HtmlBlock,
+    TextBlock,
+    check_document,
+    encode_document,
+    parse_document,
+)
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.message import EDITABLE, Message, OnDoubt, Status, ref_of_call
+from postroom.domain.message import EDITABLE, BodyKind, Message, OnDoubt, Status, ref_of_call
+from postroom.domain.message_template import TemplateKind, with_snippet, with_template
 from postroom.domain.texts import Text, _
 from postroom.flow import compose
 from postroom.flow.compose import Draft, Origin, Revision
-from postroom.records import lists, messages
+from postroom.mail.preview_text import check_preview_text
+from postroom.parsing import in_thread
+from postroom.records import lists, messages, templates
 from postroom.storage.port import Conflict, Storage, StorageError, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor
 from postroom.web.admin.messages.form import (
@@ -27,15 +43,25 @@ from postroom.web.admin.messages.form import (
     values_of,
 )
 from postroom.web.admin.messages.mail_checks import CheckReport, WrittenMessage, check, sample
+from postroom.web.block_form import BlockEditorView, edited
 from postroom.web.forms import Form, list_named
 from postroom.web.mail_view import framed
 from postroom.web.pages import go, part
 from postroom.web.submit_once import Submission, SubmitResult
-from postroom.web.templating import TEMPLATES
+from postroom.writing.block_checks import fixed
+from postroom.writing.block_edits import UndoStep
+from postroom.writing.ready_made import ready_made
+from postroom.writing.sources import BodySource, html_from_source
 
 router = APIRouter(prefix="/messages")
 LISTS_OFFERED_MAX = 200
-KINDS = [("html", _("HTML")), ("markdown", _("Markdown"))]
+KINDS = [
+    (BodyKind.HTML.value, _("HTML")),
+    (BodyKind.MARKDOWN.value, _("Markdown")),
+    (BodyKind.MJML.value, _("MJML")),
+]
+BLOCKS_PATH = "/admin/messages/blocks"
+FIRST_TEMPLATE = "announcement"  # of a list without a template of its own
 DOUBTS = [
     (
         OnDoubt.RESEND.value,
@@ -48,48 +74,33 @@ DOUBTS = [
 ]
 
 
-class Example(NamedTuple):
-    title: Text
-    sentence: Text
-    subject: str
-    file_name: str
-
-    @property
-    def kind(self) -> str:
-        return "markdown" if self.file_name.endswith(".md") else "html"
-
-    def body(self) -> str:
-        return (TEMPLATES / "mails" / self.file_name).read_text(encoding="utf-8")
-
-
-EXAMPLES = {
-    "announcement": Example(
-        _("Announcement"),
-        _("One news item and a button."),
-        "New lecture series",
-        "announcement.html",
-    ),
-    "newsletter": Example(
-        _("Newsletter"),
-        _("A greeting and three short articles."),
-        "What is new this month",
-        "newsletter.html",
-    ),
-    "letter": Example(
-        _("Letter"), _("Plain text in Markdown."), "A word from the department", "letter.md"
-    ),
-}
-
-
 @router.get("/new")
 async def new_page(request: Editor) -> Response:
-    example = EXAMPLES.get(request.query("example"))
-    values = {"list": request.query("list"), "kind": "html", "on_doubt": OnDoubt.RESEND.value}
-    if example:
-        values |= {"subject": example.subject, "kind": example.kind, "body": example.body()}
+    """In blocks, with the template that was chosen, or else that of the list."""
+    list_name = request.query("list")
+    kind = request.query("kind")
+    values = {"list": list_name, "kind": kind, "on_doubt": OnDoubt.RESEND.value}
+    if kind not in dict(KINDS):
+        found = await _find_list(request.tables, list_name) or await _only_list(request.tables)
+        template_id = request.query("template") or (found.template if found else "")
+        document = await keep_templates.first_document(
+            request.storage, template_id or FIRST_TEMPLATE
+        )
+        values |= {
+            "kind": BodyKind.BLOCKS.value,
+            "template": request.query("template"),
+            "document": encode_document(document or ready_made(FIRST_TEMPLATE)),
+        }
     return await _show_form(request, Form(values), None)
 
 
+async def _only_list(tables: Tables) -> MailingList | None:
+    """The list that the form will show."""
+    found, _more = await lists.page(tables, limit=1)
+    return found[0] if found else None
+
+
+@router.get("/blocks")
 @router.get("/write")
 async def write_nothing(request: Editor) -> Response:
     """A reload of the page that showed a form with errors."""
@@ -99,7 +110,7 @@ async def write_nothing(request: Editor) -> Response:
 @router.post("/write")
 async def create(request: Editor) -> Response:
     form = await posted_message(request.http)
-    content = await read_input(form)
+    content = await read_input(form, request.tables)
     if content:
         try:
             with _mistakes_in(form):
@@ -131,19 +142,77 @@ async def edit_page(request: Editor, ref: str) -> Response:
     if message.status not in EDITABLE:
         return go(f"/admin/messages/{ref}", "not-editable")
     values = await values_of(request.storage, message)
-    if request.query("kind") in dict(KINDS):  # the checks link to the format that fits
+    if (
+        request.query("kind") in dict(KINDS) and "body" in values
+    ):  # the checks link to the format that fits
         values["kind"] = request.query("kind")
     return await _show_form(request, Form(values | {"etag": etag}), message)
+
+
+@router.post("/blocks")
+async def change_blocks(request: Editor) -> Response:
+    """Carry out a button of the block editor; nothing is stored before the form is saved.
+
+    With htmx only the blocks are shown again; without script, the whole page.
+    """
+    form = await posted_message(request.http)
+    ref = form.value("ref")  # a field, because the first autosave gives the form its message
+    try:
+        await _carry_out(request.storage, ref, form)
+    except (BadInput, NotFound) as error:
+        form.mistakes["document"] = str(error)
+    if request.http.headers.get("HX-Request"):
+        editor = await _block_editor(request, form)
+        return HTMLResponse(part("blocks_part.html", editor=editor, block_kinds=KIND_TITLES))
+    found = await messages.read(request.tables, ref) if ref else None
+    return await _show_form(request, form, found, HTTPStatus.OK, is_unsaved=True)
+
+
+async def _carry_out(storage: Storage, ref: str, form: Form) -> None:
+    """The operations that are more than a change of the blocks themselves."""
+    match form.value("done"):
+        case "kind:html":
+            made = await bodies_in(form)
+            form.values |= {"kind": BodyKind.HTML.value, "body": made.html or ""}
+        case "kind:blocks":
+            form.values |= {
+                "kind": BodyKind.BLOCKS.value,
+                "document": encode_document(await in_thread(_as_blocks, form)),
+            }
+        case "template":
+            chosen = await document_of_template(storage, form.value("template"))
+            document = with_template(parse_document(form.value("document")), chosen)
+            form.values["document"] = encode_document(document)
+        case "snippet":
+            chosen = await document_of_template(storage, form.value("snippet"))
+            document = with_snippet(parse_document(form.value("document")), chosen)
+            form.values["document"] = encode_document(document)
+        case "theirs":
+            found = await messages.read(storage.tables, ref)
+            form.values["document"] = (await values_of(storage, found)).get("document", "")
+        case operation if operation.startswith("fix:"):
+            document = fixed(parse_document(form.value("document")), operation)
+            form.values["document"] = encode_document(document)
+
+
+def _as_blocks(form: Form) -> BlockDocument:
+    """What was typed, as one block that shows the same."""
+    body = form.value("body")
+    kind = BodyKind(form.value("kind")) if form.value("kind") in dict(KINDS) else BodyKind.HTML
+    if kind is BodyKind.MARKDOWN and len(body) <= TEXT_CHARS_MAX:
+        return BlockDocument(blocks=[TextBlock(id="b1", text=body)])
+    html = html_from_source(BodySource(kind, body)) if kind is not BodyKind.HTML else body
+    return check_document(BlockDocument(blocks=[HtmlBlock(id="b1", html=html)] if html else []))
 
 
 @router.post("/{ref}/write")
 async def edit(request: Editor, ref: str) -> Response:
     """Save; a change by somebody else is shown beside the fields."""
     form = await posted_message(request.http)
-    content = await read_input(form)
+    content = await read_input(form, request.tables)
     message: Message | dict[str, str] | None = None
     try:
-        if content and await _save(request.storage, ref, content, form):
+        if content and await _save(request, ref, content, form):
             return go(f"/admin/messages/{ref}", "saved")
         message = await messages.read(request.tables, ref)
     except NotFound:  # deleted, or not a valid ref
@@ -157,11 +226,16 @@ async def edit(request: Editor, ref: str) -> Response:
     return await _show_form(request, form, message, form.status)
 
 
-async def _save(storage: Storage, ref: str, content: MessageInput, form: Form) -> bool:
+async def _save(request: AdminRequest, ref: str, content: MessageInput, form: Form) -> bool:
     """Save what the form says; False, with the reason in the form, if that did not work."""
+    storage = request.storage
+    act = request.act()
+    revision = Revision(**content._asdict())
+    after = values_text({"subject": revision.subject})
     try:
         with _mistakes_in(form):
-            await compose.edit(storage, ref, Revision(**content._asdict()), form.value("etag"))
+            async with act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE, after=after):
+                await compose.edit(storage, ref, revision, form.value("etag"))
             return True
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
@@ -181,14 +255,17 @@ def _mistakes_in(form: Form) -> Iterator[None]:
     except NotFound as error:
         form.mistakes["list"] = str(error)
     except BadInput as error:
-        form.mistakes["body"] = str(error)
+        is_blocks = form.value("kind") == BodyKind.BLOCKS
+        form.mistakes["document" if is_blocks else "body"] = str(error)
 
 
 @router.post("/preview")
 async def preview_checks(request: Editor) -> Response:
     """The text and the warnings beside the editor."""
     report = await _check(request)
-    return HTMLResponse(part("messages/checks.html", report=report, in_editor=True))
+    return HTMLResponse(
+        part("messages/checks.html", report=report, in_editor=True, blocks_path=BLOCKS_PATH)
+    )
 
 
 @router.post("/mail/preview")
@@ -211,7 +288,7 @@ async def _check(request: AdminRequest) -> CheckReport:
     if mailing_list is None:
         return CheckReport(mistake=str(_("Choose a list first.")))
     try:
-        html, text, _markdown = await bodies_in(form)
+        content = await bodies_in(form, mailing_list.language)
         message = Message(
             ref="0",
             list_name=mailing_list.name,
@@ -220,20 +297,30 @@ async def _check(request: AdminRequest) -> CheckReport:
             sender=mailing_list.sender,
             status=Status.DRAFT,
             created_at=request.now(),
+            preview_text=check_preview_text(form.value("preview_text")),
         )
     except BadInput as error:
         return CheckReport(mistake=str(error))
-    written = WrittenMessage(message, mailing_list, html, text)
+    written = WrittenMessage(message, mailing_list, content)
     return await check(request.context, written, form.value("as"))
 
 
 async def _show_form(
-    request: AdminRequest, form: Form, message: Message | dict[str, str] | None, status: int = 200
+    request: AdminRequest,
+    form: Form,
+    message: Message | dict[str, str] | None,
+    status: int = 200,
+    *,
+    is_unsaved: bool = False,
 ) -> Response:
     names = [form.value("list")]
     fields = list[str]()
+    templates_offered = list[tuple[str, Text | str]]()
+    editor = BlockEditorView(edited(""), BLOCKS_PATH, form)
     try:
         names, fields = await _offer(request.tables, form)
+        templates_offered = await keep_templates.choices(request.tables)
+        editor = await _block_editor(request, form)
     except StorageError:
         if status == HTTPStatus.OK:
             raise
@@ -248,10 +335,23 @@ async def _show_form(
         lists=[(name, name) for name in names],
         kinds=KINDS,
         doubts=DOUBTS,
-        examples=EXAMPLES,
+        templates=templates_offered,
+        editor=editor,
+        block_kinds=KIND_TITLES,
         fields=fields,
         saves_itself=not form.others and is_draft,
+        is_unsaved=is_unsaved or not form.is_good,
     )
+
+
+async def _block_editor(request: AdminRequest, form: Form) -> BlockEditorView:
+    document = edited(form.value("document"))
+    with contextlib.suppress(msgspec.DecodeError):
+        document.undo = msgspec.json.decode(form.value("undo") or "[]", type=list[UndoStep])
+    document.touched = form.value("touched")
+    found = await templates.all_templates(request.tables)
+    snippets = [each for each in found if each.kind is TemplateKind.SNIPPET]
+    return BlockEditorView(document, BLOCKS_PATH, form, snippets)
 
 
 async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:

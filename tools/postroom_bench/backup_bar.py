@@ -1,4 +1,4 @@
-"""A backup at full speed and its restore, measured: `python -m tests.process.backup_bar [people]`.
+"""A backup at full speed and its restore, measured: `python -m postroom_bench.backup_bar`.
 
 How fast mail goes out before, during and after the backup, and what the restored copy knows.
 """
@@ -10,11 +10,13 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from postroom.clock import WallClock
 from postroom.domain.delivery import State
 from postroom.records import archive, batches, messages
+from postroom.storage.port import Tables
 from postroom.wiring.engines import opened_storage
 from postroom_bench.installation import Installation, Process, is_completed, until
 
@@ -41,14 +43,19 @@ async def known_as_sent(installation: Installation, ref: str) -> set[str]:
     """The addresses that the archive of the restored storage has as sent."""
     async with opened_storage(installation.settings(), WallClock(), create=False) as storage:
         message = await messages.read(storage.tables, ref)
-        found: set[str] = set()
-        for number in range(message.batches):
-            ledger = await batches.find_ledger(storage.tables, ref, number)
-            async for one in archive.load(storage.tables, ref, number):
-                position = one.delivery.position
-                if ledger and ledger.value.states[position] == State.SENT:
-                    found.add(one.delivery.address)
-        return found
+        found = [
+            one
+            for number in range(message.batches)
+            async for one in _sent_in(storage.tables, ref, number)
+        ]
+        return set(found)
+
+
+async def _sent_in(tables: Tables, ref: str, batch: int) -> AsyncIterator[str]:
+    ledger = await batches.find_ledger(tables, ref, batch)
+    async for one in archive.load(tables, ref, batch):
+        if ledger and ledger.value.states[one.delivery.position] == State.SENT:
+            yield one.delivery.address
 
 
 async def measure(folder: Path, people: int) -> None:
@@ -72,10 +79,9 @@ async def measure(folder: Path, people: int) -> None:
             for role in roles:
                 await role.terminate(within_s=RUN_S_MAX)
         arrived = await installation.arrived()
-        print(
-            f"before {before:,.0f}/s, during {during:,.0f}/s ({took_s:.1f} s), after {after:,.0f}/s"
-        )
-        print(f"{file.stat().st_size / 1024**2:.0f} MiB; arrived {len(arrived):,}")
+        sys.stdout.write(f"before {before:,.0f}/s, after {after:,.0f}/s\n")
+        sys.stdout.write(f"during {during:,.0f}/s, for {took_s:.1f} s\n")
+        sys.stdout.write(f"{file.stat().st_size / 1024**2:.0f} MiB; arrived {len(arrived):,}\n")
         installation.overrides["POSTROOM_STORAGE"] = f"sqlite:///{folder / 'restored.db'}"
         begun_s = time.monotonic()
         restoring = await installation.start("restore", str(file), "--json")
@@ -83,9 +89,8 @@ async def measure(folder: Path, people: int) -> None:
         took_s = time.monotonic() - begun_s
         [held] = json.loads(restoring.printed.read_text())["held"]
         known = await known_as_sent(installation, ref)
-        print(
-            f"restored in {took_s:.1f} s: {len(known):,} recorded as sent, {held['people']:,} held"
-        )
+        sys.stdout.write(f"restored in {took_s:.1f} s\n")
+        sys.stdout.write(f"{len(known):,} recorded as sent, {held['people']:,} held\n")
         assert set(arrived.values()) == {1}, "somebody was mailed twice"
         assert known <= arrived.keys(), "somebody is recorded as sent who got nothing"
         assert len(known) + held["people"] == people, "the sum is not everybody"

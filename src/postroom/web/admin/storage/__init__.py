@@ -1,0 +1,3 @@
+"""The storage explorer, for owners: tables, queues and blobs, as they are stored."""
+
+from __future__ import annotations

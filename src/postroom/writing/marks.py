@@ -1,0 +1,52 @@
+"""Keep merge fields and control tags out of the way of parsers that know nothing about them.
+
+Each field becomes one plain word and each control tag one comment, which every parser of Markdown,
+MJML or HTML leaves where it is; afterwards they are put back. The words contain a hash of the text,
+so no text can contain them by chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+
+from postroom.mail.control_flow import split_tags
+from postroom.mail.merge import split_fields
+
+
+class MarkedText:
+    """A text with marks instead of fields and tags, and the way back."""
+
+    def __init__(
+        self, source: str, *, is_markup: bool = False, tags_as_words: bool = False
+    ) -> None:
+        self._is_markup = is_markup  # its fields may be written with entities
+        digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:16]
+        self._word = f"mark{digest}n"
+        self._kept: list[str] = []
+        self._pattern = re.compile(rf"<!--{self._word}([0-9]+)z-->|{self._word}([0-9]+)z")
+        pieces = split_tags(source)
+        for at, piece in enumerate(pieces):
+            if at % 2:
+                word = self._mark(piece)
+                pieces[at] = word if tags_as_words else f"<!--{word}-->"
+                continue
+            inner = split_fields(piece)
+            inner[1::2] = [self._mark(field) for field in inner[1::2]]
+            pieces[at] = "".join(inner)
+        self.text = "".join(pieces)
+
+    def _mark(self, piece: str) -> str:
+        self._kept.append(html.unescape(piece) if self._is_markup else piece)
+        return f"{self._word}{len(self._kept) - 1}z"
+
+    def restored(self, text: str, *, is_html: bool = True) -> str:
+        """Put the fields and tags back, in HTML as entities: a field may be in an attribute."""
+
+        def kept(mark: re.Match[str]) -> str:
+            piece = self._kept[int(mark[1] or mark[2])]
+            is_tag = piece.startswith("{%")
+            return html.escape(piece) if is_html and not is_tag else piece
+
+        return self._pattern.sub(kept, text)

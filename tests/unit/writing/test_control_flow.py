@@ -1,0 +1,107 @@
+"""Conditions and loops in bodies: what they choose, what they refuse, and that they stay small."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.domain.address import parse_address, parse_mailbox
+from postroom.mail.body import text_from_html
+from postroom.mail.control_flow import OUTPUT_CHARS_MAX, compile_body, split_tags, with_regions
+from postroom.mail.merge import BadTemplate, fill
+from postroom.mail.mime import MailParts, compile_mail
+from postroom.transport.provider.content import PlaceholderTemplate
+
+SENDER = parse_mailbox("news@contoso.edu")
+WHO = parse_address("ada@contoso.edu")
+
+
+def merged(template: str, *, is_html: bool = True, **values: str) -> str:
+    segments, regions = compile_body(template, is_html=is_html)
+    return fill(segments, with_regions(regions, values))
+
+
+@pytest.mark.parametrize(
+    ("city", "expected"), [("Oslo", "<p>here</p>"), ("Rome", "<p>there</p>"), ("", "<p>where</p>")]
+)
+def test_a_condition_chooses_one_branch(city: str, expected: str) -> None:
+    template = '<p>{% if city == "Oslo" %}here{% elif city %}there{% else %}where{% endif %}</p>'
+    assert merged(template, city=city) == expected
+    assert merged(template.replace('"', "&quot;"), city=city) == expected  # as editors write it
+
+
+def test_values_are_escaped_for_their_place_within_a_region() -> None:
+    template = (
+        '{% if name %}<a title="{{ name }}" href="https://a/{{ name }}">{{ name }}</a>{% endif %}'
+        "{% for one in name | split('|') %}<b>{{ one }}</b>{{ loop.index }}{% endfor %}"
+    )
+    assert merged(template, name='"<x>|&') == (
+        '<a title="&quot;&lt;x&gt;|&amp;" href="https://a/%22%3Cx%3E%7C%26">'
+        "&quot;&lt;x&gt;|&amp;</a><b>&quot;&lt;x&gt;</b>1<b>&amp;</b>2"
+    )
+
+
+def test_values_never_run() -> None:
+    value = "{% if 1 %}{{ 7 }}\x01=name=\x02\x030\x04"
+    assert "{% if 1 %}{{ 7 }}" in merged("{% if name %}{{ name }}{% endif %}", name=value)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% if a %}x", "never closed"),
+        ("x{% endif %}", "no open"),
+        ("{% if a %}{% endfor %}", "no open"),
+        ("{% set a = 1 %}", "not known"),
+        ("{% include 'x' %}", "not known"),
+        ("{% if a ~ a %}{% endif %}", "not possible"),
+        ("{% if a * 9 %}{% endif %}", "not possible"),
+        ("{% if a[0] %}{% endif %}", "not possible"),
+        ("{% if a.upper() %}{% endif %}", "not known"),
+        ("{% if a | safe %}{% endif %}", "not known"),
+        ("{% if %}x{% endif %}", "missing"),
+        ("{% if a == %}x{% endif %}", "understood"),
+        ("{% for a %}x{% endfor %}", "Write it as"),
+        ("<p {% if a %}class='x'{% endif %}>", "inside an HTML tag"),
+        ("<style>{% if a %}p{}{% endif %}</style>", "inside an HTML tag"),
+        ("{% if a %}" * 9 + "{% endif %}" * 9, "nested"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_a_sentence(template: str, why: str) -> None:
+    with pytest.raises(BadTemplate, match=why):
+        compile_body(template, is_html=True)
+
+
+def test_a_region_that_grows_too_large_or_takes_too_long_shows_nothing() -> None:
+    big = "x" * (OUTPUT_CHARS_MAX // 100)
+    template = f"a{{% for one in all | split(',') %}}{big}{{% endfor %}}b"
+    assert merged(template, is_html=False, all=",".join("1" * 300)) == "ab"
+    nested = "{% for a in x | split(',') %}{% for b in x | split(',') %}.{% endfor %}{% endfor %}"
+    assert merged(f"a{nested}b", is_html=False, x=",".join("1" * 900)) == "ab"
+
+
+def test_a_mail_is_spliced_the_same_in_both_renditions_and_for_providers() -> None:
+    html = "<p>Dear {{ name }},</p>\n{% if city %}<p>{{ city }}\nis ä</p>\n{% endif %}<p>Bye</p>"
+    compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
+    assert compiled.fields == {"name", "city"}
+    for eight_bit in (True, False):
+        source = compiled.splice(
+            WHO, {"city": "Oslo"}, message_id="<a@b.co>", date="Mon", eight_bit=eight_bit
+        ).source
+        assert b"<p>Oslo" in source
+        assert all(len(line) <= 998 for line in source.split(b"\r\n"))
+    template = PlaceholderTemplate(compiled, lambda number: f"-{number}-")
+    values = with_regions(compiled.regions, {"name": "Ada", "city": ""})
+    assert sorted(template.values(values).values()) == ["", "", "Ada", "Ada"]
+
+
+def test_tags_stay_in_the_text_part_also_from_tables() -> None:
+    html = "<table>{% for a in b | split %}<tr><td>{{ a }}</td></tr>{% endfor %}</table>"
+    assert [tag for tag in split_tags(text_from_html(html)) if "{%" in tag] == [
+        "{% for a in b | split %}",
+        "{% endfor %}",
+    ]
+
+
+def test_a_subject_has_no_conditions() -> None:
+    with pytest.raises(BadTemplate, match="subject"):
+        compile_mail(MailParts(sender=SENDER, subject="{% if a %}x{% endif %}", text="x"))
