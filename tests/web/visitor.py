@@ -44,6 +44,7 @@ DATA = [
     *("first_name", "city", "Ada", "Köln", "email", "name=", "unsubscribe_url", "nobody"),
     *("They asked", "a test", "Web site", "550 5.1.1 mailbox unavailable", "UTF-8", "127.0.0.1"),
     "host.1",  # of a trace
+    "The disk is full.",  # why a backup failed
     *("Headline", "Main text", "Button", "Closing", "View in browser"),  # of a template
     *("Postroom", "UTC", "https://", "…"),
     *("SendGrid", "Amazon SES", "Azure Communication Services", "Mailgun", "Postmark"),

@@ -45,17 +45,19 @@ MENU = [
     MenuEntry("/admin/messages", _("Messages"), "mail"),
     MenuEntry("/admin/templates", _("Templates"), "stack"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
+]
+SYSTEM_MENU = [
     MenuEntry("/admin/sending", _("Sending"), "send"),
     MenuEntry("/admin/limits", _("Limits"), "gauge"),
     MenuEntry("/admin/instances", _("Instances"), "device-desktop"),
-    MenuEntry("/admin/settings", _("Settings"), "settings", "owner"),
-    MenuEntry("/admin/webhooks", _("Webhooks"), "activity", "owner"),
     MenuEntry("/admin/traces", _("Traces"), "clock"),
-    MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
-    MenuEntry("/admin/users", _("Users"), "users", "owner"),
     MenuEntry("/admin/dead-letters", _("Queues and dead letters"), "stack"),
+    MenuEntry("/admin/webhooks", _("Webhooks"), "activity", "owner"),
     MenuEntry("/admin/storage", _("Storage"), "database", "owner"),
     MenuEntry("/admin/audit", _("Audit log"), "history", "owner"),
+    MenuEntry("/admin/settings", _("Settings"), "settings", "owner"),
+    MenuEntry("/admin/keys", _("Access keys"), "key", "owner"),
+    MenuEntry("/admin/users", _("Users"), "users", "owner"),
 ]
 
 _pages = template_environment()
@@ -94,6 +96,7 @@ def _render(request: Request, template: str, **values: object) -> str:
     return _pages.get_template(f"admin/{template}").render(
         path=request.url.path,
         menu=[each for each in MENU if has_mailbox(request) or each.path != "/admin/outbox"],
+        system_menu=SYSTEM_MENU,
         **{"now": context.clock.now(), "is_test_mode": context.has_outbox, **values},
     )
 
