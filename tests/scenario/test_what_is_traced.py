@@ -49,7 +49,7 @@ async def test_a_message_is_told_from_start_to_archive_and_so_is_who_failed(town
         "message_completed",
         "message_archived",
     ]
-    assert told(entries, "message_queued") == ["All recipients are queued: 2 people in 1 batches."]
+    assert told(entries, "message_queued") == ["All recipients are queued: 2 people."]
     assert told(entries, "deliveries_failed") == [
         "1 delivery of batch 0 failed for good. The server said: 550 5.1.1 No such user"
     ]

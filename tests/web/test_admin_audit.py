@@ -175,6 +175,8 @@ NOT_RECORDED = {
     "POST /admin/messages/preview": "changes nothing",
     "POST /admin/messages/mail/preview": "changes nothing",
     "POST /admin/messages/{ref}/copy": "shows a form",
+    "POST /admin/messages/blocks": "shows the form with other blocks",
+    "POST /admin/templates/{template_id}/blocks": "shows the form with other blocks",
     "POST /admin/webhooks/{provider}/test": "a test of our own",
     "POST /admin/sending/test": "connects and sends nothing",
     "POST /admin/imports/upload": "stores a file; starting the import is recorded",
@@ -242,6 +244,9 @@ POST /admin/suppression/erase
 POST /admin/suppression/import
 POST /admin/suppression/new
 POST /admin/suppression/{entry_id}/remove
+POST /admin/templates/new
+POST /admin/templates/{template_id}
+POST /admin/templates/{template_id}/delete
 POST /admin/users/invite
 POST /admin/users/role
 POST /admin/users/withdraw

@@ -16,6 +16,7 @@ import hashlib
 import msgspec
 
 from postroom.act import Act
+from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.block import BlockDocument, check_document, parse_document
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import BodyKind
@@ -51,7 +52,8 @@ async def create(
         changed_at=act.now,
     )
     try:
-        await templates.create(act.storage, template, document)
+        async with act.audited(AuditKind.TEMPLATE, title, AuditAction.CREATE):
+            await templates.create(act.storage, template, document)
     except Conflict:
         return (await templates.read(act.tables, template.id)).value
     return template
@@ -67,9 +69,9 @@ async def edit(
     edited = msgspec.structs.replace(
         found.value, title=check_template_title(title), edition=new_guid(), changed_at=act.now
     )
-    new_etag = await templates.replace(
-        act.storage, found.value, edited, await _checked(document), found.etag
-    )
+    document = await _checked(document)
+    async with act.audited(AuditKind.TEMPLATE, edited.title, AuditAction.CHANGE):
+        new_etag = await templates.replace(act.storage, found.value, edited, document, found.etag)
     return Stored(edited, new_etag)
 
 
@@ -86,7 +88,8 @@ async def delete(act: Act, template_id: str, etag: str) -> None:
                 lists=", ".join(names[:5]),
             )
         )
-    await templates.delete(act.storage, found.value, etag)
+    async with act.audited(AuditKind.TEMPLATE, found.value.title, AuditAction.DELETE):
+        await templates.delete(act.storage, found.value, etag)
 
 
 async def _checked(document: BlockDocument) -> BlockDocument:

@@ -55,6 +55,7 @@ class AuditKind(StrEnum):
     SUPPRESSION = "suppression"
     IMPORT = "import"
     MESSAGE = "message"
+    TEMPLATE = "template"
     MAILBOX = "mailbox"  # the test mailbox
     KEY = "key"
     USER = "user"
@@ -74,6 +75,7 @@ KIND_TEXTS = {
     AuditKind.SUPPRESSION: pgettext("audit log", "suppression"),
     AuditKind.IMPORT: pgettext("audit log", "import"),
     AuditKind.MESSAGE: pgettext("audit log", "message"),
+    AuditKind.TEMPLATE: pgettext("audit log", "template"),
     AuditKind.MAILBOX: pgettext("audit log", "test mailbox"),
     AuditKind.KEY: pgettext("audit log", "access key"),
     AuditKind.USER: pgettext("audit log", "user"),

@@ -126,10 +126,9 @@ MESSAGES: dict[str, Sentence] = {
         name=said("list"),
     ),
     "message_queued": lambda said: ngettext(
-        "All recipients are queued: {count} person in {batches} batches.",
-        "All recipients are queued: {count:,} people in {batches} batches.",
+        "All recipients are queued: {count} person.",
+        "All recipients are queued: {count:,} people.",
         said.count("audience"),
-        batches=said("batches"),
     ),
     "message_taken_over": lambda said: _(
         "The scheduler continued the message where another one had stopped, after batch {batch}.",
