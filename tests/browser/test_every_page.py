@@ -46,7 +46,7 @@ IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.c
 LINKS = "[...document.querySelectorAll('main a[href], nav a[href]')].map(a => a.href)"
 PAGES_MAX = 1000  # links followed, most of them to pages seen already
 # Streams, files, mails in a frame: no pages of their own. A reload of a form that was sent.
-NO_PAGES = re.compile(r"/(live|export|html|mail|write)$")
+NO_PAGES = re.compile(r"/(live|export|download|html|mail|write)$|/templates/[^/]+/preview$")
 
 
 def routes() -> Iterator[str]:

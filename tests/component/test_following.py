@@ -70,7 +70,7 @@ async def test_a_change_reaches_a_running_process_and_the_next_one_that_starts(
 async def test_the_level_of_the_log_changes_at_once(parts: Parts) -> None:
     kept = structlog.get_config()
     live = LiveSettings(STARTED, parts.storage, parts.clock)
-    await change(parts, log_level="error")
+    await change(parts, log_level="error", trace_level="off")
     try:
         assert await live.refresh()
         assert structlog.get_logger("test").bind().info("unseen") is None

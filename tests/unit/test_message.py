@@ -31,6 +31,7 @@ MESSAGE = Message(
     sender="donotreply@contoso.edu",
     status=Status.PROCESSING,
     created_at=NOW,
+    queuing_at=NOW,
     cursor="z",
     batches=3,
     audience=250,
@@ -44,6 +45,10 @@ MESSAGE = Message(
 
 def message(status: Status, **fields: object) -> Message:
     return msgspec.structs.replace(MESSAGE, status=status, **fields)
+
+
+def test_a_message_held_before_it_began_begins_when_it_is_resumed() -> None:
+    assert resumed(message(Status.PAUSED, queuing_at=None)).status is Status.PENDING
 
 
 def retried(one: Message) -> Message:

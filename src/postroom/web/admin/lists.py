@@ -178,12 +178,13 @@ async def _confirm_deletion(
 
 def _fields_in(form: Form) -> ListChanges:
     """What the form says about the list, with errors beside the fields that are not valid."""
+    form.values["language"] = form.value("language").strip() or "en"
     return ListChanges(
         sender=form.take("sender", check_sender),
         description=form.take("description", check_description),
         postal_address=form.take("postal_address", check_postal_address),
         public_form=form.is_ticked("public_form"),
-        language=form.take("language", lambda text: check_language(text.strip()) or "en"),
+        language=form.take("language", check_language),
         template=form.take("template", check_template_id),
     )
 
