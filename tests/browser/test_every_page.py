@@ -16,7 +16,8 @@ from uuid import uuid4
 from fastapi.routing import APIRoute
 from playwright.async_api import Page, ViewportSize, expect
 
-from postroom.actions import sign_in
+from postroom.act import Act
+from postroom.actions import keep_templates, sign_in
 from postroom.domain.delivery_token import DeliveryId
 from postroom.domain.feedback import (
     BounceClass,
@@ -25,12 +26,15 @@ from postroom.domain.feedback import (
     FeedbackEvent,
     FeedbackKind,
 )
+from postroom.domain.message_template import TemplateKind
 from postroom.domain.user import Role
 from postroom.feedback.webhooks.post import SubscriptionNotice
 from postroom.records import feedback, keys, messages, webhooks
 from postroom.records.feedback import LocatedEvent
+from postroom.records.names import DEAD_LETTER_QUEUE
 from postroom.web import admin
 from postroom.web.signed_in import ADMIN
+from postroom.writing.ready_made import ready_made
 from postroom_bench.installation import until
 from tests.browser.chromium import Troubles, axe
 from tests.browser.running_site import RunningSite
@@ -44,9 +48,9 @@ DESK: ViewportSize = {"width": 1280, "height": 800}
 IS_TOO_TALL = "document.documentElement.scrollHeight > document.documentElement.clientHeight"
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 LINKS = "[...document.querySelectorAll('main a[href], nav a[href]')].map(a => a.href)"
-PAGES_MAX = 1000  # links followed, most of them to pages seen already
+PAGES_MAX = 20_000  # links followed, most of them to pages seen already
 # Streams, files, mails in a frame: no pages of their own. A reload of a form that was sent.
-NO_PAGES = re.compile(r"/(live|export|download|html|mail|write)$|/templates/[^/]+/preview$")
+NO_PAGES = re.compile(r"/(live|export|download|html|mail|write|blocks)$|/templates/[^/]+/preview$")
 
 
 def routes() -> Iterator[str]:
@@ -90,6 +94,9 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
     await keys.create(tables, "Web site", (LIST,), now)
     await sign_in.add_user(tables, "colleague@contoso.edu", Role.EDITOR, uuid4().hex, now)
     await _come_back(site, sent["ref"])
+    act = Act(site.parts.storage, site.parts.clock, now)
+    await keep_templates.create(act, TemplateKind.TEMPLATE, "Ours", ready_made("letter"))
+    await site.parts.storage.queues.put(DEAD_LETTER_QUEUE, "no work item")
     drafts = [one async for one in messages.every_message(tables) if one.status == "draft"]
     return [
         "/admin",
@@ -105,6 +112,7 @@ async def furnish(site: RunningSite, page: Page, folder: Path) -> list[str]:
         f"/admin/messages/{drafts[0].ref}",
         f"/admin/lists/{LIST}",
         f"/admin/subscribers?list={LIST}",
+        f"/admin/storage/queues/{DEAD_LETTER_QUEUE}",
     ]
 
 
