@@ -66,7 +66,7 @@ ROLES: dict[str, Sentence] = {
         "The {role} role could not be started: {words}.", role=said("role"), words=said("words")
     ),
     "role_hangs": lambda said: _(
-        "The {role} role gave no sign of life for {seconds} s. It was ended, and is started again.",
+        "The {role} role did not respond for {seconds} s. It was killed and is being restarted.",
         role=said("role"),
         seconds=said("silent_s"),
     ),
@@ -383,7 +383,7 @@ TROUBLE: dict[str, Sentence] = {
         "Storage did not do what it was asked ({error}). It is tried again.", error=said("error")
     ),
     "azure_again": lambda said: _(
-        "Azure Storage is asked again after {pause} s: {why}.",
+        "The call to Azure Storage is retried after {pause} s: {why}.",
         pause=said("pause_s"),
         why=said("why"),
     ),
@@ -399,7 +399,7 @@ TROUBLE: dict[str, Sentence] = {
         error=said("error"),
     ),
     "not_swept": lambda said: _(
-        "Clearing up ({chore}) failed because of an error in the program ({error}).",
+        "Cleaning up ({chore}) failed because of an error in the program ({error}).",
         chore=said("chore"),
         error=said("error"),
     ),

@@ -142,7 +142,7 @@ def _about_picture(
     if block.width > theme.width:
         yield (
             _(
-                "This picture is {width} pixels wide, but the message only {room}.",
+                "This picture is {width} pixels wide, but the message has room for {room}.",
                 width=block.width,
                 room=theme.width,
             ),
